@@ -1,0 +1,13 @@
+"""Penstock: JetStream, the NATS persistence engine, in Python.
+
+Packages, from the bottom up (imports go strictly downward, held by ``tests/test_layers.py``)::
+
+    level 5   cli                              testing
+    level 4   dashboard                        pipeline
+    level 3   server      kv  objects  plgd    spark
+    level 2   engine                           client
+    level 1   api
+    level 0   core        errors  clock  subject  headers  nuid
+"""
+
+__version__ = "0.1.0"
