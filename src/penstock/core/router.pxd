@@ -1,0 +1,59 @@
+"""Subjects to subscribers: one account's subscriptions, queue groups and internal sinks; delivery into output buffers.
+
+Knows nothing of streams or of the API: those are Sinks that somebody attached. Back-pressure: a publisher whose message
+went to a congested subscriber is not read from until that one has drained (or has proved stuck).
+"""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.hub cimport Connection, Hub, Task
+from penstock.core.subjects cimport Route, SubjectTrie
+
+
+cdef struct Message:
+    # A message on its way. Pointers live as long as the call they are handed to: who keeps something copies it.
+    const char* subject
+    uint32_t subject_len
+    const char* reply
+    uint32_t reply_len
+    const char* body               # headers then payload
+    uint32_t hlen
+    uint32_t body_len
+
+
+cdef class Sink:
+    """An internal receiver of messages (a stream, the API, an ack desk)."""
+    # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
+    cdef int take(self, Connection source, Message* m) except -1
+
+
+cdef class Subscription:
+    cdef Connection connection
+    cdef readonly bytes sid, subject, queue        # queue b"" for a plain one
+    cdef readonly uint64_t delivered
+    cdef uint64_t max                              # auto-unsubscribe after that many; 0 = never
+    cdef readonly bint closed
+
+
+cdef class QueueGroup:
+    cdef list members
+    cdef bytes key
+
+
+cdef class Router:
+    cdef readonly Hub hub
+    cdef readonly SubjectTrie trie                 # holds Subscription, QueueGroup and Sink objects
+    cdef dict groups                               # subject + b" " + queue -> QueueGroup
+    cdef list prefixes                             # (bytes, Sink): asked first for subjects starting so
+    cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
+    cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
+    # A message from a client (or from inside, source None): sinks and subscribers. Returns how many took it.
+    cdef int publish(self, Connection source, Message* m) except -1
+    # A server-made message to whoever listens on m.subject (replies, acks, statuses). Returns how many took it.
+    cdef int send(self, Message* m) except -1
+    # Deliver to the subscribers of a route, showing m.subject to them whatever the route's subject was (consumer deliveries).
+    cdef int fan_out(self, Route route, Connection source, Message* m) except -1
+    # 0: nobody there; 1: all congested (then `waiter`, if not None, is woken when one has drained); 2: somebody can take it.
+    cdef int readiness(self, Route route, Task waiter) except -1
+    # readiness as above; queue: only members of that queue group count and get it (b"" = any)
+    cdef Route interest(self, const char* subject, size_t n)
+    # cold path; the def methods (subscribe, unsubscribe, attach, detach, watch, unwatch, ...) are in router.pyi
