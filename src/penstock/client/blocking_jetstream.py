@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from penstock.errors import ConnectionLost, PenstockError, PublishFailed, Timeout
 
 from .blocking import BlockingMessage, Subscription
+from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
 from .jetstream import Api, Headers, StoredMessage, check_name, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .ordered import Ordered
@@ -21,6 +22,8 @@ from .publishing import Pending, Window
 from .pull import Fetch, Flow, PullOptions, control_reply, next_subject
 
 if TYPE_CHECKING:
+    from penstock.core.columns import Columns
+
     from .blocking import BlockingClient
     from .connection import Interest
     from .jetstream import Plan
@@ -183,6 +186,33 @@ class JetStream:
     def pull(self, stream: str, consumer: str) -> PullConsumer:
         """A handle to pull messages of an existing consumer."""
         return PullConsumer(self, stream, consumer)
+
+    def column_reader(self, stream: str, consumer: str, **limits: int) -> ColumnReader:
+        """Read an existing consumer without acks in bulk; ``limits`` are those of ``ColumnReader``."""
+        return ColumnReader(self, stream, consumer, **limits)
+
+    def read_columns(
+        self,
+        stream: str,
+        start_seq: int,
+        stop_seq: int,
+        *,
+        filter_subjects: Iterable[str] = (),
+        rows: int = ROWS,
+        max_bytes: int = MAX_BYTES,
+        timeout: float | None = None,
+    ) -> Iterator[Columns]:
+        """The messages with ``start_seq <= seq < stop_seq`` in bulk; see ``read_range``."""
+        return read_range(
+            self,
+            stream,
+            start_seq,
+            stop_seq,
+            filter_subjects=filter_subjects,
+            rows=rows,
+            max_bytes=max_bytes,
+            timeout=timeout,
+        )
 
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
