@@ -82,14 +82,25 @@ class ServerProcess:
         """Start, and wait until it greets; RuntimeError with its log when it does not."""
         command = command_of(self.kind)
         assert command is not None, f"no {self.kind} here"
-        arguments = ["-js", "-a", "127.0.0.1", "-p", str(self.port), "-sd", self.store, *self.arguments]
+        arguments = [
+            "-js",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-sd",
+            self.store,
+            *self.arguments,
+        ]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._greets():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise RuntimeError(f"{self.kind} did not start: {self.log_path.read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"{self.kind} did not start: {self.log_path.read_text()[-2000:]}"
+                )
             time.sleep(0.02)
 
     def _greets(self) -> bool:

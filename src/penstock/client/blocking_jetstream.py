@@ -175,7 +175,9 @@ class JetStream:
             ttl_s=ttl,
         )
         timeout = self.timeout if timeout is None else timeout
-        return decode_pub_ack(self.client.request(subject, data, timeout=timeout, raw_headers=block).data)
+        return decode_pub_ack(
+            self.client.request(subject, data, timeout=timeout, raw_headers=block).data
+        )
 
     def publisher(
         self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
@@ -341,7 +343,9 @@ class PullConsumer:
         self._late.clear()
         if not fetch.done:
             reconnects = self.client.reconnects
-            fetch.reply = self._request(options._replace(batch=batch - len(fetch.messages)).encode())
+            fetch.reply = self._request(
+                options._replace(batch=batch - len(fetch.messages)).encode()
+            )
             self._take = fetch.take
             try:
                 over = self.client.wait_until(
@@ -353,7 +357,9 @@ class PullConsumer:
             if not fetch.messages and self.client.lost_since(reconnects):
                 raise ConnectionLost(f"connection lost while pulling: {self.client.last_error}")
             if not over and not fetch.messages:
-                raise Timeout(f"no answer to a pull from {self.consumer!r} in {timeout + GRACE_S} s")
+                raise Timeout(
+                    f"no answer to a pull from {self.consumer!r} in {timeout + GRACE_S} s"
+                )
         return [message for message in fetch.result() if isinstance(message, BlockingMessage)]
 
     def messages(
@@ -432,7 +438,12 @@ class Publisher:
                 self.client.connection.unsubscribe(self.interest)
 
     def publish(
-        self, subject: str, data: bytes = b"", *, headers: Headers | None = None, msg_id: str | None = None
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        msg_id: str | None = None,
     ) -> None:
         """Queue a message; waits only when the window is full.
 
@@ -440,7 +451,9 @@ class Publisher:
         """
         if self._window.full:
             self._wait(lambda: not self._window.full)
-        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(self._reconnects):
+        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(
+            self._reconnects
+        ):
             self.client.flush_output()
             self._look()
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""

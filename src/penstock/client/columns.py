@@ -70,7 +70,9 @@ class ColumnReader:
         stop_seq: int = END_OF_SEQUENCES,
     ) -> None:
         if batch < 1 or max_bytes < 1 or in_flight < 1:
-            raise ValueError(f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}")
+            raise ValueError(
+                f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}"
+            )
         self.client = js.client
         if self.client.connection.capture is not None:
             raise RuntimeError("another reader is open on this connection")
@@ -177,7 +179,9 @@ class ColumnReader:
             if self._current.count and self._current.last_pending == 0:
                 return self._take()
             if self.client.lost_since(self._reconnects):
-                return self._take_or_raise(ConnectionLost(f"connection lost while reading: {self.client.last_error}"))
+                return self._take_or_raise(
+                    ConnectionLost(f"connection lost while reading: {self.client.last_error}")
+                )
             if self._error is not None:
                 return self._take_or_raise(self._error)
             self._pull()
@@ -202,7 +206,8 @@ class ColumnReader:
             return False
         quiet = 3 * HEARTBEAT_S
         came = self.client.wait_until(
-            lambda: self._signs != signs or self.client.lost_since(self._reconnects), min(left, quiet)
+            lambda: self._signs != signs or self.client.lost_since(self._reconnects),
+            min(left, quiet),
         )
         if not came and left > quiet:
             self._outstanding = 0
@@ -224,7 +229,9 @@ class ColumnReader:
             self._oversize = False
             self._requests += 1
             self._outstanding += count
-            self.client.connection.publish(self._subject, options.encode(), f"{self._inbox}.{self._requests}")
+            self.client.connection.publish(
+                self._subject, options.encode(), f"{self._inbox}.{self._requests}"
+            )
 
 
 def read_range(
@@ -275,7 +282,9 @@ def read_range(
             while position < stop_seq:
                 columns = reader.read(timeout)
                 if not columns.count:
-                    raise Timeout(f"message {position} or later of {stream!r} is pending, but does not come")
+                    raise Timeout(
+                        f"message {position} or later of {stream!r} is pending, but does not come"
+                    )
                 received += columns.count
                 if columns.last_consumer_seq != received:
                     break  # a gap: something was lost on the way
