@@ -122,12 +122,7 @@ class PullConsumer:
             if body is not None:
                 self._request(body)
                 client.flush_output()
-            if not client.wait_until(
-                lambda before=reconnects: (
-                    bool(self._queue) or self._ended or client.reconnects != before
-                ),
-                2 * heartbeat,
-            ):
+            if not self._wait(reconnects, 2 * heartbeat):
                 flow.restart()  # not even a heartbeat: the request is lost
             while self._queue:
                 message = self._queue.popleft()
@@ -136,6 +131,12 @@ class PullConsumer:
                     yield message
                     if 2 * flow.outstanding <= batch:
                         break  # ask for more before the rest is handled
+
+    def _wait(self, reconnects: int, timeout: float) -> bool:
+        return self.client.wait_until(
+            lambda: bool(self._queue) or self._ended or self.client.reconnects != reconnects,
+            timeout,
+        )
 
     def close(self) -> None:
         """Stop receiving; the consumer itself stays."""
