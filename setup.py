@@ -1,7 +1,8 @@
 """Builds the compiled core: every src/penstock/core/*.pyx becomes one extension module.
 
-PENSTOCK_DEBUG=1 builds with bounds checks, C asserts and debug symbols; PENSTOCK_SANITIZE=1 adds AddressSanitizer;
-PENSTOCK_BUILD_JOBS is the number of modules compiled at once (all processors unless set).
+PENSTOCK_DEBUG=1 builds with bounds checks and debug symbols; PENSTOCK_SANITIZE=1 adds
+AddressSanitizer; PENSTOCK_BUILD_JOBS is how many modules are compiled at once (all processors
+unless set).
 """
 
 import os
