@@ -5,7 +5,7 @@ went to a congested subscriber is not read from until that one has drained (or h
 """
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from penstock.core.hub cimport Connection, Hub, Task
+from penstock.core.hub cimport Connection, Hub, Owner, Task
 from penstock.core.subjects cimport Route, SubjectTrie
 
 
@@ -39,11 +39,12 @@ cdef class QueueGroup:
     cdef bytes key
 
 
-cdef class Router:
+cdef class Router(Owner):
     cdef readonly Hub hub
     cdef readonly SubjectTrie trie                 # holds Subscription, QueueGroup and Sink objects
     cdef dict groups                               # subject + b" " + queue -> QueueGroup
-    cdef list prefixes                             # (bytes, Sink): asked first for subjects starting so
+    cdef list prefixes                             # bytes: subjects starting so are asked of the sink at the same place first
+    cdef list prefix_sinks
     cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
     cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
     # A message from a client (or from inside, source None): sinks and subscribers. Returns how many took it.
@@ -54,6 +55,13 @@ cdef class Router:
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1
     # 0: nobody there; 1: all congested (then `waiter`, if not None, is woken when one has drained); 2: somebody can take it.
     cdef int readiness(self, Route route, Task waiter) except -1
-    # readiness as above; queue: only members of that queue group count and get it (b"" = any)
+    # Who listens on a literal subject (of all queue groups and none): for readiness() and fan_out(). Cheap when asked again.
     cdef Route interest(self, const char* subject, size_t n)
-    # cold path; the def methods (subscribe, unsubscribe, attach, detach, watch, unwatch, ...) are in router.pyi
+    # The same, for one queue group only: members of other groups and plain subscriptions are left out.
+    cdef Route interest_in(self, const char* subject, size_t n, bytes queue)
+    cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
+    # cold path; attach, detach, watch, ... for Python callers are in router.pyi
+    cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
+    cdef int unsubscribe(self, Subscription s) except -1
+    cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
+    cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1

@@ -12,6 +12,11 @@ class Sessions:
     """
 
     def __init__(self, hub: Hub, connect: Callable[[Connection, bytes], object], default_router: object, auth_required: bool = False) -> None: ...
+    auth_required: bool
+    max_subscriptions: int  # per connection; 0: no limit
+    first_ping: Callable[[Connection], object] | None
+    def welcome(self, connection: Connection) -> None:
+        """Give a new connection its router; Turn.adopt calls this."""
     def accept(self, transport: object = None) -> Connection: ...
     def feed(self, connection: Connection, data: bytes) -> None:
         """Bytes that this client sent; any split."""

@@ -14,6 +14,9 @@ class Turn(Hub):
         """call_soon is how the turn asks to be run again at once when it has more to do than one call should."""
     def adopt(self, fd: int) -> Connection:
         """Take over a connected non-blocking socket's descriptor (the turn closes it); write its greeting with connection.write()."""
+    write_deadline_ns: int
+    def kick(self) -> None:
+        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter)."""
     def poll_once(self) -> None:
         """Run turns while the epoll set has events (at most a few); never blocks."""
     def run(self, timeout_ms: int) -> None:
