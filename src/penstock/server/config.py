@@ -348,6 +348,9 @@ _TOP: dict[str, _Key] = {
     "max_pending": _set("max_pending", _between(1024, 1 << 40)),
     "max_connections": _set("max_connections", _whole),
     "max_conn": _set("max_connections", _whole),
+    "max_subscriptions": _set("max_subscriptions", _between(0, 1 << 31)),
+    "max_subs": _set("max_subscriptions", _between(0, 1 << 31)),
+    "max_closed_clients": _set("max_closed_clients", _between(0, 1_000_000)),
     "ping_interval": _duration("ping_interval_ns", 1_000_000),
     "ping_max": _set("ping_max", _between(1, 1_000_000)),
     "write_deadline": _duration("write_deadline_ns", 1_000_000),
@@ -361,8 +364,8 @@ _NOT_SERVED = frozenset(
     """
     accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain default_sentinel
     disable_sublist_cache feature_flags gateway http_base_path https https_port leaf leafnodes log_max_num
-    log_size_limit logfile_max_num logfile_size_limit mappings maps max_closed_clients max_sub_tokens
-    max_subs max_subscription_tokens max_subscriptions max_traced_msg_len mqtt no_auth_user no_fast_producer_stall
+    log_size_limit logfile_max_num logfile_size_limit mappings maps max_sub_tokens
+    max_subscription_tokens max_traced_msg_len mqtt no_auth_user no_fast_producer_stall
     no_header_support no_sublist_cache no_sys_acc no_system no_system_account ocsp ocsp_cache operator operators
     prof_block_rate prof_port proxies proxy_protocol reconnect_error_reports remote_syslog resolver
     account_resolver accounts_resolver resolver_pinned_accounts resolver_preload resolver_tls root roots

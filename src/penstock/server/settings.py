@@ -63,6 +63,8 @@ class Settings:
     max_control_line: int = 4096
     max_pending: int = 64 * 1024 * 1024
     max_connections: int = 65536  # 0 or less refuses everybody
+    max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
     write_deadline_ns: int = 10 * SECOND_NS
@@ -92,6 +94,7 @@ RELOADABLE = frozenset(
         "max_payload",
         "max_control_line",
         "max_connections",
+        "max_subscriptions",
         "ping_interval_ns",
         "ping_max",
         "write_deadline_ns",
