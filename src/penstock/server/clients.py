@@ -1,7 +1,8 @@
-"""The server's clients as people: greeting, CONNECT, who they are, pings, and what is remembered of them when they have gone.
+"""The server's clients as people: greeting, CONNECT, who they are, pings, and what is remembered of
+them when they have gone.
 
-Called by the core on CONNECT and on close, by the listener for every new connection, and by a timer. Nothing here runs per
-message. Knows nothing of sockets; time comes from the hub.
+Called by the core on CONNECT and on close, by the listener for every new connection, and by a
+timer. Nothing here runs per message. Knows nothing of sockets; time comes from the hub.
 """
 
 from collections import deque
@@ -23,7 +24,9 @@ NEVER_NS = 1 << 62
 
 
 class Connect(msgspec.Struct):
-    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are ignored."""
+    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are
+    ignored.
+    """
 
     verbose: bool = True
     pedantic: bool = True
@@ -50,6 +53,7 @@ class Client:
     __slots__ = ("due_ns", "host", "lang", "name", "port", "protocol", "user", "version")
 
     def __init__(self, host: str, port: int, due_ns: int) -> None:
+        """A client at that address, to be looked at again at due_ns."""
         self.host = host
         self.port = port
         self.due_ns = due_ns  # when to look at it again: authentication is late, or a ping is due
@@ -79,7 +83,10 @@ class Departed(NamedTuple):
 class Clients:
     """All clients of one server."""
 
-    def __init__(self, hub: Hub, router: Router, settings: Settings, greeting: Greeting, log: Log) -> None:
+    def __init__(
+        self, hub: Hub, router: Router, settings: Settings, greeting: Greeting, log: Log
+    ) -> None:
+        """The clients of a hub that all use one router; settings are looked at anew each time."""
         self.hub = hub
         self.router = router
         self.settings = settings
@@ -109,11 +116,15 @@ class Clients:
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
 
     def _first_ping(self, cid: int) -> int:
-        """About two seconds after connecting, spread over one more so that thousands don't come at once."""
+        """About two seconds after connecting, spread over one more so that thousands don't come at
+        once.
+        """
         return min(FIRST_PING_NS + cid * 7919 % 1000 * 1_000_000, self.settings.ping_interval_ns)
 
     def connect(self, connection: Connection, text: bytes) -> Router | None:
-        """CONNECT came: set the connection's flags; its router, or None when it was refused (and told why)."""
+        """CONNECT came: set the connection's flags; its router, or None when it was refused (and
+        told why).
+        """
         try:
             asked = _CONNECT.decode(text) or Connect()
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -145,7 +156,9 @@ class Clients:
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
             return False
         if asked.no_responders and not asked.headers:
-            connection.fail(b"no responders requires headers support", "No Responders Requires Headers")
+            connection.fail(
+                b"no responders requires headers support", "No Responders Requires Headers"
+            )
             return False
         connection.verbose = asked.verbose
         connection.pedantic = asked.pedantic
@@ -181,11 +194,36 @@ class Clients:
             )
         if self.log.debug_on:
             self.log.debug(
-                f"{client.host}:{client.port} - cid:{connection.id} - Client connection closed: {connection.reason}"
+                f"{client.host}:{client.port} - cid:{connection.id} - "
+                f"Client connection closed: {connection.reason}"
             )
 
+    def tell_lame_duck(self) -> None:
+        """Send the clients that understand it the INFO that says we are about to go."""
+        for connection in self.hub.all_connections():
+            client = connection.session
+            if isinstance(client, Client) and client.protocol >= 1:
+                connection.write(self.greeting.line(connection.id, client.host))
+
+    def reloaded(self, changed: list[str]) -> None:
+        """Settings have changed: who is no longer let in has to go, the newest go when there are
+        too many.
+        """
+        settings = self.settings
+        connections = self.hub.all_connections()
+        if settings.auth_required and {"user", "password", "token", "users"} & set(changed):
+            for connection in connections:
+                connection.fail(b"Authorization Violation", "Authentication Failure")
+            return
+        for connection in connections[max(settings.max_connections, 0) :]:
+            connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+        for connection in connections:
+            connection.limit(settings.max_control_line, settings.max_payload)
+
     def sweep(self, now_ns: int) -> int:
-        """Ping who is due, close who is stale or has not said who it is; when to sweep again (NEVER_NS without clients)."""
+        """Ping who is due, close who is stale or has not said who it is; when to sweep again
+        (NEVER_NS without clients).
+        """
         next_ns = NEVER_NS
         for connection in self.hub.all_connections():
             client = connection.session

@@ -1,7 +1,8 @@
-"""The configuration file: which keys there are, what each may hold, and where its value goes in the Settings.
+"""The configuration file: which keys there are, what each may hold, and where its value goes in the
+Settings.
 
-Knows nothing of the file's grammar (``grammar``) nor of what settings do. All problems of a file are reported at once,
-one line each, with file, line and column.
+Knows nothing of the file's grammar (``grammar``) nor of what settings do. All problems of a file
+are reported at once, one line each, with file, line and column.
 """
 
 import hashlib
@@ -35,7 +36,10 @@ def load_config(path: str, settings: Settings | None = None) -> tuple[Settings, 
 
 
 def read_config(
-    text: str, file: str = "config", settings: Settings | None = None, environ: Mapping[str, str] | None = None
+    text: str,
+    file: str = "config",
+    settings: Settings | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[Settings, list[str]]:
     """As load_config, of a text; includes are read from disk, relative to the file's folder."""
     tree = parse(text, file, environ=environ, read_include=_read_include)
@@ -74,7 +78,9 @@ class _Reader:
             if key is not None:
                 self.apply(key, name, item)
             elif not self.tree.is_variable(item):
-                unserved = where == "" and name.lower() in _NOT_SERVED or f"{where}{name.lower()}" in _NOT_SERVED
+                unserved = (
+                    where == "" and name.lower() in _NOT_SERVED
+                ) or f"{where}{name.lower()}" in _NOT_SERVED
                 self.problem(
                     item,
                     f'"{name}" is a nats-server setting that this version does not serve; remove it'
@@ -98,7 +104,9 @@ class _Reader:
         named = {name.lower(): item for name, item in items.items()}
         auth = named.get("authorization", place)
         if settings.users and (settings.user or settings.token):
-            self.problem(auth, "authorization: a single user or token and a users array exclude each other")
+            self.problem(
+                auth, "authorization: a single user or token and a users array exclude each other"
+            )
         if settings.user and settings.token:
             self.problem(auth, "authorization: user/password and token exclude each other")
         if settings.password and not settings.user:
@@ -106,7 +114,8 @@ class _Reader:
         if settings.max_payload > settings.max_pending:
             self.problem(
                 named.get("max_payload", place),
-                f"max_payload ({settings.max_payload}) can't be larger than max_pending ({settings.max_pending})",
+                f"max_payload ({settings.max_payload}) can't be larger than "
+                f"max_pending ({settings.max_pending})",
             )
         if settings.lame_duck_grace_period_ns >= settings.lame_duck_duration_ns:
             self.problem(
@@ -133,7 +142,10 @@ def _text(item: Item) -> str:
 def _secret(item: Item) -> str:
     text = _text(item)
     if _BCRYPT.fullmatch(text):
-        raise ValueError("bcrypt hashes are not supported by this version; use a plain secret, for example from $VARIABLE")
+        raise ValueError(
+            "bcrypt hashes are not supported by this version; "
+            "use a plain secret, for example from $VARIABLE"
+        )
     return text
 
 
@@ -211,7 +223,9 @@ def _duration(attribute: str, low_ns: int = 0) -> _Key:
         if isinstance(item.value, int | float) and not isinstance(item.value, bool):
             ns = round(item.value * SECOND_NS)
             if attribute != "auth_timeout_ns":
-                reader.warnings.append(f'{item.place}: {name} should be a duration such as "{item.value}s"')
+                reader.warnings.append(
+                    f'{item.place}: {name} should be a duration such as "{item.value}s"'
+                )
         else:
             ns = parse_duration(_text(item))
         if ns < low_ns:
@@ -251,7 +265,12 @@ def _jetstream(reader: _Reader, name: str, item: Item) -> None:
         reader.section(item.value, _JETSTREAM, "jetstream.")
     elif isinstance(item.value, bool):
         reader.settings.jetstream = item.value
-    elif isinstance(item.value, str) and item.value.lower() in ("enabled", "enable", "disabled", "disable"):
+    elif isinstance(item.value, str) and item.value.lower() in (
+        "enabled",
+        "enable",
+        "disabled",
+        "disable",
+    ):
         reader.settings.jetstream = item.value.lower().startswith("enable")
     else:
         raise ValueError(f"expected a map, true, false, enabled or disabled, got {_kind(item)}")
@@ -273,7 +292,10 @@ def _users(reader: _Reader, name: str, item: Item) -> None:
     users: list[User] = []
     for entry in item.value:
         if not isinstance(entry.value, dict):
-            reader.problem(entry, f"expected a user as a map {{user: name, password: secret}}, got {_kind(entry)}")
+            reader.problem(
+                entry,
+                f"expected a user as a map {{user: name, password: secret}}, got {_kind(entry)}",
+            )
             continue
         user = User("", "")
         for key, value in entry.value.items():
@@ -281,7 +303,9 @@ def _users(reader: _Reader, name: str, item: Item) -> None:
             if attribute is None:
                 reader.section({key: value}, {}, "user.")
             else:
-                setattr(user, attribute, _secret(value) if attribute == "password" else _text(value))
+                setattr(
+                    user, attribute, _secret(value) if attribute == "password" else _text(value)
+                )
         if not user.name:
             reader.problem(entry, "a user needs a name")
         elif any(user.name == other.name for other in users):
@@ -358,27 +382,29 @@ _TOP: dict[str, _Key] = {
     "lame_duck_grace_period": _duration("lame_duck_grace_period_ns"),
 }
 
-# Keys that nats-server knows and this version does not serve: refused by name, because leaving out what they ask for
-# (encryption, permissions, a cluster) without a word would be worse than not starting.
+# Keys that nats-server knows and this version does not serve: refused by name, because leaving out
+# what they ask for (encryption, permissions, a cluster) without a word would be worse than not
+# starting.
 _NOT_SERVED = frozenset(
     """
-    accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain default_sentinel
-    disable_sublist_cache feature_flags gateway http_base_path https https_port leaf leafnodes log_max_num
-    log_size_limit logfile_max_num logfile_size_limit mappings maps max_sub_tokens
-    max_subscription_tokens max_traced_msg_len mqtt no_auth_user no_fast_producer_stall
-    no_header_support no_sublist_cache no_sys_acc no_system no_system_account ocsp ocsp_cache operator operators
-    prof_block_rate prof_port proxies proxy_protocol reconnect_error_reports remote_syslog resolver
-    account_resolver accounts_resolver resolver_pinned_accounts resolver_preload resolver_tls root roots
-    root_operator root_operators server_metadata server_tags syslog system system_account tls trace_headers
-    trace_verbose trusted trusted_keys websocket write_timeout ws
-    authorization.default_permission authorization.default_permissions authorization.permissions
-    authorization.auth_callout authorization.auth_hook authorization.proxy_required
-    user.permissions user.permission user.nkey user.allowed_connection_types user.connection_types
-    user.proxy_required user.account
+    accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain
+    default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
+    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
+    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt no_auth_user
+    no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
+    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol
+    reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
+    resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
+    server_metadata server_tags syslog system system_account tls trace_headers trace_verbose trusted
+    trusted_keys websocket write_timeout ws authorization.default_permission
+    authorization.default_permissions authorization.permissions authorization.auth_callout
+    authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
+    user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.limits jetstream.tpm
-    jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.max_buffered_size
-    jetstream.max_buffered_msgs jetstream.request_queue_limit jetstream.info_queue_limit jetstream.meta_compact
-    jetstream.meta_compact_size jetstream.meta_compact_sync jetstream.max_concurrent_io
-    """.split()
+    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.limits
+    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.max_buffered_size
+    jetstream.max_buffered_msgs jetstream.request_queue_limit jetstream.info_queue_limit
+    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
+    jetstream.max_concurrent_io
+    """.split()  # noqa: SIM905 - one word on a line would be two pages
 )

@@ -12,7 +12,8 @@
     listen: $HOST:4222            ... only a whole value may be one: this is the text "$HOST:4222"
     include other.conf            in place, relative to the including file
 
-JSON is a subset. Knows nothing of which keys exist or what they mean. Files and environment come in as arguments.
+JSON is a subset. Knows nothing of which keys exist or what they mean. Files and environment come in
+as arguments.
 """
 
 import re
@@ -26,7 +27,9 @@ Value: TypeAlias = "Scalar | list[Item] | dict[str, Item]"
 
 
 class Item(NamedTuple):
-    """A value and where it stands: for a map entry the place of its key, for an array element its own."""
+    """A value and where it stands: for a map entry the place of its key, for an array element its
+    own.
+    """
 
     value: Value
     file: str
@@ -71,7 +74,8 @@ def parse(
 ) -> Tree:
     """Parse a configuration text; ConfigError with ``file:line:column`` when it breaks the grammar.
 
-    read_include(including file, path) gives (file name, text) of an included file or raises OSError.
+    read_include(including file, path) gives (file name, text) of an included file or raises
+    OSError.
     """
     variables: set[int] = set()
     root: dict[str, Item] = {}
@@ -81,7 +85,9 @@ def parse(
 
 
 class _Parser:
-    """Recursive descent over one text; included texts and environment values get a parser of their own."""
+    """Recursive descent over one text; included texts and environment values get a parser of their
+    own.
+    """
 
     def __init__(
         self,
@@ -114,7 +120,9 @@ class _Parser:
             self.entries(into, "", "a key")
 
     def entries(self, into: dict[str, Item], end: str, expected: str) -> None:
-        """``key value`` pairs up to the closing character (or the end of the text when there is none)."""
+        """``key value`` pairs up to the closing character (or the end of the text when there is
+        none).
+        """
         while True:
             self.skip_space(",;")
             if self.at >= len(self.text):
@@ -248,7 +256,9 @@ class _Parser:
             raise self.error(f"\\x needs two hexadecimal digits, got {digits!r}", self.at - 2)
         if mark in _ESCAPES:
             return _ESCAPES[mark]
-        raise self.error(f"invalid escape \\{mark}; known ones are \\xHH \\t \\n \\r \\\" \\\\", self.at - 2)
+        raise self.error(
+            f'invalid escape \\{mark}; known ones are \\xHH \\t \\n \\r \\" \\\\', self.at - 2
+        )
 
     def single_quoted(self) -> str:
         end = self.text.find("'", self.at + 1)
@@ -278,13 +288,17 @@ class _Parser:
         raise self.error(f"variable ${name} is neither set above nor in the environment", start)
 
     def from_environment(self, name: str) -> Item:
-        """An environment value is read as a configuration value, so numbers and quotes work; $NAME in it is looked up too."""
+        """An environment value is read as a configuration value, so numbers and quotes work; $NAME
+        in it is looked up too.
+        """
         without = {key: value for key, value in self.environ.items() if key != name}
         holder: dict[str, Item] = {}
         inner = _Parser(f"v = {self.environ[name]}", f"${name}", without, None, [holder], set())
         inner.document(holder)
         if set(holder) != {"v"}:
-            raise self.error(f"environment variable {name} is not one value: {self.environ[name]!r}")
+            raise self.error(
+                f"environment variable {name} is not one value: {self.environ[name]!r}"
+            )
         return holder["v"]
 
     def include(self, into: dict[str, Item]) -> bool:
@@ -302,14 +316,18 @@ class _Parser:
         else:
             path = self.bare()
         if self.read_include is None or self.includes >= _MAX_INCLUDES:
-            raise self.error(f"include {path}: includes are nested too deep or not possible here", start)
+            raise self.error(
+                f"include {path}: includes are nested too deep or not possible here", start
+            )
         try:
             file, text = self.read_include(self.file, path)
         except (OSError, UnicodeDecodeError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise self.error(f"can't include {path}: {reason}", start) from None
         scopes = self.scopes if self.scopes[-1] is into else [*self.scopes, into]
-        inner = _Parser(text, file, self.environ, self.read_include, scopes, self.variables, self.includes + 1)
+        inner = _Parser(
+            text, file, self.environ, self.read_include, scopes, self.variables, self.includes + 1
+        )
         inner.document(into)
         return True
 
@@ -346,7 +364,9 @@ class _Parser:
 
 
 def _scalar(bare: str) -> Scalar:
-    """What a word without quotes is: boolean, whole number with an optional size suffix, float, else text."""
+    """What a word without quotes is: boolean, whole number with an optional size suffix, float,
+    else text.
+    """
     lower = bare.lower()
     if lower in _TRUE:
         return True

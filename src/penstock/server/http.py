@@ -1,13 +1,15 @@
-"""A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, one answer for each request, keep-alive.
+"""A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, one answer for each request,
+keep-alive.
 
-Limits: a request head of 16 KiB, 10 seconds to send it, 256 connections at once. Knows nothing of what is asked: a callback
-answers (path, query). It reads with asyncio's streams, so a slow reader of metrics holds up nobody.
+Limits: a request head of 16 KiB, 10 seconds to send it, 256 connections at once. Knows nothing of
+what is asked: a callback answers (path, query). It reads with asyncio's streams, so a slow reader
+of metrics holds up nobody.
 """
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
-from email.utils import formatdate
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -16,7 +18,14 @@ HEAD_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 MAX_CONNECTIONS = 256
 
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 class Answer(NamedTuple):
@@ -34,7 +43,9 @@ class HttpServer:
     """Serves one callback on listening sockets."""
 
     def __init__(self, handle: Handle, failed: Callable[[str], object]) -> None:
-        """handle(path, query) -> Answer; failed(text) is told of an exception in it (the client gets 500)."""
+        """handle(path, query) -> Answer; failed(text) is told of an exception in it (the client
+        gets 500).
+        """
         self._handle = handle
         self._failed = failed
         self._servers: list[asyncio.Server] = []
@@ -62,8 +73,14 @@ class HttpServer:
         try:
             if len(self._tasks) <= MAX_CONNECTIONS:
                 await self._converse(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, asyncio.CancelledError):
-            pass  # the peer went away, sent no request, or the server stops: there is nobody to tell
+        except (
+            OSError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+            TimeoutError,
+            asyncio.CancelledError,
+        ):
+            pass  # the peer went away or sent nothing, or the server stops: there is nobody to tell
         finally:
             if task is not None:
                 self._tasks.discard(task)
@@ -88,7 +105,10 @@ class HttpServer:
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return text_answer(400, "400 Bad Request"), False, True
         method, target, version = words
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:])
+        }
         connection = headers.get("connection", "").lower()
         keep = connection != "close" and (version != "HTTP/1.0" or connection == "keep-alive")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
@@ -113,7 +133,11 @@ def _encode(answer: Answer, keep: bool, send_body: bool) -> bytes:
     lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}"]
     if answer.kind == "application/json":
         lines.append("Access-Control-Allow-Origin: *")
-    lines += [f"Content-Type: {answer.kind}", f"Date: {formatdate(usegmt=True)}", f"Content-Length: {len(answer.body)}"]
+    lines += [
+        f"Content-Type: {answer.kind}",
+        time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+        f"Content-Length: {len(answer.body)}",
+    ]
     if not keep:
         lines.append("Connection: close")
     head = "\r\n".join(lines).encode() + b"\r\n\r\n"

@@ -1,4 +1,6 @@
-"""What a server says of itself: its id and the INFO line that greets every connection. Pure, but for the random id."""
+"""What a server says of itself: its id and the INFO line that greets every connection. Pure, but
+for the random id.
+"""
 
 import json
 import os
@@ -14,7 +16,7 @@ RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[
 
 
 def new_server_id(entropy: bytes | None = None) -> str:
-    """A fresh server id: 56 letters in the form of a public nkey (type, 32 bytes, CRC-16, base32)."""
+    """A fresh server id: 56 letters, a public nkey in form (type, 32 bytes, CRC-16, base32)."""
     raw = bytes([_SERVER_PREFIX]) + (os.urandom(32) if entropy is None else entropy)
     raw += crc_hqx(raw, 0).to_bytes(2, "little")
     number = int.from_bytes(raw, "big")
@@ -24,7 +26,9 @@ def new_server_id(entropy: bytes | None = None) -> str:
 class Greeting:
     """The INFO line; all but the two fields of the connection itself is built once."""
 
-    def __init__(self, settings: Settings, server_id: str, server_name: str, host: str, port: int) -> None:
+    def __init__(
+        self, settings: Settings, server_id: str, server_name: str, host: str, port: int
+    ) -> None:
         """host and port as clients reach them; read again from the settings by refresh()."""
         self._fixed: dict[str, object] = {
             "server_id": server_id,
@@ -56,7 +60,12 @@ class Greeting:
 
     def line(self, client_id: int, client_ip: str) -> bytes:
         """The INFO of one connection."""
-        return b'%s,"client_id":%d,"client_ip":"%s%s' % (self._head, client_id, client_ip.encode(), self._tail)
+        return b'%s,"client_id":%d,"client_ip":"%s%s' % (
+            self._head,
+            client_id,
+            client_ip.encode(),
+            self._tail,
+        )
 
 
 def _json(fields: dict[str, object]) -> bytes:

@@ -19,9 +19,11 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket]:
-    """Listening sockets for a host (``0.0.0.0`` and ``::`` mean all of their family; a name may have several addresses).
+    """Listening sockets for a host (``0.0.0.0`` and ``::`` mean all of their family; a name may
+    have several addresses).
 
-    port -1 or 0 takes a free one, the same on every address. StartError says which address can't be had and why.
+    port -1 or 0 takes a free one, the same on every address. StartError says which address can't be
+    had and why.
     """
     wanted = max(port, 0)
     opened: list[socket.socket] = []
@@ -30,8 +32,11 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # "::" takes IPv4 as well, as Go's listeners do; an explicit address takes what it names
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+                # "::" takes IPv4 as well, as Go's listeners do; an explicit address takes what it
+                # names
+                listening.setsockopt(
+                    socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1
+                )
             listening.bind((address, wanted))
             listening.listen(BACKLOG)
         except OSError as problem:
@@ -48,7 +53,10 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
 
 def _refusal(problem: OSError, where: str, option: str) -> str:
     if problem.errno == errno.EADDRINUSE:
-        return f"can't listen on {where}: the port is taken; stop who uses it or choose another with {option} (-1: any free one)"
+        return (
+            f"can't listen on {where}: the port is taken; stop who uses it "
+            f"or choose another with {option} (-1: any free one)"
+        )
     if problem.errno == errno.EACCES:
         return f"can't listen on {where}: not allowed; choose a port above 1023 with {option}"
     if problem.errno == errno.EADDRNOTAVAIL:
@@ -64,9 +72,15 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as problem:
-        raise StartError(f'unknown host "{host}" to listen on: {problem.strerror}; choose another with -a') from None
+        raise StartError(
+            f'unknown host "{host}" to listen on: {problem.strerror}; choose another with -a'
+        ) from None
     unique = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
-    return [(family, address) for family, address in unique if family in (socket.AF_INET, socket.AF_INET6)]
+    return [
+        (family, address)
+        for family, address in unique
+        if family in (socket.AF_INET, socket.AF_INET6)
+    ]
 
 
 class Listener:
@@ -77,12 +91,18 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         accepted: Callable[[socket.socket, str, int], None],
+        batched: Callable[[], None],
         log: Log,
     ) -> None:
-        """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches or closes it)."""
+        """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches
+        or closes it).
+
+        batched() is called after a handful of them, so that their greetings can be sent together.
+        """
         self._loop = loop
         self._sockets = sockets
         self._accepted = accepted
+        self._batched = batched
         self._log = log
 
     def open(self) -> None:
@@ -98,6 +118,10 @@ class Listener:
         self._sockets = []
 
     def _accept(self, listening: socket.socket) -> None:
+        self._accept_batch(listening)
+        self._batched()
+
+    def _accept_batch(self, listening: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):
             try:
                 connected, address = listening.accept()
@@ -114,7 +138,9 @@ class Listener:
                 connected.close()
 
     def _pause(self, listening: socket.socket, problem: OSError) -> None:
-        """Without descriptors the socket stays readable: look away for a moment instead of spinning."""
+        """Without descriptors the socket stays readable: look away for a moment instead of
+        spinning.
+        """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
         self._log.error(f"Can't accept a connection: {os.strerror(problem.errno or 0)}{hint}")
         self._loop.remove_reader(listening)

@@ -3,8 +3,8 @@
     [4711] 2026/01/31 14:05:09.123456 [INF] Server is ready
     {"pid":4711,"time":"2026-01-31T14:05:09.123456+01:00","level":"INF","text":"Server is ready"}
 
-Lines go to stderr or to a file that is opened again on demand (after a rotation). A line that can't be written is
-dropped: a full disk must not stop the server. Knows nothing of who logs.
+Lines go to stderr or to a file that is opened again on demand (after a rotation). A line that can't
+be written is dropped: a full disk must not stop the server. Knows nothing of who logs.
 """
 
 import os
@@ -31,7 +31,9 @@ class Log:
         now: Callable[[], float] = time.time,
         stream: TextIO | None = None,
     ) -> None:
-        """Log to a file (appended to) or, without a path, to stderr; StartError when the file can't be opened."""
+        """Log to a file (appended to) or, without a path, to stderr; StartError when the file can't
+        be opened.
+        """
         self.path = path
         self.debug_on = debug
         self.trace_on = trace
@@ -51,10 +53,14 @@ class Log:
         try:
             return open(self.path, "a", encoding="utf-8", buffering=1)
         except OSError as problem:
-            raise StartError(f"can't open log file {self.path}: {problem.strerror}; choose another with -l") from None
+            raise StartError(
+                f"can't open log file {self.path}: {problem.strerror}; choose another with -l"
+            ) from None
 
     def reopen(self) -> None:
-        """Open the file again by its name (somebody has moved it away); the old one stays in use if that fails."""
+        """Open the file again by its name (somebody has moved it away); the old one stays in use if
+        that fails.
+        """
         if not self.path:
             return
         try:
@@ -64,6 +70,21 @@ class Log:
             return
         self._stream, old = fresh, self._stream
         old.close()
+
+    def move(self, path: str) -> None:
+        """Go on in another file (or on stderr, without a path); stays where it is if that can't be
+        opened.
+        """
+        before, old = self.path, self._stream
+        self.path = path
+        try:
+            self._stream = self._open()
+        except StartError as problem:
+            self.path = before
+            self.error(str(problem))
+            return
+        if before:
+            old.close()
 
     def configure(self, *, debug: bool, trace: bool, stamps: bool, utc: bool, form: str) -> None:
         """Change what is said and how, on a running server."""

@@ -1,7 +1,8 @@
 """The command line: nats-server's flags, read the way Go programs read them.
 
-One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or takes ``=true`` or ``=false``. Options win over
-the configuration file. Knows nothing of what they do. Imports nothing heavy: --help and --version are answered from here.
+One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or takes ``=true`` or
+``=false``. Options win over the configuration file. Knows nothing of what they do. Imports nothing
+heavy: --help and --version are answered from here.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +25,14 @@ Server options:
     -t                               Check the configuration and exit
     -P, --pid <file>                 Write the process id to this file
         --ports_file_dir <dir>       Write a file with the ports in use into this folder
-    -sl, --signal <name>=<pid>       Signal a running server (stop, quit, term, reopen, reload, ldm); pid or pid file
+    -sl, --signal <name>=<pid>       Signal a running server (stop, quit, term, reopen, reload,
+    ldm); pid or pid file
 
 JetStream options:
     -js, --jetstream                 Enable JetStream
     -sd, --store_dir <dir>           Folder that streams are kept in
-        --sync_interval <when>       'always': an ack means on disk (default); a duration such as 2m: fsync that often
+        --sync_interval <when>       'always': an ack means on disk (default); a duration such as
+        2m: fsync that often
 
 Logging options:
     -l, --log <file>                 Log to this file
@@ -126,9 +129,9 @@ _FLAGS: dict[str, _Flag] = {
 _NOT_SERVED = frozenset(
     """
     ms https_port client_advertise s syslog r remote_syslog VV DVV log_size_limit max_traced_msg_len
-    tls tlscert tlskey tlsverify tlscacert routes cluster cluster_name no_advertise cluster_advertise
-    connect_retries cluster_listen profile help_tls
-    """.split()
+    tls tlscert tlskey tlsverify tlscacert routes cluster cluster_name no_advertise
+    cluster_advertise connect_retries cluster_listen profile help_tls
+    """.split()  # noqa: SIM905 - one word on a line would be a page
 )
 
 _BOOLEANS = {
@@ -138,7 +141,7 @@ _BOOLEANS = {
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Read the arguments after the program's name; OptionError says what is wrong with which one."""
+    """Read the arguments after the program's name; OptionError tells what is wrong with which."""
     found: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
@@ -168,7 +171,9 @@ def _split(argument: str) -> tuple[str, _Flag, str | None]:
     flag = _FLAGS.get(name)
     if flag is None:
         if name in _NOT_SERVED:
-            raise OptionError(f"option {shown} of nats-server is not served by this version; leave it out")
+            raise OptionError(
+                f"option {shown} of nats-server is not served by this version; leave it out"
+            )
         raise OptionError(f"unknown option {shown}; see {PROGRAM} --help")
     return shown, flag, value if equals else None
 
@@ -186,7 +191,12 @@ def _options(found: dict[str, Any]) -> Options:
         found["debug"] = found["trace"] = True
     special = {name: found.pop(name) for name in list(found) if name.startswith(":")}
     action = "run"
-    for name, candidate in ((":check", "check"), (":signal", "signal"), (":version", "version"), (":help", "help")):
+    for name, candidate in (
+        (":check", "check"),
+        (":signal", "signal"),
+        (":version", "version"),
+        (":help", "help"),
+    ):
         if special.get(name):
             action = candidate
     if action in ("run", "check"):
@@ -196,6 +206,8 @@ def _options(found: dict[str, Any]) -> Options:
 
 def _check_credentials(found: dict[str, Any]) -> None:
     if "token" in found and ("user" in found or "password" in found):
-        raise OptionError("options --auth and --user/--pass exclude each other; give one kind of credentials")
+        raise OptionError(
+            "options --auth and --user/--pass exclude each other; give one kind of credentials"
+        )
     if "password" in found and "user" not in found:
         raise OptionError("option --pass needs --user")

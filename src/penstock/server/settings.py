@@ -1,7 +1,8 @@
-"""What a server runs with: one plain value for each thing that can be set, with nats-server's defaults.
+"""What a server runs with: one plain value for each thing that can be set, with nats-server's
+defaults.
 
-Filled by ``penstock.server.config`` from a file and by ``penstock.server.options`` from the command line; read by everything else.
-Knows nothing of how values are written.
+Filled by ``penstock.server.config`` from a file and by ``penstock.server.options`` from the command
+line; read by everything else. Knows nothing of how values are written.
 """
 
 from dataclasses import dataclass, field

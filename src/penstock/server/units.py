@@ -1,6 +1,7 @@
 """Sizes, durations and addresses as people write them in options and configuration files.
 
-Knows nothing of where the text came from; every function raises ValueError with a sentence that names the text.
+Knows nothing of where the text came from; every function raises ValueError with a sentence that
+names the text.
 """
 
 import re
@@ -84,11 +85,14 @@ def parse_size(text: str) -> int:
     if found is None or (found[3] and not found[2] and found[3].lower() != "b"):
         raise ValueError(f'"{text}" is not a size such as 65536, 64KB or 8MB')
     base = 1024 if found[3] else 1000
-    return int(found[1]) * base ** _SIZE_POWER[found[2].lower()]
+    scale: int = base ** _SIZE_POWER[found[2].lower()]
+    return int(found[1]) * scale
 
 
 def parse_address(text: str, default_host: str, default_port: int) -> tuple[str, int]:
-    """``host:port``, ``:port``, ``port`` or ``[v6]:port`` as (host, port); port -1 means any free one."""
+    """``host:port``, ``:port``, ``port`` or ``[v6]:port`` as (host, port); port -1 means any free
+    one.
+    """
     body = text.strip()
     host, colon, port = body.rpartition(":")
     if body.startswith("[") and body.endswith("]"):
@@ -98,7 +102,9 @@ def parse_address(text: str, default_host: str, default_port: int) -> tuple[str,
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f'"{text}" is not an address; write an IPv6 host in brackets, as [::1]:4222')
+        raise ValueError(
+            f'"{text}" is not an address; write an IPv6 host in brackets, as [::1]:4222'
+        )
     return host or default_host, parse_port(port)
 
 
@@ -112,12 +118,11 @@ def parse_port(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Bytes for people: ``512 B``, ``1.00 KB``, ``58.55 GB`` (1024s, as the start-up lines print them)."""
+    """Bytes for people: ``512 B``, ``1.00 KB``, ``58.55 GB`` (1024s, as the start-up lines print
+    them).
+    """
     if size < 1024:
         return f"{size} B"
-    value = float(size)
-    for unit in ("KB", "MB", "GB", "TB", "PB", "EB"):
-        value /= 1024
-        if value < 1024:
-            break
-    return f"{value:.2f} {unit}"
+    units = ("KB", "MB", "GB", "TB", "PB", "EB")
+    power = min((size.bit_length() - 1) // 10, len(units))
+    return f"{size / 1024**power:.2f} {units[power - 1]}"
