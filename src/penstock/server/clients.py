@@ -50,13 +50,14 @@ _CONNECT = msgspec.json.Decoder(Connect | None)
 class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
-    __slots__ = ("due_ns", "host", "lang", "name", "port", "protocol", "user", "version")
+    __slots__ = ("due_ns", "host", "lang", "name", "pinged", "port", "protocol", "user", "version")
 
     def __init__(self, host: str, port: int, due_ns: int) -> None:
         """A client at that address, to be looked at again at due_ns."""
         self.host = host
         self.port = port
         self.due_ns = due_ns  # when to look at it again: authentication is late, or a ping is due
+        self.pinged = False
         self.name = ""
         self.lang = ""
         self.version = ""
@@ -240,14 +241,14 @@ class Clients:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
             return
         interval = settings.ping_interval_ns
-        quiet = now_ns - connection.last_ns
+        if client.pinged and now_ns - connection.last_ns < interval:
+            client.due_ns = connection.last_ns + interval  # it talks: no need to ask
+            return
         if connection.pings_out + 1 > settings.ping_max:
             self.log.debug(f"cid:{connection.id} - Stale Client Connection - Closing")
             connection.fail(b"Stale Connection", "Stale Connection")
             return
-        if quiet < interval and client.due_ns - connection.start_ns > interval:
-            client.due_ns = connection.last_ns + interval
-            return
+        client.pinged = True
         connection.pings_out += 1
         connection.write(b"PING\r\n")
         client.due_ns = now_ns + interval

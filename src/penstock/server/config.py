@@ -191,7 +191,8 @@ def _limit_size(item: Item) -> int:
         found = re.fullmatch(r"(\d+)([KMGT])", item.value)
         if found is None:
             raise ValueError("sizes defined as strings must end in K, M, G, T")
-        return int(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)
+        scale: int = 1024 ** ("KMGT".index(found[2]) + 1)
+        return int(found[1]) * scale
     return _whole(item)
 
 

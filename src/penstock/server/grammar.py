@@ -305,11 +305,11 @@ class _Parser:
         """``include path``; False when the word is an ordinary key after all."""
         start = self.at
         self.skip_blanks()
-        if self.at == start or self.peek() in (":", "=", "{"):
+        if self.peek() in (":", "=", "{"):
             self.at = start
             return False
-        if self.peek() == "\n":
-            raise self.error("include has no path")
+        if self.peek() in ("\n", ""):
+            raise self.error("include has no path", start)
         mark = self.peek()
         if mark in ('"', "'"):
             path = self.double_quoted() if mark == '"' else self.single_quoted()

@@ -19,8 +19,6 @@ _DURATION_UNITS_NS = {
     "h": 3600 * SECOND_NS,
 }
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_SIZE = re.compile(r"(-?\d+)([kmgtpe]?)(i?b|i)?", re.IGNORECASE)
-_SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
 def parse_duration(text: str) -> int:
@@ -77,16 +75,6 @@ def _trim(ns: int, unit: int) -> str:
         return str(whole)
     digits = len(str(unit)) - 1
     return f"{whole}.{str(rest).rjust(digits, '0').rstrip('0')}"
-
-
-def parse_size(text: str) -> int:
-    """Bytes: ``1024``, ``64k`` (1000s), ``64KB`` or ``64KiB`` (1024s)."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or (found[3] and not found[2] and found[3].lower() != "b"):
-        raise ValueError(f'"{text}" is not a size such as 65536, 64KB or 8MB')
-    base = 1024 if found[3] else 1000
-    scale: int = base ** _SIZE_POWER[found[2].lower()]
-    return int(found[1]) * scale
 
 
 def parse_address(text: str, default_host: str, default_port: int) -> tuple[str, int]:
