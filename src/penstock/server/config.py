@@ -221,7 +221,11 @@ def _duration(attribute: str, low_ns: int = 0) -> _Key:
     """A Go duration; a bare whole number is taken as seconds, with a warning."""
 
     def apply(reader: _Reader, name: str, item: Item) -> None:
-        if isinstance(item.value, int | float) and not isinstance(item.value, bool):
+        number = isinstance(item.value, int | float) and not isinstance(item.value, bool)
+        if number and item.word[-1:] == "m":
+            # For the grammar `2m` is two million; nobody who writes it here means that.
+            ns = parse_duration(item.word)
+        elif isinstance(item.value, int | float) and number:
             ns = round(item.value * SECOND_NS)
             if attribute != "auth_timeout_ns":
                 reader.warnings.append(

@@ -35,7 +35,9 @@ class Item(NamedTuple):
     file: str
     line: int
     column: int
-    quoted: bool = False  # written with quotes: sizes and booleans must not be
+    word: str = (
+        ""  # as written, of a value without quotes: `2m` is a number here, and a duration too
+    )
 
     @property
     def place(self) -> str:
@@ -170,11 +172,11 @@ class _Parser:
         line, column = self.position(start)
         mark = self.peek()
         if mark == '"':
-            return Item(self.double_quoted(), self.file, line, column, True)
+            return Item(self.double_quoted(), self.file, line, column)
         if mark == "'":
-            return Item(self.single_quoted(), self.file, line, column, True)
+            return Item(self.single_quoted(), self.file, line, column)
         if mark == "(":
-            return Item(self.block(), self.file, line, column, True)
+            return Item(self.block(), self.file, line, column)
         if mark == "[":
             return Item(self.array(), self.file, line, column)
         if mark == "{":
@@ -182,8 +184,8 @@ class _Parser:
         bare = self.bare()
         if bare.startswith("$") and not re.match(r"\$2[abxy]?\$", bare):
             found = self.variable(bare[1:], start)
-            return Item(found.value, self.file, line, column, found.quoted)
-        return Item(_scalar(bare), self.file, line, column)
+            return Item(found.value, self.file, line, column, found.word)
+        return Item(_scalar(bare), self.file, line, column, bare)
 
     def array(self) -> list[Item]:
         self.descend()
