@@ -1,0 +1,65 @@
+"""The consumer's data path: cursor, filters, pending, ack floor, redelivery, pull queue, push window."""
+
+from typing import NamedTuple
+
+from penstock.core.hub import Task
+from penstock.core.stream import Stream
+
+ACK_NONE: int
+ACK_ALL: int
+ACK_EXPLICIT: int
+
+class ConsumerState(NamedTuple):
+    delivered_consumer_seq: int
+    delivered_stream_seq: int
+    delivered_last_ns: int  # 0: never
+    floor_consumer_seq: int
+    floor_stream_seq: int
+    floor_last_ns: int
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+
+class Consumer(Task):
+    """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
+
+    def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
+    name: str
+    stream: Stream
+    def configure(
+        self,
+        *,
+        ack_policy: int,
+        ack_wait_ns: int = 30_000_000_000,
+        backoff_ns: tuple[int, ...] = (),
+        max_deliver: int = -1,
+        max_ack_pending: int = 1000,
+        max_waiting: int = 512,
+        max_batch: int = 0,
+        max_expires_ns: int = 0,
+        max_bytes: int = 0,
+        filters: tuple[str, ...] = (),
+        last_per_subject: bool = False,
+        headers_only: bool = False,
+        rate_limit_bps: int = 0,
+        replay_original: bool = False,
+        deliver_subject: str = "",
+        deliver_group: str = "",
+        idle_heartbeat_ns: int = 0,
+        flow_control: bool = False,
+    ) -> None:
+        """Set or change the rules. deliver_subject "" = pull."""
+    def state(self) -> ConsumerState: ...
+    def snapshot(self) -> bytes:
+        """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; see the module head."""
+    def restore(self, data: bytes) -> None:
+        """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
+    changed: bool  # state differs from the last snapshot(); snapshot() clears it
+    def push_bound(self) -> bool: ...
+    def tick(self) -> int:
+        """Do what is due at the hub's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
+    def idle_since_ns(self) -> int:
+        """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
+    def close(self, reason: str) -> None:
+        """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""

@@ -1,0 +1,67 @@
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.clock import Clock
+
+SLOW_PENDING: str
+
+class Task: ...
+class Synced(Task): ...
+
+class Connection:
+    id: int
+    transport: object
+    session: object
+    verbose: bool
+    pedantic: bool
+    echo: bool
+    headers: bool
+    no_responders: bool
+    ready: bool
+    closed: bool
+    closing: bool
+    reason: str
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    start_ns: int
+    last_ns: int
+    pings_out: int
+    def pending_bytes(self) -> int: ...
+    def subscription_count(self) -> int: ...
+    def all_subscriptions(self) -> list[Any]: ...
+    def fail(self, text: bytes, reason: str) -> None:
+        """Write ``-ERR 'text'``, flush, and close for that reason."""
+    def limit(self, max_line: int, max_payload: int) -> None:
+        """Limits of this connection alone."""
+    def set_blocked(self, blocked: bool) -> None:
+        """For adapters: their transport takes no more (True) or takes bytes again (False)."""
+    def write(self, data: bytes) -> None:
+        """Protocol bytes to this client, in order with everything else it gets."""
+    def take(self) -> bytes:
+        """Adapters and tests: the waiting output, which leaves the buffer."""
+
+class Hub:
+    """The shared state of a server without sockets: tests and simulations use it as it is."""
+
+    def __init__(self, clock: Clock, seed: int = 1) -> None: ...
+    clock: Clock
+    now_ns: int
+    max_pending: int
+    max_payload: int
+    max_line: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    slow_consumers: int
+    turns: int
+    on_close: Callable[[Connection], object] | None
+    on_error: Callable[[BaseException], object] | None
+    def all_connections(self) -> list[Connection]: ...
+    def turn(self) -> bool:
+        """Take the clock's time and finish a turn: commits, deliveries, output. True when there is more to do at once."""
+    def settle(self, limit: int = 1000) -> int:
+        """Turns until nothing is left to do; how many. RuntimeError when the limit is reached."""
+    def disconnect(self, connection: Connection, reason: str) -> None: ...

@@ -1,0 +1,67 @@
+"""Subjects to subscribers: one account's subscriptions, queue groups and internal sinks; delivery into output buffers.
+
+Knows nothing of streams or of the API: those are Sinks that somebody attached. Back-pressure: a publisher whose message
+went to a congested subscriber is not read from until that one has drained (or has proved stuck).
+"""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.subjects cimport Route, SubjectTrie
+
+
+cdef struct Message:
+    # A message on its way. Pointers live as long as the call they are handed to: who keeps something copies it.
+    const char* subject
+    uint32_t subject_len
+    const char* reply
+    uint32_t reply_len
+    const char* body               # headers then payload
+    uint32_t hlen
+    uint32_t body_len
+
+
+cdef class Sink:
+    """An internal receiver of messages (a stream, the API, an ack desk)."""
+    # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
+    cdef int take(self, Connection source, Message* m) except -1
+
+
+cdef class Subscription:
+    cdef Connection connection
+    cdef readonly bytes sid, subject, queue        # queue b"" for a plain one
+    cdef readonly uint64_t delivered
+    cdef uint64_t max                              # auto-unsubscribe after that many; 0 = never
+    cdef readonly bint closed
+
+
+cdef class QueueGroup:
+    cdef list members
+    cdef bytes key
+
+
+cdef class Router(Owner):
+    cdef readonly Hub hub
+    cdef readonly SubjectTrie trie                 # holds Subscription, QueueGroup and Sink objects
+    cdef dict groups                               # subject + b" " + queue -> QueueGroup
+    cdef list prefixes                             # bytes: subjects starting so are asked of the sink at the same place first
+    cdef list prefix_sinks
+    cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
+    cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
+    # A message from a client (or from inside, source None): sinks and subscribers. Returns how many took it.
+    cdef int publish(self, Connection source, Message* m) except -1
+    # A server-made message to whoever listens on m.subject (replies, acks, statuses). Returns how many took it.
+    cdef int send(self, Message* m) except -1
+    # Deliver to the subscribers of a route, showing m.subject to them whatever the route's subject was (consumer deliveries).
+    cdef int fan_out(self, Route route, Connection source, Message* m) except -1
+    # 0: nobody there; 1: all congested (then `waiter`, if not None, is woken when one has drained); 2: somebody can take it.
+    cdef int readiness(self, Route route, Task waiter) except -1
+    # Who listens on a literal subject (of all queue groups and none): for readiness() and fan_out(). Cheap when asked again.
+    cdef Route interest(self, const char* subject, size_t n)
+    # The same, for one queue group only: members of other groups and plain subscriptions are left out.
+    cdef Route interest_in(self, const char* subject, size_t n, bytes queue)
+    cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
+    # cold path; attach, detach, watch, ... for Python callers are in router.pyi
+    cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
+    cdef int unsubscribe(self, Subscription s) except -1
+    cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
+    cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1

@@ -1,0 +1,366 @@
+"""Subjects to subscribers: one account's subscriptions, queue groups and internal sinks; delivery into output buffers.
+
+The trie holds three kinds of objects: Subscription (a client's plain one), QueueGroup (the members of one queue name on one
+subject) and Sink (something inside the server). A Route is the list of those for one literal subject.
+
+Back-pressure: when a message goes to a subscriber whose connection is blocked with more than HIGH_WATER waiting, its
+publisher is not read from until that has drained. A subscriber that made no progress for STUCK_NS holds up nobody: its output
+grows to `max_pending`, and then it is cut off. Knows nothing of streams or of the API: those are Sinks that somebody attached.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+from penstock.core.buffer cimport out_waiting, put_u64
+from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
+
+cdef enum:
+    HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
+    STUCK_NS = 100000000               # no bytes taken for so long: nobody waits for it any more
+    LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
+
+
+cdef class Sink:
+    """An internal receiver of messages (a stream, the API, an ack desk)."""
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        return 0
+
+
+cdef class CallbackSink(Sink):
+    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> taken. For rare messages."""
+
+    cdef object callback
+
+    def __init__(self, callback) -> None:
+        self.callback = callback
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        return 1 if self.callback(
+            source,
+            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
+            PyBytes_FromStringAndSize(m.reply, m.reply_len).decode("utf-8", "surrogateescape") if m.reply_len else "",
+            PyBytes_FromStringAndSize(m.body, m.hlen),
+            PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
+        ) else 0
+
+
+cdef class Subscription:
+    """One SUB of a client."""
+
+    def __init__(self, Connection connection, bytes sid, bytes subject, bytes queue) -> None:
+        self.connection = connection
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+
+    @property
+    def max(self) -> int:
+        """Ends after that many deliveries; 0: never."""
+        return self.max
+
+    def client(self) -> Connection:
+        """The connection it belongs to."""
+        return self.connection
+
+
+cdef class QueueGroup:
+    """The members of one queue name on one subject: each message goes to one of them."""
+
+    def __init__(self, bytes key) -> None:
+        self.key = key
+        self.members = []
+
+
+cdef class Router(Owner):
+    """One account's subjects."""
+
+    def __init__(self, Hub hub) -> None:
+        self.hub = hub
+        self.trie = SubjectTrie()
+        self.groups = {}
+        self.prefixes = []
+        self.prefix_sinks = []
+        self.watchers = {}
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+    cdef int publish(self, Connection source, Message* m) except -1:
+        cdef int took = 0, i
+        cdef bytes prefix
+        cdef size_t n
+        cdef Route route
+        if m.subject_len and m.subject[0] == c'$':
+            for i in range(len(self.prefixes)):
+                prefix = <bytes>self.prefixes[i]
+                n = PyBytes_GET_SIZE(prefix)
+                if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
+                    took = (<Sink>self.prefix_sinks[i]).take(source, m)
+                    if self.system_interest == 0:
+                        return took
+                    break
+        route = self.trie.route(m.subject, m.subject_len)
+        if route.n:
+            took += self.fan_out(route, source, m)
+        return took
+
+    cdef int send(self, Message* m) except -1:
+        cdef Route route = self.trie.match(m.subject, m.subject_len)
+        return self.fan_out(route, None, m) if route.n else 0
+
+    cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
+        cdef int i, took = 0
+        cdef object item
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += self.deliver(<Subscription>item, source, m)
+            elif type(item) is QueueGroup:
+                took += self.deliver_group(<QueueGroup>item, source, m)
+            else:
+                took += (<Sink>item).take(source, m)
+        return took
+
+    cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
+        """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
+        cdef Py_ssize_t n = len(group.members), start, i
+        cdef Subscription s
+        if n == 0:
+            return 0
+        start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
+        for i in range(n):
+            s = <Subscription>group.members[(start + i) % n]
+            if not s.connection.congested() and self.deliver(s, source, m):
+                return 1
+        n = len(group.members)                 # an auto-unsubscribe or a slow consumer may have left
+        for i in range(n):
+            s = <Subscription>group.members[(start + i) % n]
+            if self.deliver(s, source, m):
+                return 1
+        return 0
+
+    cdef int deliver(self, Subscription s, Connection source, Message* m) except -1:
+        cdef Connection c = s.connection
+        cdef char* start
+        cdef char* p
+        cdef uint32_t sid_len, hlen = m.hlen, n = m.body_len
+        cdef const char* body = m.body
+        if s.closed or c.closed or c.closing or (source is c and not c.echo):
+            return 0
+        if hlen and not c.headers:             # it never said that it understands headers
+            body += hlen
+            n -= hlen
+            hlen = 0
+        sid_len = <uint32_t>PyBytes_GET_SIZE(s.sid)
+        start = p = c.reserve(<size_t>n + m.subject_len + sid_len + m.reply_len + LINE_ROOM)
+        if hlen:
+            p[0] = c'H'
+            p += 1
+        memcpy(p, b"MSG ", 4)
+        memcpy(p + 4, m.subject, m.subject_len)
+        p += 4 + m.subject_len
+        p[0] = c' '
+        memcpy(p + 1, PyBytes_AS_STRING(s.sid), sid_len)
+        p += 1 + sid_len
+        p[0] = c' '
+        p += 1
+        if m.reply_len:
+            memcpy(p, m.reply, m.reply_len)
+            p += m.reply_len
+            p[0] = c' '
+            p += 1
+        if hlen:
+            p = put_u64(p, hlen)
+            p[0] = c' '
+            p += 1
+        p = put_u64(p, n)
+        p[0] = c'\r'
+        p[1] = c'\n'
+        memcpy(p + 2, body, n)
+        p += 2 + n
+        p[0] = c'\r'
+        p[1] = c'\n'
+        c.out_msgs += 1
+        c.out_bytes += n
+        self.hub.out_msgs += 1
+        self.hub.out_bytes += n
+        s.delivered += 1
+        c.commit(p + 2 - start)
+        if s.max and s.delivered >= s.max:
+            self.unsubscribe(s)
+        if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
+            if source is not c and self.hub.now_ns - c.progress_ns < STUCK_NS:
+                source.stalled = True
+                c.await_room(source)
+        return 1
+
+    # --- interest ------------------------------------------------------------------------------------------------------
+    cdef Route interest(self, const char* subject, size_t n):
+        return self.trie.route(subject, n)
+
+    cdef Route interest_in(self, const char* subject, size_t n, bytes queue):
+        cdef Route route = self.trie.route(subject, n)
+        cdef object item
+        cdef int i
+        if PyBytes_GET_SIZE(queue) == 0:
+            return route
+        only = SubjectTrie()
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is QueueGroup and (<QueueGroup>item).key.endswith(b" " + queue):
+                (<SubjectTrie>only).insert(subject, n, item)
+        route = (<SubjectTrie>only).match(subject, n)
+        route.generation = self.trie.generation
+        return route
+
+    cdef bint stale(self, Route route) noexcept:
+        return route.generation != self.trie.generation
+
+    cdef int readiness(self, Route route, Task waiter) except -1:
+        cdef int i, best = 0
+        cdef object item
+        cdef Subscription s
+        cdef Connection crowded = None
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                s = <Subscription>item
+                if s.closed or s.connection.closed or s.connection.closing:
+                    continue
+                if not s.connection.congested():
+                    return 2
+                best = 1
+                crowded = s.connection
+            elif type(item) is QueueGroup:
+                for s in (<QueueGroup>item).members:
+                    if s.connection.closed or s.connection.closing:
+                        continue
+                    if not s.connection.congested():
+                        return 2
+                    best = 1
+                    crowded = s.connection
+            else:
+                return 2
+        if best == 1 and waiter is not None:
+            crowded.await_room(waiter)
+        return best
+
+    # --- subscriptions -------------------------------------------------------------------------------------------------
+    cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid):
+        """A new subscription; the caller has checked the subject, and that the sid is free."""
+        cdef Subscription s = Subscription(c, sid, subject, queue)
+        cdef QueueGroup group
+        c.subscriptions[sid] = s
+        if queue:
+            key = subject + b" " + queue
+            group = self.groups.get(key)
+            if group is None:
+                group = self.groups[key] = QueueGroup(key)
+                self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
+            group.members.append(s)
+        else:
+            self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
+        if self.reaches_system(subject):
+            self.system_interest += 1
+        if self.watchers:
+            self.wake_watchers(subject)
+        return s
+
+    cdef int unsubscribe(self, Subscription s) except -1:
+        cdef QueueGroup group
+        if s.closed:
+            return 0
+        s.closed = True
+        s.connection.subscriptions.pop(s.sid, None)
+        if s.queue:
+            key = s.subject + b" " + s.queue
+            group = self.groups[key]
+            group.members.remove(s)
+            if not group.members:
+                del self.groups[key]
+                self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)
+        else:
+            self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), s)
+        if self.reaches_system(s.subject):
+            self.system_interest -= 1
+        return 0
+
+    cdef int forget(self, Connection c) except -1:
+        cdef Subscription s
+        for s in list(c.subscriptions.values()):
+            self.unsubscribe(s)
+        return 0
+
+    def reaches_system(self, bytes subject) -> bool:
+        """Whether a subscription could match a subject of a prefix sink (all of those start with ``$``)."""
+        return subject[:1] == b"$" or subject[:2] in (b"*.", b">")
+
+    def wake_watchers(self, bytes subject) -> None:
+        """Interest has come on a subject or pattern: tell who waits for it."""
+        cdef Task t
+        wild = subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        hits = self.watchers.get(subject, ()) if not wild else [
+            t for watched, tasks in self.watchers.items()
+            if subject_matches(PyBytes_AS_STRING(<bytes>watched), len(watched), PyBytes_AS_STRING(subject), len(subject))
+            for t in tasks
+        ]
+        for t in list(hits):
+            t.wake()
+
+    # --- for Python callers --------------------------------------------------------------------------------------------
+    def attach(self, str pattern, Sink sink) -> None:
+        """The sink takes every message whose subject matches the pattern; ValueError when that is no subject."""
+        p = pattern.encode("utf-8", "surrogateescape")
+        if not subject_valid(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p)):
+            raise ValueError(f"not a subject: {pattern!r}")
+        self.trie.insert(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+
+    def detach(self, str pattern, Sink sink) -> bool:
+        """Undo attach(); False when it was not attached there."""
+        p = pattern.encode("utf-8", "surrogateescape")
+        return self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+
+    def attach_prefix(self, str prefix, Sink sink) -> None:
+        """The sink is asked first for every subject that starts with the prefix, which starts with ``$``."""
+        if not prefix.startswith("$"):
+            raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
+        self.prefixes.append(prefix.encode())
+        self.prefix_sinks.append(sink)
+
+    def watch(self, str subject, Task task) -> None:
+        """Wake the task when a subscription that matches this literal subject comes."""
+        self.watchers.setdefault(subject.encode("utf-8", "surrogateescape"), []).append(task)
+
+    def unwatch(self, str subject, Task task) -> None:
+        """Undo watch()."""
+        key = subject.encode("utf-8", "surrogateescape")
+        tasks = self.watchers.get(key, [])
+        if task in tasks:
+            tasks.remove(task)
+        if not tasks:
+            self.watchers.pop(key, None)
+
+    def has_interest(self, str subject, str queue = "") -> bool:
+        """Whether somebody is subscribed (in that queue group)."""
+        s = subject.encode("utf-8", "surrogateescape")
+        route = self.interest_in(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s), queue.encode("utf-8", "surrogateescape"))
+        return self.readiness(route, None) > 0
+
+    def publish_message(self, str subject, bytes payload, str reply = "", bytes headers = b"") -> int:
+        """A message from inside, to subscribers and sinks; how many took it."""
+        cdef Message m
+        s = subject.encode("utf-8", "surrogateescape")
+        r = reply.encode("utf-8", "surrogateescape")
+        body = headers + payload
+        m.subject = PyBytes_AS_STRING(s)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(s)
+        m.reply = PyBytes_AS_STRING(r)
+        m.reply_len = <uint32_t>PyBytes_GET_SIZE(r)
+        m.body = PyBytes_AS_STRING(body)
+        m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
+        return self.publish(None, &m)
+
+    def subscription_count(self) -> int:
+        """Patterns of subscribers, groups and sinks that are held."""
+        return self.trie.count

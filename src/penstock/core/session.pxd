@@ -1,0 +1,18 @@
+"""What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
+from penstock.core.hub cimport Connection, Hub, Operator
+from penstock.core.router cimport Message, Router
+from penstock.core.wire cimport Op, Reader
+
+
+cdef class Sessions(Operator):
+    cdef readonly Hub hub
+    cdef object connect                    # (connection, text) -> Router or None
+    cdef Router default_router
+    cdef public bint auth_required
+    cdef public int max_subscriptions      # per connection; 0: no limit
+    cdef public object first_ping          # None, or called once per connection at its first PING after CONNECT
+    cdef int publish(self, Connection c, Op* op) except -1
+    cdef int no_responders(self, Connection c, Router router, Message* m) except -1
+    cdef int subscribe(self, Connection c, Op* op) except -1
+    cdef int unsubscribe(self, Connection c, Op* op) except -1
+    cdef int failed(self, Connection c, int code) except -1

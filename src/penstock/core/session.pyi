@@ -1,0 +1,23 @@
+"""What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
+
+from collections.abc import Callable
+
+from penstock.core.hub import Connection, Hub
+
+class Sessions:
+    """The server's side of every connection. `connect` is asked on CONNECT with the JSON text.
+
+    connect(connection, text) -> Router to use, or None after it has itself written -ERR and closed. It sets the connection's flags
+    (verbose, pedantic, echo, headers, no_responders, ready). `accept` makes a Connection that is fed by hand.
+    """
+
+    def __init__(self, hub: Hub, connect: Callable[[Connection, bytes], object], default_router: object, auth_required: bool = False) -> None: ...
+    auth_required: bool
+    max_subscriptions: int  # per connection; 0: no limit
+    first_ping: Callable[[Connection], object] | None
+    def welcome(self, connection: Connection) -> None:
+        """Give a new connection its router; Turn.adopt calls this."""
+    def accept(self, transport: object = None) -> Connection: ...
+    def feed(self, connection: Connection, data: bytes) -> None:
+        """Bytes that this client sent; any split."""
+    def eof(self, connection: Connection) -> None: ...

@@ -1,0 +1,47 @@
+"""The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
+
+from penstock.core.consumer import Consumer
+from penstock.core.log import Log
+from penstock.core.router import Router, Sink
+
+SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
+SYNC_INTERVAL: int  # acks wait for the write only; somebody calls log.fsync() now and then
+
+class Stream(Sink):
+    """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
+
+    def __init__(self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = "") -> None: ...
+    name: str
+    log: Log
+    def configure(
+        self,
+        *,
+        max_msgs: int = -1,
+        max_bytes: int = -1,
+        max_age_ns: int = 0,
+        max_msgs_per_subject: int = -1,
+        max_msg_size: int = -1,
+        discard_new: bool = False,
+        discard_new_per_subject: bool = False,
+        duplicate_window_ns: int = 120_000_000_000,
+        no_ack: bool = False,
+        sealed: bool = False,
+    ) -> None:
+        """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
+    def rebuild_dedupe(self) -> int:
+        """After opening a log: read back the message ids inside the duplicate window; how many."""
+    def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
+        """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
+    def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
+        """Remove messages (reference 8.4), move consumers along; how many were removed."""
+    def delete_message(self, seq: int, erase: bool) -> bool: ...
+    def expire(self) -> int:
+        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+    def consumers(self) -> list[Consumer]: ...
+    def close(self) -> None:
+        """Stop taking messages; consumers are closed by the engine first."""
+
+class StreamRefused(Exception):
+    code: int
+    err_code: int
+    description: str

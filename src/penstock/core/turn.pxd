@@ -1,0 +1,26 @@
+"""One turn of the server: its own epoll set, reads, commit, acks, consumers, sends; sync threads."""
+from libc.stdint cimport uint64_t
+from penstock.core.hub cimport Connection, Hub
+from penstock.core.wire cimport Reader
+
+
+cdef class Turn(Hub):
+    cdef int epoll_fd
+    cdef int timer_fd                      # armed while a connection is blocked: unsticks publishers, write deadline
+    cdef int request_fd                    # pipe to the sync threads
+    cdef int done_fd                       # pipe from them
+    cdef Reader shared                     # input buffer of all connections without an incomplete operation
+    cdef object sessions, call_soon
+    cdef bint scheduled                    # call_soon(poll_once) is under way
+    cdef dict syncs                        # ticket -> owner
+    cdef uint64_t next_ticket
+    cdef dict blocked                      # id -> Connection that the kernel takes no bytes for
+    cdef bint timer_armed
+    cdef public uint64_t write_deadline_ns # a blocked connection without progress for so long is closed
+    cdef int events(self, int timeout_ms) except -1
+    cdef int on_readable(self, Connection c) except -1
+    cdef int on_writable(self, Connection c) except -1
+    cdef int on_synced(self) except -1
+    cdef int on_timer(self) except -1
+    cdef int arm(self, Connection c) except -1
+    cdef int arm_timer(self, bint on) except -1

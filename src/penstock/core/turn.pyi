@@ -1,0 +1,25 @@
+"""One turn of the server: its own epoll set, reads, commit, acks, consumers, sends; sync threads."""
+
+from collections.abc import Callable
+
+from penstock.core.clock import Clock
+from penstock.core.hub import Connection, Hub
+
+class Turn(Hub):
+    """A Hub with sockets. Its epoll set is one file descriptor that asyncio watches with ``loop.add_reader(turn.fileno(), turn.poll_once)``."""
+
+    def __init__(self, clock: Clock, seed: int = 1, sync_threads: int = 2) -> None: ...
+    def fileno(self) -> int: ...
+    def start(self, sessions: object, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """call_soon is how the turn asks to be run again at once when it has more to do than one call should."""
+    def adopt(self, fd: int) -> Connection:
+        """Take over a connected non-blocking socket's descriptor (the turn closes it); write its greeting with connection.write()."""
+    write_deadline_ns: int
+    def kick(self) -> None:
+        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter)."""
+    def poll_once(self) -> None:
+        """Run turns while the epoll set has events (at most a few); never blocks."""
+    def run(self, timeout_ms: int) -> None:
+        """Block up to timeout_ms for events, then as poll_once: for a loop without asyncio, and tests."""
+    def shutdown(self) -> None:
+        """Finish outstanding syncs, flush what can be flushed, close every connection and the epoll set."""
