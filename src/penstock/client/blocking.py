@@ -26,10 +26,10 @@ from penstock.errors import (
     SlowConsumer,
     Timeout,
 )
+from penstock.nuid import Nuid
 
 from . import connection as machine
 from .blocking_socket import Transport, open_transport
-from .inbox import new_inbox
 from .jetstream import Headers, encode_header_map
 from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
 from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
@@ -183,6 +183,7 @@ class BlockingClient:
         """What the server complained about last without closing, or why the connection was lost."""
         self._tls_context = tls_context
         self._pool = ServerPool(options, random.random)
+        self._nuid = Nuid(random.SystemRandom())
         self._transport: Transport | None = None
         self._inbox = ""
         self._requests = 0
@@ -447,7 +448,7 @@ class BlockingClient:
 
     def new_inbox(self) -> str:
         """A subject nobody else uses."""
-        return new_inbox(self.options.inbox_prefix)
+        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
 
     def request(
         self,

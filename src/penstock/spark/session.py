@@ -15,17 +15,17 @@ Knows nothing of streams and tables.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 _CHECKPOINT_MANAGER = (
@@ -62,37 +62,33 @@ def session(
     ensure_java()
     for variable in _FOREIGN:
         os.environ.pop(variable, None)
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from penstock.spark import register
 
-    builder = SparkSession.builder.appName(name).master(master)
     java_options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     chosen = {**_SETTINGS, "spark.driver.extraJavaOptions": java_options, **(settings or {})}
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    with _output_to(log_file):
-        spark = builder.getOrCreate()
+    conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
+    if SparkContext._active_spark_context is None and log_file is not None:
+        SparkContext(conf=conf, gateway=_launch(conf, log_file))
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     register(spark)
     return spark
 
 
-@contextlib.contextmanager
-def _output_to(log_file: Path | None) -> Iterator[None]:
-    """Let processes that are started meanwhile write to the file instead of the terminal; this one too, meanwhile."""
-    if log_file is None:
-        yield
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
-    target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.dup2(target, 1)
-        os.dup2(target, 2)
-        yield
-    finally:
-        os.dup2(kept[0], 1)
-        os.dup2(kept[1], 2)
-        for descriptor in (*kept, target):
-            os.close(descriptor)
+def _launch(conf: SparkConf, log_file: Path) -> JavaGateway:
+    """Start the JVM with its output, and that of its workers, in a file; in a session of its own, so that a Ctrl-C at the
+    terminal is for this process to act on."""
+    from pyspark.java_gateway import launch_gateway
+
+    with log_file.open("ab") as log:
+        return launch_gateway(
+            conf, popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True}
+        )
+
+
+def jvm_pid(spark: SparkSession) -> int | None:
+    """The process id of the JVM, if this process started it."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return None if process is None else process.pid
