@@ -141,7 +141,9 @@ class PublishFailed(PenstockError):
 
     def __init__(self, failures: Sequence[tuple[str, str, Exception]]) -> None:
         first = failures[0]
-        super().__init__(f"{len(failures)} messages not acknowledged; first: {first[0]!r}: {first[2]}")
+        super().__init__(
+            f"{len(failures)} messages not acknowledged; first: {first[0]!r}: {first[2]}"
+        )
         self.failures = list(failures)
 
     def __reduce__(self) -> tuple[type[PublishFailed], tuple[list[tuple[str, str, Exception]]]]:

@@ -239,7 +239,9 @@ class BlockingClient:
     def _open(self) -> None:
         """Connect to one of the servers; ConnectError with every server's reason when none takes us."""
         reasons: list[str] = []
-        rounds_left = len(self.options.servers)  # at first every server is tried once; afterwards the pool decides
+        rounds_left = len(
+            self.options.servers
+        )  # at first every server is tried once; afterwards the pool decides
         first = self.reconnects == 0 and not self.connection.bytes_received
         error: PenstockError | None = None
         while choice := self._pool.next():
@@ -262,7 +264,9 @@ class BlockingClient:
                 continue
             self._pool.succeeded()
             return
-        text = "cannot connect: " + "; ".join(dict.fromkeys(reasons[-8:]) or ["no server left to try"])
+        text = "cannot connect: " + "; ".join(
+            dict.fromkeys(reasons[-8:]) or ["no server left to try"]
+        )
         if isinstance(error, AuthenticationError):
             raise AuthenticationError(text)
         raise ConnectError(text)
@@ -360,7 +364,9 @@ class BlockingClient:
         assert transport is not None
         if self.connection.bytes_waiting:
             self._send(deadline)
-        data = transport.receive(min(deadline, self._ping_due) if self.connection.connected else deadline)
+        data = transport.receive(
+            min(deadline, self._ping_due) if self.connection.connected else deadline
+        )
         if data is None:
             if self.connection.connected and time.monotonic() >= self._ping_due:
                 self._keep_alive()
@@ -368,7 +374,9 @@ class BlockingClient:
             return False
         self._receive(data)
         if self._transport is None:
-            if self.connection.state is machine.State.DISCONNECTED and isinstance(self.last_error, ConnectError):
+            if self.connection.state is machine.State.DISCONNECTED and isinstance(
+                self.last_error, ConnectError
+            ):
                 raise self.last_error
             return True
         if self.connection.bytes_waiting:
@@ -471,8 +479,12 @@ class BlockingClient:
         self._awaited, self._answer = f"{self._inbox}.{self._requests}", None
         transport = self._transport
         try:
-            self.connection.publish(subject, data, self._awaited, raw_headers or encode_header_map(headers))
-            self.wait_until(lambda: self._answer is not None or self._transport is not transport, timeout)
+            self.connection.publish(
+                subject, data, self._awaited, raw_headers or encode_header_map(headers)
+            )
+            self.wait_until(
+                lambda: self._answer is not None or self._transport is not transport, timeout
+            )
         finally:
             self._awaited = ""
         answer = self._answer
@@ -539,7 +551,9 @@ def connect_blocking(
     if isinstance(servers, Options):
         settings = servers
     else:
-        tls_options = tls if isinstance(tls, TlsOptions) else TlsOptions() if tls is not None else None
+        tls_options = (
+            tls if isinstance(tls, TlsOptions) else TlsOptions() if tls is not None else None
+        )
         settings = Options(servers=parse_servers(servers), tls=tls_options, **options)
     context = None if tls is None or isinstance(tls, TlsOptions) else tls
     return BlockingClient(settings, context)

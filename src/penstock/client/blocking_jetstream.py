@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from penstock.errors import ConnectionLost, PenstockError, PublishFailed, Timeout
 
 from .blocking import BlockingMessage, Subscription
+from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
 from .jetstream import Api, Headers, StoredMessage, check_name, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .ordered import Ordered
@@ -21,6 +22,8 @@ from .publishing import Pending, Window
 from .pull import Fetch, Flow, PullOptions, control_reply, next_subject
 
 if TYPE_CHECKING:
+    from penstock.core.columns import Columns
+
     from .blocking import BlockingClient
     from .connection import Interest
     from .jetstream import Plan
@@ -172,7 +175,9 @@ class JetStream:
             ttl_s=ttl,
         )
         timeout = self.timeout if timeout is None else timeout
-        return decode_pub_ack(self.client.request(subject, data, timeout=timeout, raw_headers=block).data)
+        return decode_pub_ack(
+            self.client.request(subject, data, timeout=timeout, raw_headers=block).data
+        )
 
     def publisher(
         self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
@@ -183,6 +188,33 @@ class JetStream:
     def pull(self, stream: str, consumer: str) -> PullConsumer:
         """A handle to pull messages of an existing consumer."""
         return PullConsumer(self, stream, consumer)
+
+    def column_reader(self, stream: str, consumer: str, **limits: int) -> ColumnReader:
+        """Read an existing consumer without acks in bulk; ``limits`` are those of ``ColumnReader``."""
+        return ColumnReader(self, stream, consumer, **limits)
+
+    def read_columns(
+        self,
+        stream: str,
+        start_seq: int,
+        stop_seq: int,
+        *,
+        filter_subjects: Iterable[str] = (),
+        rows: int = ROWS,
+        max_bytes: int = MAX_BYTES,
+        timeout: float | None = None,
+    ) -> Iterator[Columns]:
+        """The messages with ``start_seq <= seq < stop_seq`` in bulk; see ``read_range``."""
+        return read_range(
+            self,
+            stream,
+            start_seq,
+            stop_seq,
+            filter_subjects=filter_subjects,
+            rows=rows,
+            max_bytes=max_bytes,
+            timeout=timeout,
+        )
 
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
@@ -311,7 +343,9 @@ class PullConsumer:
         self._late.clear()
         if not fetch.done:
             reconnects = self.client.reconnects
-            fetch.reply = self._request(options._replace(batch=batch - len(fetch.messages)).encode())
+            fetch.reply = self._request(
+                options._replace(batch=batch - len(fetch.messages)).encode()
+            )
             self._take = fetch.take
             try:
                 over = self.client.wait_until(
@@ -323,7 +357,9 @@ class PullConsumer:
             if not fetch.messages and self.client.lost_since(reconnects):
                 raise ConnectionLost(f"connection lost while pulling: {self.client.last_error}")
             if not over and not fetch.messages:
-                raise Timeout(f"no answer to a pull from {self.consumer!r} in {timeout + GRACE_S} s")
+                raise Timeout(
+                    f"no answer to a pull from {self.consumer!r} in {timeout + GRACE_S} s"
+                )
         return [message for message in fetch.result() if isinstance(message, BlockingMessage)]
 
     def messages(
@@ -402,7 +438,12 @@ class Publisher:
                 self.client.connection.unsubscribe(self.interest)
 
     def publish(
-        self, subject: str, data: bytes = b"", *, headers: Headers | None = None, msg_id: str | None = None
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        msg_id: str | None = None,
     ) -> None:
         """Queue a message; waits only when the window is full.
 
@@ -410,7 +451,9 @@ class Publisher:
         """
         if self._window.full:
             self._wait(lambda: not self._window.full)
-        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(self._reconnects):
+        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(
+            self._reconnects
+        ):
             self.client.flush_output()
             self._look()
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""

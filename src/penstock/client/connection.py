@@ -52,8 +52,18 @@ RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may be set up for messages of any size
 
 _PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
 _BLANK = re.compile(r"[ \t\r\n\f\0]")
-_ERRORS_NOT_FATAL = ("permissions violation", "invalid subject", "invalid publish subject", "maximum subscriptions")
-_ERRORS_AUTHENTICATION = ("authorization violation", "authentication", "user authentication", "account authentication")
+_ERRORS_NOT_FATAL = (
+    "permissions violation",
+    "invalid subject",
+    "invalid publish subject",
+    "maximum subscriptions",
+)
+_ERRORS_AUTHENTICATION = (
+    "authorization violation",
+    "authentication",
+    "user authentication",
+    "account authentication",
+)
 
 
 class State(enum.Enum):
@@ -134,7 +144,15 @@ class Disconnected(NamedTuple):
 
 
 Event: TypeAlias = (
-    Message | Connected | TlsRequired | InfoChanged | LameDuck | Pong | ServerComplaint | Ended | Disconnected
+    Message
+    | Connected
+    | TlsRequired
+    | InfoChanged
+    | LameDuck
+    | Pong
+    | ServerComplaint
+    | Ended
+    | Disconnected
 )
 
 
@@ -148,13 +166,17 @@ class Capture(Protocol):
 def check_literal(subject: str) -> None:
     """InvalidSubject unless a message can be published to the subject."""
     if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
-        raise InvalidSubject(f"cannot publish to {subject!r}: expected tokens without blanks or wildcards")
+        raise InvalidSubject(
+            f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"
+        )
 
 
 def check_pattern(subject: str) -> None:
     """InvalidSubject unless the subject can be subscribed to; wildcards are fine."""
     if _PATTERN.fullmatch(subject) is None or ">" in subject.split(".")[:-1]:
-        raise InvalidSubject(f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end")
+        raise InvalidSubject(
+            f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end"
+        )
 
 
 def make_error(text: str) -> PenstockError:
@@ -261,7 +283,9 @@ class Connection:
         if self.state is State.CONNECTED:
             self._disconnect(ConnectionLost(f"connection to {self._server} lost{reason}"))
         else:
-            self._disconnect(ConnectError(f"{self._server} closed while {self.state.value}{reason}"))
+            self._disconnect(
+                ConnectError(f"{self._server} closed while {self.state.value}{reason}")
+            )
 
     def events(self) -> list[Event]:
         """What happened since the last call, in order."""
@@ -391,7 +415,9 @@ class Connection:
     @staticmethod
     def _sub_line(interest: Interest) -> bytes:
         queue = f" {interest.queue}" if interest.queue else ""
-        return f"SUB {interest.subject}{queue} {interest.sid}\r\n".encode("utf-8", "surrogateescape")
+        return f"SUB {interest.subject}{queue} {interest.sid}\r\n".encode(
+            "utf-8", "surrogateescape"
+        )
 
     def _control(self, operation: tuple[Any, ...]) -> None:
         kind = operation[0]
@@ -452,7 +478,9 @@ class Connection:
                 continue
             self._send(self._sub_line(interest))
             if interest.max_msgs:  # the new server counts from zero
-                self._send(b"UNSUB %d %d\r\n" % (interest.sid, interest.max_msgs - interest.delivered))
+                self._send(
+                    b"UNSUB %d %d\r\n" % (interest.sid, interest.max_msgs - interest.delivered)
+                )
         for data in self._kept:
             self._send(data)
         self._kept.clear()

@@ -38,7 +38,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
         """Whether the server's version is at least this one; suffixes such as ``-dev`` are ignored."""
         numbers = [
-            int("".join(c for c in part if c.isdigit()) or 0) for part in self.version.split("-")[0].split(".")
+            int("".join(c for c in part if c.isdigit()) or 0)
+            for part in self.version.split("-")[0].split(".")
         ]
         return tuple(numbers) >= (major, minor, patch)
 

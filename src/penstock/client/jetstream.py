@@ -118,7 +118,9 @@ def decode(answer: bytes, kind: type[T]) -> T:
                 raise ApiError.make(error.code, error.err_code, error.description)
         result: T = decoder.decode(answer)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"unexpected answer from JetStream: {error}: {answer[:200]!r}") from error
+        raise ProtocolError(
+            f"unexpected answer from JetStream: {error}: {answer[:200]!r}"
+        ) from error
     return result
 
 
@@ -132,7 +134,10 @@ def encode_header_map(headers: Headers | None) -> bytes:
     if not headers:
         return b""
     return encode_headers(
-        {name: [value] if isinstance(value, str) else list(value) for name, value in headers.items()}
+        {
+            name: [value] if isinstance(value, str) else list(value)
+            for name, value in headers.items()
+        }
     )
 
 
@@ -192,11 +197,15 @@ class Api:
 
     def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Create; the same config again is fine, another one under that name is StreamExists."""
-        return self._one(f"STREAM.CREATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo)
+        return self._one(
+            f"STREAM.CREATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo
+        )
 
     def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Change a stream to this whole config."""
-        return self._one(f"STREAM.UPDATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo)
+        return self._one(
+            f"STREAM.UPDATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo
+        )
 
     def stream_info(
         self, stream: str, subjects_filter: str | None = None, deleted_details: bool = False
@@ -260,10 +269,14 @@ class Api:
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ValueError("give seq, last_by_subject or next_by_subject")
         body = _body(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        stored = (yield from self._one(f"STREAM.MSG.GET.{check_name(stream)}", body, _StoredAnswer)).message
+        stored = (
+            yield from self._one(f"STREAM.MSG.GET.{check_name(stream)}", body, _StoredAnswer)
+        ).message
         block = base64.b64decode(stored.hdrs)
         headers = decode_headers(block)[2] if block else {}
-        return StoredMessage(stored.subject, stored.seq, base64.b64decode(stored.data), headers, stored.time)
+        return StoredMessage(
+            stored.subject, stored.seq, base64.b64decode(stored.data), headers, stored.time
+        )
 
     def delete_message(self, stream: str, seq: int, erase: bool) -> Plan[None]:
         """Remove one message; erase also overwrites its bytes on disk."""
@@ -289,7 +302,9 @@ class Api:
 
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""
-        return self._one(f"CONSUMER.INFO.{check_name(stream)}.{check_name(consumer)}", b"", ConsumerInfo)
+        return self._one(
+            f"CONSUMER.INFO.{check_name(stream)}.{check_name(consumer)}", b"", ConsumerInfo
+        )
 
     def consumer_names(self, stream: str) -> Plan[list[str]]:
         """Names of a stream's consumers in order."""
@@ -313,4 +328,6 @@ class Api:
 
     def delete_consumer(self, stream: str, consumer: str) -> Plan[None]:
         """Remove a consumer."""
-        yield from self._one(f"CONSUMER.DELETE.{check_name(stream)}.{check_name(consumer)}", b"", _Success)
+        yield from self._one(
+            f"CONSUMER.DELETE.{check_name(stream)}.{check_name(consumer)}", b"", _Success
+        )

@@ -40,7 +40,9 @@ def parse_server(url: str) -> Server:
     """
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if parts.scheme not in ("nats", "tls"):
-        raise ValueError(f"cannot connect to {parts.scheme}://: expected nats:// or tls:// in {url!r}")
+        raise ValueError(
+            f"cannot connect to {parts.scheme}://: expected nats:// or tls:// in {url!r}"
+        )
     if not parts.hostname:
         raise ValueError(f"no host in server address {url!r}")
     try:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError, Timeout
+from penstock.errors import (
+    ConnectionLost,
+    ConsumerDeleted,
+    ConsumerNotFound,
+    NoResponders,
+    PullError,
+    Timeout,
+)
 
 from .models import ConsumerConfig
 
@@ -82,5 +89,11 @@ class Ordered:
     def recoverable(error: Exception) -> bool:
         """Whether a new consumer may go on where this one failed."""
         return isinstance(
-            error, ConsumerDeleted | ConsumerNotFound | NoResponders | PullError | ConnectionLost | Timeout
+            error,
+            ConsumerDeleted
+            | ConsumerNotFound
+            | NoResponders
+            | PullError
+            | ConnectionLost
+            | Timeout,
         )

@@ -56,7 +56,9 @@ class ServerPool:
         if failures == 0:
             return 0.0
         options = self._options
-        longest = min(options.reconnect_wait_max, options.reconnect_wait * 2.0 ** min(failures - 1, 30))
+        longest = min(
+            options.reconnect_wait_max, options.reconnect_wait * 2.0 ** min(failures - 1, 30)
+        )
         return longest * (0.5 + 0.5 * self._random())
 
     def succeeded(self) -> None:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 class Pending:
     """A message whose ack is outstanding; ``waiter`` is the shell's."""
 
-    __slots__ = ("attempts", "deadline", "headers", "msg_id", "payload", "reply", "subject", "waiter")
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "headers",
+        "msg_id",
+        "payload",
+        "reply",
+        "subject",
+        "waiter",
+    )
 
     def __init__(
         self, subject: str, payload: bytes, headers: bytes, msg_id: str, reply: str, waiter: Any
@@ -59,7 +68,13 @@ class Window:
         return len(self._pending) >= self.size
 
     def add(
-        self, subject: str, payload: bytes, headers: bytes, msg_id: str, now: float, waiter: Any = None
+        self,
+        subject: str,
+        payload: bytes,
+        headers: bytes,
+        msg_id: str,
+        now: float,
+        waiter: Any = None,
     ) -> Pending:
         """A message goes out now, with ``reply`` of the returned entry."""
         self._number += 1
@@ -112,4 +127,6 @@ class Window:
 
     def timeout_error(self, entry: Pending) -> Timeout:
         """Why an entry failed."""
-        return Timeout(f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, {entry.attempts} attempts")
+        return Timeout(
+            f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, {entry.attempts} attempts"
+        )

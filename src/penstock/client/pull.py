@@ -109,7 +109,9 @@ class Flow:
     A new request is due when at most half a batch is still outstanding.
     """
 
-    def __init__(self, subject: str, batch: int, max_bytes: int, expires_ns: int, heartbeat_ns: int) -> None:
+    def __init__(
+        self, subject: str, batch: int, max_bytes: int, expires_ns: int, heartbeat_ns: int
+    ) -> None:
         if batch < 1:
             raise ValueError(f"a batch has at least one message, got {batch}")
         self.subject = subject

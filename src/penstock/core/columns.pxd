@@ -30,6 +30,7 @@ cdef class Columns:
     cdef readonly list statuses             # (subject, header block) of messages from the server itself
     cdef readonly size_t rows_max
     cdef readonly size_t bytes_max
+    cdef bint is_full(self) noexcept
     cdef bint add(self, Op* op) except -1                 # False when it was no message of a consumer
     cdef int put(self, const char* subject, size_t subject_len, const char* body, size_t hlen, size_t body_len,
                  const int64_t* numbers) except -1

@@ -10,7 +10,7 @@ payload are copied once, behind those of the message before::
 
 Knows nothing of sockets and of Arrow; the buffers can be wrapped by it without a copy.
 """
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer, PyBUF_SIMPLE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -146,7 +146,7 @@ cdef class Columns:
         """Whether no further message is taken."""
         return self.is_full()
 
-    cdef inline bint is_full(self) noexcept:
+    cdef bint is_full(self) noexcept:
         return (self.count >= self.rows_max
                 or self.subject_data.size + self.headers_data.size + self.payload_data.size >= self.bytes_max)
 
