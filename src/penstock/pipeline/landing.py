@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
+from penstock.pipeline.progress import Summary
 from penstock.spark.tables import Batch, Table, write_files
 
 if TYPE_CHECKING:
@@ -126,3 +127,27 @@ def batch_function(landing: Landing) -> Callable[[DataFrame, int], None]:
         landing.step(lines, query_id, batch_id)
 
     return land
+
+
+def summarise(landing: Landing, messages: int, *, drained: bool) -> Summary:
+    """What the tables hold beside ``messages`` of the stream: rows, distinct lines of files, counts, the top of both."""
+    where = landing.lines.delta.to_pyarrow_dataset().to_table(columns=["identity", "offset"])
+    from_files = where.filter(pc.is_valid(where["identity"]))
+    distinct = from_files.group_by(["identity", "offset"]).aggregate([]).num_rows
+    counts = landing.counts.delta.to_pyarrow_dataset().to_table()
+    return Summary(
+        messages=messages,
+        rows=where.num_rows,
+        distinct_lines=distinct,
+        foreign_rows=where.num_rows - from_files.num_rows,
+        counted=int(pc.sum(counts["lines"]).as_py() or 0),
+        drained=drained,
+        programs=_top(counts, "program", 5),
+        levels=_top(counts, "level", 10),
+    )
+
+
+def _top(counts: pa.Table, key: str, at_most: int) -> list[tuple[str, int]]:
+    sums = counts.group_by(key).aggregate([("lines", "sum")])
+    ordered = sums.sort_by([("lines_sum", "descending"), (key, "ascending")]).slice(0, at_most)
+    return list(zip(ordered[key].to_pylist(), ordered["lines_sum"].to_pylist(), strict=True))

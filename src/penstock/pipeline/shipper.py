@@ -101,7 +101,7 @@ class Chain:
         """
         if self._publisher is None:
             self._publisher = self._jetstream.publisher(
-                self._window, timeout=ACK_TIMEOUT_SECONDS, attempts_max=1
+                window=self._window, timeout=ACK_TIMEOUT_SECONDS, attempts_max=1
             )
         if (before := self._looked_up.pop(subject, None)) is not None:
             headers[_EXPECTED_SUBJECT_SEQUENCE] = str(before)

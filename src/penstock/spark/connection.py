@@ -9,13 +9,11 @@ Knows nothing of Spark.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig
-from penstock.client.options import parse_servers
 from penstock.errors import ApiError, MessageNotFound, NoResponders, PenstockError, StreamNotFound
 from penstock.spark.offsets import StreamState
 from penstock.spark.options import OptionError
@@ -59,19 +57,17 @@ def forget_client(options: Options) -> None:
 
 def _connect(options: Options) -> BlockingClient:
     try:
-        servers = tuple(
-            replace(server, user=options.user or server.user, password=options.password or server.password, token=options.token or server.token)
-            for server in parse_servers(options.servers)
-        )
-    except ValueError as error:
-        raise OptionError(f"option servers: {error}") from None
-    try:
         return connect_blocking(
-            servers,
+            options.servers,
             name="penstock spark",
+            user=options.user or "",
+            password=options.password or "",
+            token=options.token or "",
             timeout=options.request_timeout_seconds,
             reconnect_attempts_max=_RECONNECT_ATTEMPTS,
         )
+    except ValueError as error:
+        raise OptionError(f"option servers: {error}") from None
     except PenstockError as error:
         raise ReadError(f"stream {options.stream}: {error}") from error
 

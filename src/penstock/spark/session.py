@@ -15,7 +15,9 @@ Knows nothing of streams and tables.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,3 +94,29 @@ def jvm_pid(spark: SparkSession) -> int | None:
     """The process id of the JVM, if this process started it."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return None if process is None else process.pid
+
+
+def end_session(spark: SparkSession, patience_seconds: float = 15.0) -> None:
+    """Stop the session and its JVM, and wait until it is gone; also when it does not answer any more.
+
+    A session of this process made later starts another JVM.
+    """
+    from pyspark import SparkContext
+
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):  # the JVM may be dead, and that is what is wanted
+        spark.stop()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is None:
+        return
+    with contextlib.suppress(OSError):
+        process.stdin.close()  # which is how the JVM is told to end
+    try:
+        process.wait(patience_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
