@@ -62,10 +62,10 @@ def open_log(Log log, create: bool) -> None:
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
-    last = (<Opened>opened[-1]).segment
+    last = (<Opened>opened[len(opened) - 1]).segment
     log.active = last
     apply_removals(log, opened)
-    mend_tail(log, <Opened>opened[-1])
+    mend_tail(log, <Opened>opened[len(opened) - 1])
     for o in opened:
         if o.segment is not last:
             settle(log, o)
