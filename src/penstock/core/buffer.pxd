@@ -46,3 +46,14 @@ cdef int64_t parse_u63(const char* p, size_t n) noexcept nogil    # decimal digi
 
 cdef uint64_t hash_bytes(const char* p, size_t n) noexcept nogil  # seeded, always odd (so never 0)
 cdef uint32_t crc32c(const char* p, size_t n, uint32_t start) noexcept nogil   # SSE4.2 where there is, else a table; start=0
+
+
+cdef class OutBuffer:
+    """An Out for Python callers."""
+    cdef Out out
+
+
+cdef class ReadCursor:
+    """A Cursor for Python callers."""
+    cdef Cursor cursor
+    cdef bytes data

@@ -160,6 +160,10 @@ cdef class Connection(Task):
         """Output bytes that wait for this client."""
         return out_waiting(&self.out)
 
+    def buffered(self) -> int:
+        """Bytes of memory that its buffers hold now."""
+        return self.out.cap + self.reader.cap
+
     def subscription_count(self) -> int:
         """Subscriptions it holds."""
         return len(self.subscriptions)

@@ -11,6 +11,10 @@ cdef class BytesMap:
     cdef void* slots
     cdef size_t mask
     cdef readonly size_t count
+    cdef char* arena                # the keys, each behind its length
+    cdef size_t arena_len           # used up to here, in bytes
+    cdef size_t arena_cap
+    cdef size_t arena_dead          # bytes of keys that were removed
     # find: the address of the value of the key, or NULL; valid until the next put/remove. `h` is hash_bytes(key).
     cdef uint64_t* find(self, const char* key, size_t n, uint64_t h) noexcept
     # put: insert or overwrite; returns the address of the value slot (valid until the next put/remove).
@@ -19,6 +23,9 @@ cdef class BytesMap:
     cdef void clear(self) noexcept
     # iteration in no order: start with *at = 0; False at the end. key is valid until the next put/remove.
     cdef bint next(self, size_t* at, const char** key, size_t* n, uint64_t* value) noexcept
+    cdef int resize(self, size_t size) except -1
+    cdef int room_for_key(self, size_t n) except -1
+    cdef int compact(self, size_t cap) except -1
 
 
 cdef class U64Map:
@@ -26,6 +33,12 @@ cdef class U64Map:
     cdef void* slots
     cdef size_t mask
     cdef readonly size_t count
+    cdef uint64_t zero_value        # of key 0, which marks an empty slot and so has no slot of its own
+    cdef bint has_zero
     cdef uint64_t* find(self, uint64_t key) noexcept
     cdef uint64_t* put(self, uint64_t key, uint64_t value) except NULL
     cdef bint remove(self, uint64_t key) noexcept
+    cdef void clear(self) noexcept
+    # iteration in no order: start with *at = 0; False at the end
+    cdef bint next(self, size_t* at, uint64_t* key, uint64_t* value) noexcept
+    cdef int resize(self, size_t size) except -1

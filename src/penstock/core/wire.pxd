@@ -69,3 +69,6 @@ cdef class Parser:
     """The same parser for Python callers (client, tests): bytes in, tuples out. See wire.pyi."""
     cdef Reader reader
     cdef readonly object failed      # None, or the failure code (BAD_*) after which feed() raises
+    cdef str subject                 # of the last message
+    cdef tuple event_of(self, Op* op)
+    cdef str subject_of(self, Op* op)

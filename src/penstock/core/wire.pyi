@@ -1,6 +1,8 @@
 """Parser for Python callers; the pull parser itself is for compiled callers only."""
 
-from collections.abc import Buffer
+from collections.abc import Mapping
+
+from typing_extensions import Buffer
 
 OP_PUB: int
 OP_SUB: int
@@ -20,7 +22,10 @@ ROLE_SERVER: int
 ROLE_CLIENT: int
 
 class WireError(ValueError):
-    """The peer broke the protocol; ``code`` is one of the BAD_* constants, ``events`` what was read before it."""
+    """The peer broke the protocol.
+
+    ``code`` is one of the BAD_* constants, ``events`` what was read before it.
+    """
 
     code: int
     events: list[tuple[object, ...]]
@@ -29,13 +34,27 @@ class Parser:
     """Incremental parser: feed bytes in any split, get the complete operations back.
 
     Each operation is a tuple whose first item is its kind:
-    ``(OP_MSG, subject: str, sid: int, reply: str, headers: bytes, payload: bytes)`` (reply "" and headers b"" when absent);
-    ``(OP_PUB, subject, reply, headers, payload)``; ``(OP_SUB, subject, queue, sid: bytes)``; ``(OP_UNSUB, sid: bytes, max)``;
-    ``(OP_INFO | OP_CONNECT | OP_ERR, text: bytes)`` (-ERR text without its quotes); ``(OP_PING | OP_PONG | OP_OK,)``.
-    Subjects are decoded as UTF-8 with surrogateescape.
+
+    - ``(OP_MSG, subject: str, sid: int, reply: str, headers: bytes, payload: bytes)``
+    - ``(OP_PUB, subject, reply, headers, payload)``
+    - ``(OP_SUB, subject, queue, sid: bytes)``
+    - ``(OP_UNSUB, sid: bytes, max)``
+    - ``(OP_INFO | OP_CONNECT | OP_ERR, text: bytes)``, the text of -ERR without its quotes
+    - ``(OP_PING | OP_PONG | OP_OK,)``
+
+    What is absent is "" or b"" or 0. Subjects are decoded as UTF-8 with surrogateescape. In the server
+    role -ERR ends the connection: it is a WireError with BAD_ARGS, as for nats-server.
     """
 
-    def __init__(self, role: int, max_control_line: int = 4096, max_payload: int = 1048576) -> None: ...
+    def __init__(
+        self, role: int, max_control_line: int | None = None, max_payload: int | None = None
+    ) -> None:
+        """Limits in bytes; None is the role's own.
+
+        4096 and 1 MiB for what clients send; 1 MiB and 128 MiB for what a server sends, which may add
+        headers to a message of its full max_payload.
+        """
+
     def feed(self, data: Buffer) -> list[tuple[object, ...]]: ...
     @property
     def failed(self) -> int | None: ...
@@ -46,8 +65,14 @@ class Parser:
 def pub(subject: str, reply: str, headers: bytes, payload: bytes) -> bytes:
     """The bytes of a PUB, or of an HPUB when headers is not empty."""
 
-def encode_headers(headers: dict[str, list[str]] | dict[str, str]) -> bytes:
-    """A header block ``NATS/1.0 CRLF key: value CRLF ... CRLF``; ValueError on CR, LF or ':' where they can't be."""
+def encode_headers(headers: Mapping[str, list[str]] | Mapping[str, str]) -> bytes:
+    """A header block ``NATS/1.0 CRLF key: value CRLF ... CRLF``.
+
+    ValueError on CR or LF anywhere, on ':' in a key, on an empty key.
+    """
 
 def decode_headers(block: bytes) -> tuple[int, str, dict[str, list[str]]]:
-    """(status, description, headers) of a header block; status 0 when there is none. Keys keep their case."""
+    """(status, description, headers) of a header block; status 0 when there is none.
+
+    Keys keep their case, several values of a key their order. ValueError when malformed.
+    """
