@@ -14,6 +14,7 @@ Sending can lead back here (the reply subject may be one of the stream's own), s
 """
 import json
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -25,21 +26,13 @@ cdef enum:
     HEAD_ROOM = 1100           # stream name and domain, escaped
 
 
-cdef struct AckRecord:
-    uint32_t size
-    uint32_t reply_len
-    uint64_t barrier
-    uint64_t seq
-    uint32_t kind
-    uint32_t text_len
-
-
 def json_string(str text) -> str:
     """A JSON string the way Go's encoder writes it: ``<``, ``>`` and ``&`` escaped, other text as it is."""
     out = json.dumps(text, ensure_ascii=False)
     return out.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+@cython.final
 cdef class AckQueue:
     """The acks of one stream that wait."""
 
@@ -57,7 +50,7 @@ cdef class AckQueue:
     def __dealloc__(self):
         out_free(&self.records)
 
-    cdef inline AckRecord* make(self, const char* reply, uint32_t reply_len, uint64_t barrier, size_t text_len) except NULL:
+    cdef AckRecord* make(self, const char* reply, uint32_t reply_len, uint64_t barrier, size_t text_len) except NULL:
         cdef size_t size = (sizeof(AckRecord) + reply_len + text_len + 7) & ~<size_t>7
         cdef AckRecord* a = <AckRecord*>out_reserve(&self.records, size)
         a.size = <uint32_t>size
@@ -130,28 +123,21 @@ cdef class AckQueue:
             self.records.off = self.records.len = 0
         return router.send(&m)
 
-    cdef int fail(self, Router router, uint64_t above, bytes text) except -1:
-        """Stored messages above a sequence are lost: their acks become `text`, or go away without a word when it is None."""
+    cdef int drop(self, uint64_t above) except -1:
         cdef Out old = self.records
         cdef size_t at = old.off
         cdef AckRecord* a
         memset(&self.records, 0, sizeof(Out))
         self.count = 0
-        try:
-            while at < old.len:
-                a = <AckRecord*>(old.data + at)
-                at += a.size
-                if a.barrier <= above or a.kind == ACK_TEXT:
-                    if a.kind == ACK_TEXT and a.barrier > above:
-                        a.barrier = above
-                    memcpy(out_reserve(&self.records, a.size), a, a.size)
-                    self.records.len += a.size
-                    self.count += 1
-                elif text is not None:
-                    self.push_text(<char*>a + sizeof(AckRecord), a.reply_len, above, text)
-        finally:
-            out_free(&old)
-        return self.release(router, above)
+        while at < old.len:
+            a = <AckRecord*>(old.data + at)
+            at += a.size
+            if a.barrier <= above:
+                memcpy(out_reserve(&self.records, a.size), a, a.size)
+                self.records.len += a.size
+                self.count += 1
+        out_free(&old)
+        return 0
 
     cdef bytes error(self, int code, int err_code, str description):
         return (

@@ -1,7 +1,17 @@
 """Message ids seen lately -> the sequence each was stored under; forgotten in the order they came."""
+cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 
+cdef struct Entry:
+    # Followed by the id's n bytes; see the module head.
+    uint64_t ts_ns
+    uint64_t seq
+    uint32_t hash
+    uint32_t n
+
+
+@cython.final
 cdef class MessageIds:
     cdef char* data                    # the entries, oldest first: data[off:len]
     cdef size_t off, len, cap
@@ -15,6 +25,8 @@ cdef class MessageIds:
     cdef int forget_from(self, uint64_t seq) noexcept                          # those stored at or after that sequence
     cdef uint64_t oldest_ns(self) noexcept                                     # 0 when empty
     cdef size_t slot_of(self, const char* key, uint32_t n, uint64_t h) noexcept
+    cdef Entry* entry(self, uint64_t slot) noexcept
+    cdef void drop(self, Entry* e) noexcept
     cdef void unlink(self, size_t at) noexcept
     cdef int resize(self, size_t slots) except -1
     cdef int room(self, size_t n) except -1

@@ -9,6 +9,7 @@ The entries lie one behind the other in one buffer, oldest first, and a table of
 
 So an id costs its length + 24 bytes + one slot at a load of 1/3 to 2/3. Knows nothing of windows: the owner says what to forget.
 """
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -21,13 +22,6 @@ cdef enum:
     POSITION_BITS = 48
 
 
-cdef struct Entry:
-    uint64_t ts_ns
-    uint64_t seq
-    uint32_t hash
-    uint32_t n
-
-
 cdef inline uint32_t spread(uint64_t h) noexcept nogil:
     return <uint32_t>(h >> 8)              # the lowest bit of a hash is always set
 
@@ -36,6 +30,7 @@ cdef inline size_t entry_bytes(uint32_t n) noexcept nogil:
     return (sizeof(Entry) + n + 7) & ~<size_t>7
 
 
+@cython.final
 cdef class MessageIds:
     """Python callers see it as a mapping with a time: tests use it so."""
 
@@ -43,7 +38,7 @@ cdef class MessageIds:
         free(self.data)
         free(self.table)
 
-    cdef inline Entry* entry(self, uint64_t slot) noexcept:
+    cdef Entry* entry(self, uint64_t slot) noexcept:
         return <Entry*>(self.data + ((slot & ((<uint64_t>1 << POSITION_BITS) - 1)) - 1 - self.base))
 
     cdef size_t slot_of(self, const char* key, uint32_t n, uint64_t h) noexcept:
@@ -139,7 +134,7 @@ cdef class MessageIds:
         self.table[at] = 0
         self.count -= 1
 
-    cdef inline void drop(self, Entry* e) noexcept:
+    cdef void drop(self, Entry* e) noexcept:
         cdef uint64_t position = <uint64_t>(<char*>e - self.data) + self.base + 1
         cdef size_t i = e.hash & self.mask
         while self.table[i] & ((<uint64_t>1 << POSITION_BITS) - 1) != position:

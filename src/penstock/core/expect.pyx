@@ -17,7 +17,7 @@ cdef inline Text value_of(const char* p, const char* end) noexcept nogil:
     cdef Text t
     while p < end and p[0] == c' ':
         p += 1
-    if end > p and end[-1] == c'\r':
+    if end > p and (end - 1)[0] == c'\r':
         end -= 1
     t.at = p
     t.n = <uint32_t>(end - p)

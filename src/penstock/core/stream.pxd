@@ -28,7 +28,7 @@ cdef class Listener(Task):
     cdef bint holding          # on Stream.holders
     cdef int signalled(self, uint64_t seq) except -1       # a message that passes its filters was accepted
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
-    cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only)
+    cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only); 0: holds nothing any more
     cdef int purged(self) except -1                        # many messages are gone
 
 
@@ -81,7 +81,7 @@ cdef class Stream(Sink):
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1
     cdef int check_rare(self, int stage, Message* m) except -1
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
-    cdef int check_room(self, uint32_t subject_id, Message* m) except -1
+    cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
     cdef int tidied(self, Message* m) except -1
     cdef int make_room(self, uint32_t subject_id) except -1

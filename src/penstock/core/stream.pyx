@@ -23,8 +23,10 @@ from penstock.core.expect cimport (
     RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers, tidy,
 )
 from penstock.core.hub cimport Connection, Synced, Task
-from penstock.core.log cimport Log, Record, SubjectState
+from penstock.core.log cimport Log, Record
+from penstock.core.log_files cimport FULL
 from penstock.core.router cimport Message, Router, Sink
+from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
 from penstock.core.refusals import not_allowed
@@ -100,9 +102,6 @@ cdef class Committer(Synced):
         cdef int handles[SYNC_HANDLES]
         cdef int n, i
         try:
-            if not s.log.disk.native():
-                s.log.sync()
-                return s.reveal(s.log.synced_seq)
             n = s.log.sync_begin(handles, SYNC_HANDLES, &self.upto)
         except OSError as error:
             return s.write_failed(error)
@@ -269,8 +268,8 @@ cdef class Stream(Sink):
             subject_id = self.id_of(m.subject, m.subject_len)
             seq[0] = self.log.append_id(
                 max(self.hub.now_ns, self.log.last_ts_ns), subject_id, m.body, m.hlen, m.body_len, 0)
-        except OSError as error:
-            return self.refuse(503, 10077, error.strerror or str(error))
+        except (OSError, ValueError) as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
         self.last_id.len = 0
         if h.message_id.at != NULL:
             out_put(&self.last_id, h.message_id.at, h.message_id.n)
@@ -380,7 +379,10 @@ cdef class Stream(Sink):
                 PyBytes_FromStringAndSize(m.body, m.hlen),
                 PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
             )
-        return 0 if verdict is None else self.refuse(*verdict)
+        if verdict is None:
+            return 0
+        code, err_code, description = verdict
+        return self.refuse(code, err_code, description)
 
     # --- limits --------------------------------------------------------------------------------------------------------
     cdef int check_room(self, bint rollup, Message* m) except -1:
@@ -433,8 +435,8 @@ cdef class Stream(Sink):
         while i:
             i -= 1
             listener = <Listener>PyList_GET_ITEM(self.holders, i)
-            listener.removed(seq)
-            if not listener.holding:
+            if not listener.removed(seq):
+                listener.holding = False
                 del self.holders[i]
         return 1
 
@@ -454,19 +456,17 @@ cdef class Stream(Sink):
         return self.acks.release(self.router, self.visible)
 
     cdef int write_failed(self, object error) except -1:
-        """The log could not write or sync. What it took back is refused; of what may be there or not, nothing is said."""
-        cdef uint64_t sure
+        """The log could not write or sync.
+
+        A full disk: what was accepted is kept, its acks wait for the write that succeeds, and publishes are refused until then.
+        Anything else: nobody knows what of the unreleased messages is on the disk, so nothing is said of them.
+        """
         self.failure = error.strerror or str(error)
-        if self.log.last_seq == self.log.written_seq and self.log.last_seq >= self.visible and self.sync == 0:
-            sure = self.log.last_seq
-            text = self.acks.error(503, 10077, self.failure)
-        else:
-            sure = self.visible
-            text = None
-        self.ids.forget_from(sure + 1)
-        self.removals += 1
-        self.acks.fail(self.router, sure, text)
-        return 0
+        if self.log.condition == FULL:
+            return 0
+        if self.sync == 0:
+            self.reveal(self.log.written_seq)
+        return self.acks.drop(self.visible)
 
     # --- consumers -----------------------------------------------------------------------------------------------------
     cdef int signal(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
@@ -515,11 +515,10 @@ cdef class Stream(Sink):
         return 0
 
     cdef int hold(self, Listener listener) except -1:
-        """The listener has messages unacknowledged: tell it of removals until it clears its `holding`."""
+        """The listener has messages unacknowledged: tell it of removals."""
         if not listener.holding:
             listener.holding = True
-            if listener not in self.holders:
-                self.holders.append(listener)
+            self.holders.append(listener)
         return 0
 
     def consumers(self) -> list:
@@ -601,6 +600,9 @@ cdef class Stream(Sink):
             if oldest:
                 oldest = max(oldest + self.duplicate_window_ns, now + AGE_STEP_NS)
                 due = min(due, oldest) if due else oldest
+        if self.failure and self.log.dirty():
+            self.hub.enlist_commit(self.committer)         # the disk was full: try again
+            due = min(due, now + AGE_STEP_NS) if due else now + AGE_STEP_NS
         return due
 
     def close(self) -> None:
