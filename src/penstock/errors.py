@@ -21,7 +21,12 @@
     │   └── ConsumerDeleted         ... because its consumer is gone
     ├── PublishFailed               some messages of a publisher were not acknowledged
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
-        └── one class for each documented error, in ``penstock.api.errors_generated``
+        ├── StreamNotFound              10059
+        ├── ConsumerNotFound            10014
+        ├── MessageNotFound             10037
+        ├── StreamExists                10058
+        ├── WrongLastSequence           10071, an expectation of the publisher does not hold
+        └── one class for each other error code, in ``penstock.api.errors_generated``
 
 This module knows nothing of connections.
 """
@@ -169,3 +174,23 @@ class ApiError(PenstockError):
     code: int
     err_code: int
     description: str
+
+
+class StreamNotFound(ApiError):
+    """There is no stream of that name."""
+
+
+class ConsumerNotFound(ApiError):
+    """There is no consumer of that name on the stream."""
+
+
+class MessageNotFound(ApiError):
+    """The stream holds no message of that sequence or subject."""
+
+
+class StreamExists(ApiError):
+    """A stream of that name exists with another configuration."""
+
+
+class WrongLastSequence(ApiError):
+    """The expected last sequence does not hold: nothing was stored."""

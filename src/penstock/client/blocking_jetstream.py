@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .jetstream import Plan
     from .message import Message
 
+__all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
+
 T = TypeVar("T")
 
 ORDERED_BATCH = 500
