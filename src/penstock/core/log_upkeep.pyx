@@ -20,7 +20,7 @@ from penstock.core.segment cimport SIZE_MASK, Entry, Segment, is_live
 from penstock.core.sidecar cimport read_ranges, write_sidecar
 
 cdef enum:
-    COMPACT_MIN_BYTES = 4096         # a smaller segment is left as it is
+    COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
     EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
 
 

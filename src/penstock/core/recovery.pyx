@@ -60,6 +60,7 @@ def open_log(Log log, create: bool) -> None:
     for k in range(len(names)):
         o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
         opened.append(o)
+    log.disk.sync_dir(log.folder)
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
@@ -73,7 +74,12 @@ def open_log(Log log, create: bool) -> None:
     count_all(log, opened)
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
-    log.write()
+    log.written_seq = log.last_seq
+    if log.dirty():
+        # What was mended is on the disk before anybody builds on it.
+        log.write()
+        log.sync_files()
+        log.sync_used = False
 
 
 def is_segment_name(name: str) -> bool:
