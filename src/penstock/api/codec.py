@@ -225,9 +225,9 @@ def _number(mark: Number) -> _Kind:
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
-        if isinstance(value, str) and (value in words or reader.open_choices):
+        if type(value) is str and (value in words or reader.open_choices):
             return value
-        raw = value if isinstance(value, _Literal) else msgspec.json.encode(value).decode()
+        raw = msgspec.json.encode(value, enc_hook=lambda literal: msgspec.Raw(literal)).decode()
         raise JsonError(
             mark.error.format(
                 raw=_quote(raw), value=_quote(value if isinstance(value, str) else "")

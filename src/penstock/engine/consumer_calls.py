@@ -4,6 +4,8 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
+from collections.abc import Sequence
+
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
     ConsumerInfoResponse,
@@ -22,53 +24,47 @@ from penstock.engine.entries import consumer_info
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
 
 
-def create_ephemeral(
-    account: Account, request: CreateConsumerRequest, stream: str
+def create(
+    account: Account, request: CreateConsumerRequest, stream: str, *tokens: str
 ) -> ConsumerInfoResponse:
-    """CONSUMER.CREATE.<stream>: the older form; the server finds a name."""
-    if request.stream_name != stream:
-        raise errors.StreamMismatchError()
-    if request.config.durable_name:
-        raise errors.ConsumerEphemeralWithDurableNameError()
-    return _put(account, request, stream, request.config.name or account.random_name())
+    """CONSUMER.CREATE.<stream>[.<name>[.<filter>]]; without a name, the older form, the server
+    finds one.
+    """
+    _check_stream(request, stream)
+    return _put(account, request, stream, name_of(request, False, tokens))
 
 
-def create_named(
-    account: Account,
-    request: CreateConsumerRequest,
-    stream: str,
-    name: str,
-    filter_subject: str = "",
+def create_durable(
+    account: Account, request: CreateConsumerRequest, stream: str, *tokens: str
 ) -> ConsumerInfoResponse:
-    """CONSUMER.CREATE.<stream>.<name>[.<filter>]."""
-    if request.stream_name != stream:
-        raise errors.StreamMismatchError()
+    """CONSUMER.DURABLE.CREATE.<stream>.<name>: the older form."""
+    _check_stream(request, stream)
+    return _put(account, request, stream, name_of(request, True, tokens))
+
+
+def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]) -> str:
+    """The consumer's name, by the tokens of the API subject behind the stream; "": any. ApiError
+    when they do not agree.
+    """
     config = request.config
+    if not tokens:
+        if config.durable_name:
+            raise errors.ConsumerEphemeralWithDurableNameError()
+        return config.name
+    name = tokens[0]
+    if durable and not config.durable_name:
+        raise errors.ConsumerDurableNameNotSetError()
     if "/" in name or "\\" in name:
         raise errors.ConsumerNameContainsPathSeparatorsError()
-    if filter_subject:
+    if len(tokens) > 1:
         if config.filter_subjects:
             raise errors.ConsumerMultipleFiltersNotAllowedError()
-        if config.filter_subject != filter_subject:
+        if config.filter_subject != ".".join(tokens[1:]):
             raise errors.ConsumerCreateFilterSubjectMismatchError()
     if config.durable_name and config.durable_name != name:
         raise errors.ConsumerDurableNameNotMatchSubjectError()
     config.name = name
-    return _put(account, request, stream, name)
-
-
-def create_durable(
-    account: Account, request: CreateConsumerRequest, stream: str, name: str
-) -> ConsumerInfoResponse:
-    """CONSUMER.DURABLE.CREATE.<stream>.<name>: the older form."""
-    if request.stream_name != stream:
-        raise errors.StreamMismatchError()
-    if not request.config.durable_name:
-        raise errors.ConsumerDurableNameNotSetError()
-    if request.config.durable_name != name:
-        raise errors.ConsumerDurableNameNotMatchSubjectError()
-    request.config.name = name
-    return _put(account, request, stream, name)
+    return name
 
 
 def info(account: Account, request: EmptyRequest, stream: str, name: str) -> ConsumerInfoResponse:
@@ -111,6 +107,11 @@ def step_down(account: Account, request: LeaderStepDownRequest, stream: str, nam
     raise errors.ClusterRequiredError()
 
 
+def _check_stream(request: CreateConsumerRequest, stream: str) -> None:
+    if request.stream_name != stream:
+        raise errors.StreamMismatchError()
+
+
 def _put(
     account: Account, request: CreateConsumerRequest, stream: str, name: str
 ) -> ConsumerInfoResponse:
@@ -118,5 +119,5 @@ def _put(
     owner = account.stream(stream)
     config = consumer_config.with_defaults(request.config, owner.config, pedantic=request.pedantic)
     consumer_config.check(config, owner.config)
-    entry = consumers.put(account, owner, name, config, request.action)
+    entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

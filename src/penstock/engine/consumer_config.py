@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
+from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
 from penstock.core.subjects import matches, subset
@@ -184,7 +185,7 @@ def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _not_supported(what: str) -> errors.StreamInvalidConfigError:
+def _not_supported(what: str) -> ApiError:
     return Invalid(f"{what} is not supported by this server version")
 
 

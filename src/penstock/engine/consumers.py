@@ -55,7 +55,7 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
 
 
 def recover(account: Account, stream: StreamEntry) -> None:
-    """Bring back the consumers of a stream from its files; what can't be read is reported and left."""
+    """Bring back a stream's consumers; what can't be read is reported and left."""
     if stream.files is None:
         return
     for meta in stream.files.consumers():

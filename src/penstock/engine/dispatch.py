@@ -178,7 +178,7 @@ CALLS = (
     ),
     Call(
         "CONSUMER.CREATE.*",
-        consumer_calls.create_ephemeral,
+        consumer_calls.create,
         CreateConsumerRequest,
         ConsumerInfoResponse,
         "consumer_create_response",
@@ -186,7 +186,7 @@ CALLS = (
     ),
     Call(
         "CONSUMER.CREATE.*.*",
-        consumer_calls.create_named,
+        consumer_calls.create,
         CreateConsumerRequest,
         ConsumerInfoResponse,
         "consumer_create_response",
@@ -194,7 +194,7 @@ CALLS = (
     ),
     Call(
         "CONSUMER.CREATE.*.*.>",
-        consumer_calls.create_named,
+        consumer_calls.create,
         CreateConsumerRequest,
         ConsumerInfoResponse,
         "consumer_create_response",

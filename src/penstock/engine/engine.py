@@ -54,10 +54,12 @@ class Engine:
             report=report,
         )
         self._dispatcher: Dispatcher | None = None
+        self._sync_interval_ns = settings.sync_interval_ns
         self._save_at_ns = 0
+        self._sync_at_ns = 0
 
     def start(self) -> None:
-        """Recover every stream and consumer, then serve the API. OSError: the store can't be used."""
+        """Recover every stream and consumer, serve the API. OSError: the store can't be used."""
         self._dispatcher = Dispatcher(self.account)
         streams.recover(self.account)
 
@@ -75,13 +77,24 @@ class Engine:
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
             for stream in self.account.streams.values():
-                for entry in stream.consumers.values():
+                for entry in list(stream.consumers.values()):
                     consumers.save_state(self.account, stream, entry, durable=False)
+        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+            self._sync_at_ns = now_ns + self._sync_interval_ns
+            self._sync()
         return wake
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
         streams.close(self.account)
+
+    def _sync(self) -> None:
+        for stream in self.account.streams.values():
+            if stream.files is not None:
+                try:
+                    stream.core.log.fsync()
+                except OSError as error:
+                    self.account.report(f"stream {stream.config.name}: fsync failed: {error}")
 
     def _tick_stream(self, stream: StreamEntry, now_ns: int) -> int:
         if now_ns >= stream.expire_at_ns:

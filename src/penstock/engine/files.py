@@ -62,7 +62,7 @@ class AccountFiles:
         self._deleted = f"{root}/deleted"
 
     def open(self) -> list[str]:
-        """Make the folders, finish deletions that a crash cut short; the stream folders there are."""
+        """Make the folders, finish deletions that were cut short; the stream folders there are."""
         self._disk.make_dir(self._streams)
         self._disk.make_dir(self._deleted)
         for name in self._disk.list_dir(self._deleted):
@@ -124,7 +124,7 @@ class StreamFiles:
         return meta
 
     def consumers(self) -> list[ConsumerFile | BadFileError]:
-        """Every consumer, in the order of the file names; a file that is no consumer as the error."""
+        """Every consumer, by file name; a file that is no consumer as the error."""
         found: list[ConsumerFile | BadFileError] = []
         for name in self._disk.list_dir(self._consumers):
             if not name.endswith(".json"):

@@ -27,4 +27,4 @@ class Settings:
     api_level: int = 4
     domain: str = ""
     strict: bool = True  # unknown fields in requests are errors
-    sync_always: bool = True  # file streams: an ack means on disk
+    sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often

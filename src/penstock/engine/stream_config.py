@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
+from penstock.api.errors import ApiError
 from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits, StreamSource
 from penstock.api.subjects import valid_name
 from penstock.engine.settings import (
@@ -115,7 +116,7 @@ def check_supported(config: StreamConfig) -> None:
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """The configuration after the update (both are checked ones); ApiError for what can not change."""
+    """The configuration after the update (both checked); ApiError for what can not change."""
     change = "stream configuration update can not"
     if new.name != old.name:
         raise Invalid("stream configuration name must match original")
@@ -179,7 +180,7 @@ def _comparable(config: StreamConfig) -> StreamConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _not_supported(what: str) -> errors.StreamInvalidConfigError:
+def _not_supported(what: str) -> ApiError:
     return Invalid(f"{what} is not supported by this server version")
 
 

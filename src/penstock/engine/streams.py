@@ -136,7 +136,7 @@ def _open(
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
-    durable = account.settings.sync_always and files is not None
+    durable = files is not None and not account.settings.sync_interval_ns
     core = Stream(
         account.router,
         config.name,
