@@ -20,6 +20,7 @@ from penstock.engine.advisories import Advisories
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
 from penstock.engine.settings import Settings
+from penstock.engine.timers import Timers
 from penstock.nuid import DIGITS, Nuid
 
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
@@ -52,6 +53,7 @@ class Account:
         self.advisories = Advisories(router, self.ids, settings.domain)
         self.report = report
         self.desk: Desk | None = None
+        self.timers: Timers[ConsumerEntry] = Timers()
         self.api_total = 0
         self.api_errors = 0
         self._random = random

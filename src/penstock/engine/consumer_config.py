@@ -6,12 +6,13 @@ the protocol's. Names against API subjects, existing consumers and counts are th
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
-from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
 from penstock.core.subjects import matches, subset
@@ -48,6 +49,24 @@ _POLICY_WORDS = {
     "new": "deliver new",
     "last_per_subject": "deliver last per subject",
 }
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the data path does not carry out: refused, so that nobody relies on it."""
+
+    name: str
+    asked: Callable[[ConsumerConfig], object]  # truthy: the configuration asks for it
+
+
+UNSUPPORTED = (
+    Gap("ack policy flow_control", lambda config: config.ack_policy == "flow_control"),
+    Gap("an internal consumer (direct)", lambda config: config.direct),
+    Gap("an internal consumer (sourcing)", lambda config: config.sourcing),
+    Gap("pause_until", lambda config: config.pause_until is not None),
+    Gap("a priority policy", lambda config: config.priority_policy or config.priority_groups),
+    Gap("ack sampling (sample_freq)", lambda config: config.sample_freq.strip("0%")),
+)
 
 Invalid = errors.StreamInvalidConfigError
 
@@ -120,16 +139,9 @@ def check_replicas_supported(config: ConsumerConfig) -> None:
 
 def check_supported(config: ConsumerConfig) -> None:
     """10052 for a configuration that this server would accept but not carry out."""
-    if config.ack_policy == "flow_control":
-        raise _not_supported("ack policy flow_control")
-    if config.direct or config.sourcing:
-        raise _not_supported("an internal consumer (direct, sourcing)")
-    if config.pause_until is not None:
-        raise _not_supported("pause_until")
-    if config.priority_policy or config.priority_groups:
-        raise _not_supported("a priority policy")
-    if config.sample_freq and config.sample_freq.rstrip("%") != "0":
-        raise _not_supported("ack sampling (sample_freq)")
+    for gap in UNSUPPORTED:
+        if gap.asked(config):
+            raise Invalid(f"{gap.name} is not supported by this server version")
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
@@ -183,10 +195,6 @@ def required_level(config: ConsumerConfig) -> int:
 def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
     return msgspec.structs.replace(config, metadata=metadata)
-
-
-def _not_supported(what: str) -> ApiError:
-    return Invalid(f"{what} is not supported by this server version")
 
 
 def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig) -> None:

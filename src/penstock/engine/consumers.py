@@ -50,6 +50,8 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     """End the consumer's data path; its files stay."""
     if account.desk is not None:
         account.desk.remove(entry.core)
+    entry.core.deadline_changed = None
+    account.timers.set(entry, 0)
     entry.core.close(reason)
     del stream.consumers[entry.name]
 
@@ -164,6 +166,7 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         core=core,
         persistent=stream.files is not None and not meta.config.mem_storage,
     )
+    core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
     stream.consumers[meta.name] = entry
     if account.desk is not None:
         account.desk.add(core)

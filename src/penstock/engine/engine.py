@@ -7,6 +7,7 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 from collections.abc import Callable
 from random import Random
 
+from penstock.api import ApiError
 from penstock.core.disk import Disk
 from penstock.core.hub import Hub
 from penstock.core.router import Router
@@ -14,14 +15,13 @@ from penstock.engine import consumers, streams
 from penstock.engine.account import Account
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import ConsumerEntry, StreamEntry
-from penstock.engine.settings import MILLISECOND, Settings
+from penstock.engine.settings import MILLISECOND, SECOND, Settings
 
-CONSUMER_INTERVAL_NS = 50 * MILLISECOND
-"""How exactly redeliveries, request expiry and heartbeats keep time."""
 SAVE_INTERVAL_NS = 100 * MILLISECOND
 """How old a consumer's state on disk may be."""
-STREAM_INTERVAL_NS = 250 * MILLISECOND
-"""How exactly max_age keeps time."""
+RETRY_INTERVAL_NS = 5 * SECOND
+IDLE_INTERVAL_NS = 250 * MILLISECOND
+"""How exactly inactive_threshold and max_age keep time."""
 ACCOUNT = "$G"
 
 
@@ -56,6 +56,7 @@ class Engine:
         self._dispatcher: Dispatcher | None = None
         self._sync_interval_ns = settings.sync_interval_ns
         self._save_at_ns = 0
+        self._idle_at_ns = 0
         self._sync_at_ns = 0
 
     def start(self) -> None:
@@ -66,23 +67,34 @@ class Engine:
     def tick(self, now_ns: int) -> int:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
 
-        Consumers are looked at every CONSUMER_INTERVAL_NS or sooner when one of them has a
-        deadline; with no stream at all, 0: not needed until there is one (call again after a turn
-        in which API requests came).
+        0: not needed until a turn changes something (an API request, a delivery). Between two calls
+        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
+        least every 50 ms.
         """
         self._hub.now_ns = now_ns
-        wake = 0
-        for stream in list(self.account.streams.values()):
-            wake = _sooner(wake, self._tick_stream(stream, now_ns))
+        account = self.account
+        while (entry := account.timers.pop(now_ns)) is not None:
+            due_ns = entry.core.tick()
+            account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
-            for stream in self.account.streams.values():
-                for entry in list(stream.consumers.values()):
-                    consumers.save_state(self.account, stream, entry, durable=False)
+            self._each_consumer(self._save)
+        if now_ns >= self._idle_at_ns:
+            self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            self._each_consumer(self._remove_idle)
+            self._expire(now_ns)
         if self._sync_interval_ns and now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
-        return wake
+        return self.next_deadline_ns()
+
+    def next_deadline_ns(self) -> int:
+        """When `tick` has something to do; 0: not needed."""
+        if not self.account.streams:
+            return 0
+        soon = min(self._save_at_ns, self._idle_at_ns)
+        due_ns = self.account.timers.next_ns()
+        return min(soon, due_ns) if due_ns else soon
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
@@ -96,29 +108,29 @@ class Engine:
                 except OSError as error:
                     self.account.report(f"stream {stream.config.name}: fsync failed: {error}")
 
-    def _tick_stream(self, stream: StreamEntry, now_ns: int) -> int:
-        if now_ns >= stream.expire_at_ns:
-            due = stream.core.expire()
-            stream.expire_at_ns = max(due, now_ns + STREAM_INTERVAL_NS)
-        wake = stream.expire_at_ns
-        for entry in list(stream.consumers.values()):
-            wake = _sooner(wake, self._tick_consumer(stream, entry, now_ns))
-        return wake
+    def _each_consumer(self, do: Callable[[StreamEntry, ConsumerEntry], None]) -> None:
+        for stream in self.account.streams.values():
+            for entry in list(stream.consumers.values()):
+                do(stream, entry)
 
-    def _tick_consumer(self, stream: StreamEntry, entry: ConsumerEntry, now_ns: int) -> int:
-        due = entry.core.tick()
+    def _expire(self, now_ns: int) -> None:
+        for stream in self.account.streams.values():
+            if now_ns >= stream.expire_at_ns:
+                try:
+                    stream.expire_at_ns = stream.core.expire()
+                except OSError as error:
+                    stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
+                    self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
+
+    def _save(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
+        consumers.save_state(self.account, stream, entry, durable=False)
+
+    def _remove_idle(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
         threshold = entry.config.inactive_threshold
         if threshold > 0:
             idle_ns = entry.core.idle_since_ns()
-            if idle_ns and now_ns - idle_ns >= threshold:
-                consumers.delete(self.account, stream, entry)
-                return 0
-        latest = now_ns + CONSUMER_INTERVAL_NS
-        return min(due, latest) if due > now_ns else latest
-
-
-def _sooner(one: int, other: int) -> int:
-    """The earlier of two deadlines; 0 is none."""
-    if not one or not other:
-        return one or other
-    return min(one, other)
+            if idle_ns and self._hub.now_ns - idle_ns >= threshold:
+                try:
+                    consumers.delete(self.account, stream, entry)
+                except ApiError as error:
+                    self.account.report(f"consumer {entry.name} is gone, its files not: {error}")

@@ -6,13 +6,13 @@ which error a client sees. Knows no other stream: subject overlap and account li
 caller's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
-from penstock.api.errors import ApiError
 from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits, StreamSource
 from penstock.api.subjects import valid_name
 from penstock.engine.settings import (
@@ -42,25 +42,27 @@ Invalid = errors.StreamInvalidConfigError
 
 
 @dataclass(frozen=True)
-class _Unsupported:
+class Gap:
     """What the data path does not carry out: refused, so that nobody relies on it."""
 
     name: str
-    present: str  # attribute that is truthy then
+    asked: Callable[[StreamConfig], object]  # truthy: the configuration asks for it
 
 
-_UNSUPPORTED = (
-    _Unsupported("a mirror", "mirror"),
-    _Unsupported("sources", "sources"),
-    _Unsupported("a subject transform", "subject_transform"),
-    _Unsupported("republish", "republish"),
-    _Unsupported("rollup headers", "allow_rollup_hdrs"),
-    _Unsupported("per-message TTL", "allow_msg_ttl"),
-    _Unsupported("subject delete markers", "subject_delete_marker_ttl"),
-    _Unsupported("message counters", "allow_msg_counter"),
-    _Unsupported("atomic batch publish", "allow_atomic"),
-    _Unsupported("message schedules", "allow_msg_schedules"),
-    _Unsupported("batched publish", "allow_batched"),
+UNSUPPORTED = (
+    Gap("retention other than limits", lambda config: config.retention != "limits"),
+    Gap("a mirror", lambda config: config.mirror),
+    Gap("sources", lambda config: config.sources),
+    Gap("a subject transform", lambda config: config.subject_transform),
+    Gap("republish", lambda config: config.republish),
+    Gap("per-message TTL", lambda config: config.allow_msg_ttl),
+    Gap("subject delete markers", lambda config: config.subject_delete_marker_ttl),
+    Gap("message counters", lambda config: config.allow_msg_counter),
+    Gap("atomic batch publish", lambda config: config.allow_atomic),
+    Gap("message schedules", lambda config: config.allow_msg_schedules),
+    Gap("batched publish", lambda config: config.allow_batched),
+    Gap("async persist mode", lambda config: config.persist_mode == "async"),
+    Gap("rollup headers", lambda config: config.allow_rollup_hdrs),
 )
 
 
@@ -106,13 +108,9 @@ def check_create(config: StreamConfig) -> None:
 
 def check_supported(config: StreamConfig) -> None:
     """10052 for a configuration that this server would accept but not carry out."""
-    if config.retention != "limits":
-        raise _not_supported(f"{config.retention} retention")
-    if config.persist_mode == "async":
-        raise _not_supported("async persist mode")
-    for feature in _UNSUPPORTED:
-        if getattr(config, feature.present):
-            raise _not_supported(feature.name)
+    for gap in UNSUPPORTED:
+        if gap.asked(config):
+            raise Invalid(f"{gap.name} is not supported by this server version")
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
@@ -178,10 +176,6 @@ def with_version(metadata: dict[str, str], version: str, level: int) -> dict[str
 def _comparable(config: StreamConfig) -> StreamConfig:
     metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
     return msgspec.structs.replace(config, metadata=metadata)
-
-
-def _not_supported(what: str) -> ApiError:
-    return Invalid(f"{what} is not supported by this server version")
 
 
 def _check_texts(config: StreamConfig) -> None:
