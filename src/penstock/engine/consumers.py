@@ -156,8 +156,10 @@ def _update(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -
 
 
 def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
-    core = Consumer(stream.core, meta.name, start_seq=meta.start_seq)
-    configure_consumer(core, meta.config, stream.config)
+    try:
+        core = Consumer(stream.core, meta.name, start_seq=meta.start_seq)
+    except ValueError as error:
+        raise errors.ConsumerCreateError(error) from error
     entry = ConsumerEntry(
         name=meta.name,
         config=meta.config,
@@ -170,4 +172,5 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
     stream.consumers[meta.name] = entry
     if account.desk is not None:
         account.desk.add(core)
+    configure_consumer(core, meta.config, stream.config)
     return entry
