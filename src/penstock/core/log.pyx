@@ -291,6 +291,7 @@ cdef class Log(LogFiles):
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
         # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
+        s.damaged = True
         self.lost.append((s.first + i, 1, reason))
         return self.drop(s, i)
 
@@ -392,3 +393,57 @@ cdef class Log(LogFiles):
     def at_time(self, ts_ns: int) -> int:
         """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
         return self.seq_at(max(ts_ns, 0))
+
+    def delete(self, seq: int, erase: bool = False) -> bool:
+        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
+        from penstock.core import log_upkeep
+        return log_upkeep.delete(self, seq, erase)
+
+    def purge(self, below: int | None = None) -> int:
+        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
+        from penstock.core import log_upkeep
+        return log_upkeep.purge(self, below)
+
+    def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
+        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep`."""
+        from penstock.core import log_queries
+        return log_queries.purge_subjects(self, pattern, below, keep)
+
+    def deleted(self) -> list[tuple[int, int]]:
+        """Holes between first_seq and last_seq, as (first, count), ascending."""
+        from penstock.core import log_queries
+        return log_queries.deleted(self)
+
+    def deleted_count(self) -> int:
+        """How many sequences the holes have together."""
+        return self.last_seq + 1 - self.first_seq - self.msgs
+
+    def subjects(self, pattern: str = ">") -> dict[str, int]:
+        """Subject -> live messages, for subjects that match."""
+        from penstock.core import log_queries
+        return log_queries.subjects(self, pattern)
+
+    def last_of(self, pattern: str, upto: int | None = None) -> object:
+        """The newest message (with sequence <= upto) whose subject matches."""
+        from penstock.core import log_queries
+        return log_queries.last_of(self, pattern, upto)
+
+    def next_of(self, pattern: str, start: int) -> object:
+        """The oldest message with sequence >= start whose subject matches."""
+        from penstock.core import log_queries
+        return log_queries.next_of(self, pattern, start)
+
+    def maintain(self) -> bool:
+        """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""
+        from penstock.core import log_upkeep
+        return log_upkeep.maintain(self)
+
+    def close(self) -> None:
+        """Flush, fsync, bring the index files up to date; the log takes nothing afterwards."""
+        from penstock.core import log_upkeep
+        log_upkeep.close(self)
+
+    def destroy(self) -> None:
+        """Close and remove its folder."""
+        from penstock.core import log_upkeep
+        log_upkeep.destroy(self)

@@ -81,7 +81,8 @@ cdef class LogFiles:
             return self.retire(old)
         if not self.memory:
             self.segments.loaded_bytes += old.count * sizeof(Entry)
-            write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
+            if not old.damaged:
+                write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
             self.segments.make_room(None)
         return 0
 

@@ -36,6 +36,7 @@ cdef class Segment:
     cdef int handle                       # -1: not open
     cdef readonly bint sealed
     cdef bint has_index                   # a sidecar that belongs to it is on the disk
+    cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
     cdef bint index_old                   # removals since the sidecar was written
     cdef uint64_t first_ts
     cdef uint64_t last_ts
