@@ -87,7 +87,9 @@ class House:
         body = json.dumps({"batch": batch, "no_wait": True})
         self.requests += 1
         self.client.send(f"PUB {subject} _I.{self.requests} {len(body)}\r\n{body}\r\n")
-        return [event for event in self.client.events() if not bytes(event[4]).startswith(b"NATS/1.0 4")]
+        return [
+            event for event in self.client.events() if not bytes(event[4]).startswith(b"NATS/1.0 4")
+        ]
 
     def send(self, subject: str, payload: bytes = b"") -> None:
         self.client.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
