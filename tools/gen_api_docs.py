@@ -21,8 +21,9 @@ HEAD = f"""# JetStream API
 Generated from the dispatch table (`penstock.engine.dispatch.CALLS`) by `tools/gen_api_docs.py`.
 
 Requests are messages to `{API_PREFIX}.<call>` with a reply subject; the answer is one JSON object,
-whose `type` is `{TYPE_PREFIX}<response>`. A call that fails carries `error` with
-`code`, `err_code` and `description` (see [errors](errors.md)). Any other subject under `{API_PREFIX}.` gets no answer.
+whose `type` is `{TYPE_PREFIX}<response>`. A call that fails carries `error`
+with `code`, `err_code` and `description` (see [errors](errors.md)). Any other subject under
+`{API_PREFIX}.` gets no answer.
 
 | call | request | response | body |
 |---|---|---|---|
@@ -46,8 +47,8 @@ NOTES = """
 Accepted, and of no effect on a single server: `placement`, `compression: s2` (messages are stored
 as they are). `num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they
 have been unused for `inactive_threshold`, looked at four times a second. Consumers of file streams
-survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at most
-100 ms old.
+survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
+most 100 ms old.
 """
 
 

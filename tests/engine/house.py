@@ -1,4 +1,4 @@
-"""A whole server without sockets and processes: engine, core, a clock that is set by hand, a store in a folder."""
+"""A whole server without sockets and processes: engine, core, a clock set by hand, a store folder."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 
 
 class House:
-    """One server over one store folder; `restart` and `crash` give the next one over the same folder."""
+    """One server over a store folder; `restart` and `crash` give the next one over the same."""
 
     def __init__(self, folder: Path, now_ns: int = START_NS, **settings: Any) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class House:
             head = f"HPUB {subject} {reply} {sizes}\r\n".encode() + headers
         else:
             head = f"PUB {subject} {reply} {len(payload)}\r\n".encode()
-        events = self.client.send(head + payload + b"\r\n").events()
+        events: list[Any] = self.client.send(head + payload + b"\r\n").events()
         return [(event[4], event[5]) for event in events if event[1] == reply]
 
     def api(self, call: str, body: Any = b"", headers: bytes = b"") -> Any:
@@ -87,9 +87,8 @@ class House:
         body = json.dumps({"batch": batch, "no_wait": True})
         self.requests += 1
         self.client.send(f"PUB {subject} _I.{self.requests} {len(body)}\r\n{body}\r\n")
-        return [
-            event for event in self.client.events() if not bytes(event[4]).startswith(b"NATS/1.0 4")
-        ]
+        events: list[Any] = self.client.events()
+        return [event for event in events if not event[4].startswith(b"NATS/1.0 4")]
 
     def send(self, subject: str, payload: bytes = b"") -> None:
         self.client.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
