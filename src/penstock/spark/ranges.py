@@ -59,7 +59,7 @@ def _check_nothing_dropped(options: Options, born: str, after: int, columns: Col
     """
     if not _watches(options) or columns.last_seq - after == columns.count:
         return
-    sequences = memoryview(columns.seq).cast("B").cast("q")
+    sequences = columns.seq.view("q")
     behind_gap = next(
         sequences[row]
         for row in range(columns.count - 1, -1, -1)
