@@ -2,7 +2,8 @@
 
 Spark imports every top-level module whose name begins with ``pyspark_`` and takes its
 ``DefaultSource``. It does so for any format it does not know, so this module imports nothing until
-it is asked for that name, and never fails."""
+it is asked for that name, and never fails.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def find_files(where: str | None, not_below: Path | None = None) -> list[Path]:
 
     Absolute, each file once, in order of name. Rotated and compressed copies (``x.log.1``,
     ``x.log.gz``) are left out unless named exactly, and so is everything below ``not_below``. An
-    empty list is for nothing found; :func:`check` complains."""
+    empty list is for nothing found; :func:`check` complains.
+    """
     pattern = where or DEFAULT_PATTERN
     if where and not glob.has_magic(where):
         path = Path(where)
@@ -188,7 +189,8 @@ class Tail:
         last newline.
 
         ``until`` is where reading stops, within a line if need be. A file that was cut is read from
-        its begin, as another life of its path."""
+        its begin, as another life of its path.
+        """
         if self.position and self._was_cut():
             self.begin_after(self.identity)
         while True:
@@ -243,7 +245,8 @@ class Follower:
     """The files under one path, one after another, each read to its end before the next is begun.
 
     In order, because what was shipped last is all that a restart knows: :meth:`start` finds the
-    file it is of, under its name or a rotated one, and what came after it."""
+    file it is of, under its name or a rotated one, and what came after it.
+    """
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float], rotation_grace_seconds: float = 2.0

@@ -2,7 +2,8 @@
 query.
 
 What happens in them is told by attributes that the main thread looks at; what goes wrong is kept
-for it to raise."""
+for it to raise.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ else publishes into the stream, or what a killed shipper had sent arrives late; 
 questions, never a line.
 
 Knows nothing of how lines are read from files (:mod:`penstock.pipeline.files`), and nothing of
-Spark."""
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +186,8 @@ class Shipper:
 
         A refusal is made good within the call: the files are set back to what the stream holds.
         Raises :class:`penstock.errors.PenstockError` when the server cannot be talked to, or
-        refuses again and again; call :meth:`recover` before going on."""
+        refuses again and again; call :meth:`recover` before going on.
+        """
         self._discover()
         return self._pass(final=False, until=None)
 

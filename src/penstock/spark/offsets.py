@@ -92,7 +92,8 @@ def resolve_start(position: Position, state: StreamState, seq_at_time: int | Non
 
     ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is
     none; only looked at for a time. Raises :class:`OptionError` for a sequence the stream is not
-    near to: an offset beyond the end could not be told from one of a stream that went back."""
+    near to: an offset beyond the end could not be told from one of a stream that went back.
+    """
     if position.word == EARLIEST:
         return state.first_seq - 1
     if position.word == LATEST:
@@ -124,7 +125,8 @@ def continue_from(offset: Offset, state: StreamState, *, fail_on_data_loss: bool
 
     Raises :class:`DataLossError` when the stream is another one, went back, or lost messages not
     read yet. With ``fail_on_data_loss`` false the range is what can still be read: all of a stream
-    that was made again, and what comes after the end of one that went back."""
+    that was made again, and what comes after the end of one that went back.
+    """
     if offset.stream != state.stream:
         raise ValueError(
             f"the checkpoint is of stream {offset.stream}, not {state.stream}: use another one"
@@ -151,7 +153,8 @@ def admit(available: Range, state: StreamState, options: Options) -> int:
     """The last sequence of the next micro-batch under maxOffsetsPerTrigger and maxBytesPerTrigger.
 
     Bytes are reckoned by the mean size of a stored message, so they are kept on the whole, not in
-    each batch. At least one sequence is admitted, so that a query never stands still."""
+    each batch. At least one sequence is admitted, so that a query never stands still.
+    """
     rows = len(available)
     if options.max_offsets_per_trigger is not None:
         rows = min(rows, options.max_offsets_per_trigger)

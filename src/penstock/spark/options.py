@@ -4,7 +4,8 @@
 parser, the error for an unknown name and the reference page are made from it.
 
 Knows nothing of Spark, of the network or of what a stream holds: positions such as ``latest`` are
-resolved in :mod:`penstock.spark.offsets`."""
+resolved in :mod:`penstock.spark.offsets`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Options:
     """What a reader of one stream was asked to do.
 
     Picklable (it travels to the executors inside every partition). ``None`` means "no limit" or
-    "not given"."""
+    "not given".
+    """
 
     stream: str
     servers: tuple[str, ...] = (DEFAULT_SERVER,)
@@ -265,7 +267,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Read Spark's options; names in any case.
 
     Raises :class:`OptionError` for an unknown name, a bad value, a missing stream, or options that
-    contradict one another."""
+    contradict one another.
+    """
     values: dict[str, object] = {}
     for name, text in given.items():
         row = _BY_NAME.get(name.lower())

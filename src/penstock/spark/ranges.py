@@ -43,27 +43,32 @@ def read_range(options: Options, born: str, wanted: Range) -> Iterator[pa.Record
 
     ``born`` is the life of the stream the range was planned for. Raises :class:`DataLossError` as
     failOnDataLoss has it, and :class:`ReadError` when the server stays away for ``retryTimeout`` or
-    refuses."""
+    refuses.
+    """
     after = wanted.first - 1
     for columns in _columns(options, wanted):
-        _check_nothing_dropped(options, born, after, columns)
-        after = columns.last_seq
+        sequences = memoryview(columns.seq).cast("B").cast("q")[: columns.count]
+        _check_nothing_dropped(options, born, after, sequences)
+        after = sequences[-1]
         yield to_arrow(columns, options)
     if after < wanted.last:
         _check_end(options, born, after, wanted.last)
 
 
-def _check_nothing_dropped(options: Options, born: str, after: int, columns: Columns) -> None:
+def _check_nothing_dropped(
+    options: Options, born: str, after: int, sequences: memoryview[int]
+) -> None:
     """Where sequences are missing, see whether the begin of the stream has overtaken the read.
 
     Messages deleted one by one leave earlier ones in the stream; when there are none, the stream
-    has dropped them."""
-    if not _watches(options) or columns.last_seq - after == columns.count:
+    has dropped them.
+    """
+    count = len(sequences)
+    if not _watches(options) or sequences[-1] - after == count:
         return
-    sequences = memoryview(columns.seq).cast("B").cast("q")
     behind_gap = next(
         sequences[row]
-        for row in range(columns.count - 1, -1, -1)
+        for row in range(count - 1, -1, -1)
         if sequences[row] != (sequences[row - 1] if row else after) + 1
     )
     state = stream_state(options)

@@ -61,7 +61,8 @@ def session(
 
     ``log_file`` takes what the JVM and its workers print. Raises
     :class:`penstock.spark.java.JavaNotFoundError`. The environment variables of other Spark
-    installations are taken out of this process's environment."""
+    installations are taken out of this process's environment.
+    """
     ensure_java()
     for variable in _FOREIGN:
         os.environ.pop(variable, None)
@@ -82,7 +83,8 @@ def session(
 
 def _launch(conf: SparkConf, log_file: Path) -> JavaGateway:
     """Start the JVM with its output, and that of its workers, in a file; in a session of its own,
-    so that a Ctrl-C at the terminal is for this process to act on."""
+    so that a Ctrl-C at the terminal is for this process to act on.
+    """
     from pyspark.java_gateway import launch_gateway
 
     with log_file.open("ab") as log:

@@ -7,7 +7,8 @@ which Spark does not always call.
 
 All decisions are made in :mod:`penstock.spark.offsets`, all requests in
 :mod:`penstock.spark.connection`, and messages become rows in :mod:`penstock.spark.ranges`; this
-module only carries one to the other."""
+module only carries one to the other.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +162,8 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         nothing to do.
 
         Waits a moment for messages when there are none, so that idle queries ask the server a few
-        times per second."""
+        times per second.
+        """
         begin = Offset.from_json(start)
         deadline = time.monotonic() + (0.0 if self._available_now else _POLL_SECONDS)
         while True:

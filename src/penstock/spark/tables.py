@@ -141,7 +141,8 @@ class Table:
         batch already.
 
         Raises ``deltalake.exceptions.CommitFailedError`` when another driver commits the same batch
-        or stream."""
+        or stream.
+        """
         if self._holds(batch):
             return False
         self._delta.create_write_transaction(
@@ -204,7 +205,8 @@ def write_files(rows: DataFrame, table: Table, prefix: str) -> list[WrittenFile]
     committed.
 
     Rows come in order of sequence within a partition or not at all; the columns are those of the
-    table. Partitions without rows make no file."""
+    table. Partitions without rows make no file.
+    """
     writer = _writer(str(table.path), table.schema, prefix)
     done = rows.mapInArrow(writer, _FILE_SCHEMA).collect()
     return [WrittenFile(**row.asDict()) for row in done]
