@@ -1,5 +1,7 @@
 """The shipper against a real server: each line once, whatever is refused, lost, repeated or restarted."""
 
+import time
+
 import pytest
 
 from penstock.client.blocking import connect_blocking
@@ -108,8 +110,6 @@ def test_a_restart_goes_on_from_the_stream_even_without_a_duplicate_window(box):
     box.make_stream(duplicate_window=100_000_000)
     box.write("a.log", *(f"line {number}" for number in range(300)))
     box.shipper().step()
-    import time
-
     time.sleep(0.2)  # the window of the stream, which is the server's clock
     box.write("a.log", "more")
     assert box.shipper().step() == 1
