@@ -1,4 +1,4 @@
-"""Errors that users of Penstock see.
+r"""Errors that users of Penstock see.
 
 ::
 
@@ -20,19 +20,17 @@
     ├── PullError                   a pull request ended with a status that is an error
     │   └── ConsumerDeleted         ... because its consumer is gone
     ├── PublishFailed               some messages of a publisher were not acknowledged
-    └── ApiError                    JetStream answered with an error: ``code``, ``err_code``, ``description``
-        ├── StreamNotFound          10059
-        ├── ConsumerNotFound        10014
-        ├── MessageNotFound         10037
-        ├── StreamExists            10058
-        └── WrongLastSequence       10071, an expectation of the publisher does not hold
+    └── ApiError                JetStream answered with an error: ``code``, ``err_code``, ``description``
+        ├── StreamNotFoundError     10059 \
+        ├── ConsumerNotFoundError   10014  | in ``penstock.api.errors_generated``, with a class
+        └── ...                           /  for every other documented error
 
-``ApiError.make`` gives the class that belongs to an error code. This module knows nothing of connections.
+This module knows nothing of connections.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,47 +149,12 @@ class PublishFailed(PenstockError):
 
 
 class ApiError(PenstockError):
-    """JetStream answered with an error.
+    """JetStream answered with an error; ``penstock.api.errors_generated`` has a class for each documented one.
 
     ``code`` is the HTTP-like class (404, 400, 503 ...), ``err_code`` the exact error (10059 ...; 0 when the
     server gave none), ``description`` its text.
     """
 
-    err_codes: ClassVar[dict[int, type[ApiError]]] = {}
-
-    def __init__(self, code: int, err_code: int, description: str) -> None:
-        super().__init__(f"{description} (code {code}, err_code {err_code})")
-        self.code = code
-        self.err_code = err_code
-        self.description = description
-
-    def __reduce__(self) -> tuple[type[ApiError], tuple[int, int, str]]:
-        return type(self), (self.code, self.err_code, self.description)
-
-    def __init_subclass__(cls, *, err_code: int) -> None:
-        ApiError.err_codes[err_code] = cls
-
-    @staticmethod
-    def make(code: int, err_code: int, description: str) -> ApiError:
-        """The error of the class that belongs to err_code."""
-        return ApiError.err_codes.get(err_code, ApiError)(code, err_code, description)
-
-
-class StreamNotFound(ApiError, err_code=10059):
-    """There is no stream of that name."""
-
-
-class ConsumerNotFound(ApiError, err_code=10014):
-    """There is no consumer of that name on the stream."""
-
-
-class MessageNotFound(ApiError, err_code=10037):
-    """The stream holds no message of that sequence or subject."""
-
-
-class StreamExists(ApiError, err_code=10058):
-    """A stream of that name exists with another configuration."""
-
-
-class WrongLastSequence(ApiError, err_code=10071):
-    """The expected last sequence does not hold: nothing was stored."""
+    code: int
+    err_code: int
+    description: str

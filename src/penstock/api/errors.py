@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Struct
 
+from penstock import errors
 from penstock.api.fields import OMIT, Int, Uint16
 
 _PART = re.compile(r"\{[a-z]+\}")
@@ -22,7 +23,7 @@ class ErrorBody(Struct, kw_only=True):
     description: Annotated[str, OMIT] = ""
 
 
-class ApiError(Exception):
+class ApiError(errors.ApiError):
     """A call was refused. Subclasses: one per `err_code`; the class itself stands for codes that
     are not documented.
     """
@@ -57,6 +58,10 @@ class ApiError(Exception):
     def __str__(self) -> str:
         """Description and code, for logs and users."""
         return f"{self.description} ({self.err_code or self.code})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """The parts are not kept: a copy is made from the body."""
+        return error_from, (self.body(),)
 
     def body(self) -> ErrorBody:
         """The JSON object of the answer."""

@@ -11,8 +11,8 @@ Everything a user needs can be imported from here.
 
 from .blocking import BlockingClient, BlockingMessage, connect_blocking
 from .jetstream import StoredMessage
-from .message import Message, Metadata
-from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+from .message import Message
+from .models import AccountInfo, ConsumerConfig, ConsumerInfo, Metadata, PubAck, StreamConfig, StreamInfo
 from .options import Options, TlsOptions
 
 __all__ = [

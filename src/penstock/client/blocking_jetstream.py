@@ -15,14 +15,16 @@ from penstock.errors import ConnectionLost, PenstockError, PublishFailed, Timeou
 
 from .blocking import BlockingMessage, Subscription
 from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
-from .jetstream import Api, Headers, StoredMessage, check_name, decode_pub_ack, publish_headers
+from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .ordered import Ordered
 from .publishing import Pending, Window
-from .pull import Fetch, Flow, PullOptions, control_reply, next_subject
+from .pull import Fetch, Flow, control_reply, pull_body
 
 if TYPE_CHECKING:
     from penstock.core.columns import Columns
+
+    from penstock.api.fields import ConsumerAction, DeliverPolicy
 
     from .blocking import BlockingClient
     from .connection import Interest
@@ -45,11 +47,11 @@ class JetStream:
         self, client: BlockingClient, *, domain: str | None, prefix: str | None, timeout: float
     ) -> None:
         self.client = client
-        self.api = Api(domain, prefix)
+        self.plans = Plans(domain, prefix)
         self.timeout = timeout
 
     def run(self, plan: Plan[T]) -> T:
-        """Carry out a plan of ``Api``."""
+        """Carry out a plan of ``Plans``."""
         try:
             request = next(plan)
             while True:
@@ -61,35 +63,35 @@ class JetStream:
 
     def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
-        return self.run(self.api.account_info())
+        return self.run(self.plans.account_info())
 
     # -- streams ---------------------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig) -> StreamInfo:
         """Create a stream; fine when it exists with the same config, StreamExists with another."""
-        return self.run(self.api.create_stream(config))
+        return self.run(self.plans.create_stream(config))
 
     def update_stream(self, config: StreamConfig) -> StreamInfo:
         """Change a stream to this whole config."""
-        return self.run(self.api.update_stream(config))
+        return self.run(self.plans.update_stream(config))
 
     def stream_info(
         self, stream: str, *, subjects_filter: str | None = None, deleted_details: bool = False
     ) -> StreamInfo:
         """Config and state; with a filter also message counts per matching subject."""
-        return self.run(self.api.stream_info(stream, subjects_filter, deleted_details))
+        return self.run(self.plans.stream_info(stream, subjects_filter, deleted_details))
 
     def stream_names(self, subject: str | None = None) -> list[str]:
         """Names in order; with a subject only streams that take messages of it."""
-        return self.run(self.api.stream_names(subject))
+        return self.run(self.plans.stream_names(subject))
 
     def streams(self, subject: str | None = None) -> list[StreamInfo]:
         """Config and state of every stream, by name."""
-        return self.run(self.api.streams(subject))
+        return self.run(self.plans.streams(subject))
 
     def delete_stream(self, stream: str) -> None:
         """Remove a stream with its messages and consumers."""
-        self.run(self.api.delete_stream(stream))
+        self.run(self.plans.delete_stream(stream))
 
     def purge_stream(
         self,
@@ -100,7 +102,7 @@ class JetStream:
         keep: int | None = None,
     ) -> int:
         """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``; returns how many."""
-        return self.run(self.api.purge_stream(stream, filter_subject, seq, keep))
+        return self.run(self.plans.purge_stream(stream, filter_subject, seq, keep))
 
     def get_message(
         self,
@@ -111,39 +113,39 @@ class JetStream:
         next_by_subject: str | None = None,
     ) -> StoredMessage:
         """One stored message; MessageNotFound when there is none."""
-        return self.run(self.api.get_message(stream, seq, last_by_subject, next_by_subject))
+        return self.run(self.plans.get_message(stream, seq, last_by_subject, next_by_subject))
 
     def delete_message(self, stream: str, seq: int, *, erase: bool = True) -> None:
         """Remove one message; ``erase`` also overwrites its bytes on disk."""
-        self.run(self.api.delete_message(stream, seq, erase))
+        self.run(self.plans.delete_message(stream, seq, erase))
 
     # -- consumers -------------------------------------------------------------------------------------------
 
     def create_consumer(
-        self, stream: str, config: ConsumerConfig, *, action: str | None = None
+        self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
     ) -> ConsumerInfo:
-        """Create or, depending on ``action`` ("create", "update", None for either), change a consumer."""
-        return self.run(self.api.create_consumer(stream, config, action))
+        """Create or, depending on ``action`` ("create", "update", "" for either), change a consumer."""
+        return self.run(self.plans.create_consumer(stream, config, action))
 
     def update_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
         """Change an existing consumer to this whole config."""
-        return self.run(self.api.create_consumer(stream, config, "update"))
+        return self.run(self.plans.create_consumer(stream, config, "update"))
 
     def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
         """Config and state of one consumer."""
-        return self.run(self.api.consumer_info(stream, consumer))
+        return self.run(self.plans.consumer_info(stream, consumer))
 
     def consumer_names(self, stream: str) -> list[str]:
         """Names of a stream's consumers in order."""
-        return self.run(self.api.consumer_names(stream))
+        return self.run(self.plans.consumer_names(stream))
 
     def consumers(self, stream: str) -> list[ConsumerInfo]:
         """Config and state of every consumer of a stream, by name."""
-        return self.run(self.api.consumers(stream))
+        return self.run(self.plans.consumers(stream))
 
     def delete_consumer(self, stream: str, consumer: str) -> None:
         """Remove a consumer."""
-        self.run(self.api.delete_consumer(stream, consumer))
+        self.run(self.plans.delete_consumer(stream, consumer))
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -239,7 +241,7 @@ class JetStream:
         *,
         filter_subjects: Iterable[str] = (),
         start_seq: int = 1,
-        deliver_policy: str | None = None,
+        deliver_policy: DeliverPolicy | None = None,
         headers_only: bool = False,
     ) -> Iterator[BlockingMessage]:
         """The messages of a stream in order and without gaps, for ever; whatever breaks is set up again."""
@@ -290,13 +292,11 @@ class PullConsumer:
     """Pulls messages of one consumer; made by ``JetStream.pull``."""
 
     def __init__(self, js: JetStream, stream: str, consumer: str) -> None:
-        check_name(stream)
-        check_name(consumer)
         self.client = js.client
         self.stream = stream
         self.consumer = consumer
         self.interest: Interest
-        self._subject = next_subject(js.api.prefix, stream, consumer)
+        self._subject = js.plans.subjects.next_message(stream, consumer)
         self._inbox = ""
         self._requests = 0
         self._late: list[Message] = []  # came after their request was given up
@@ -335,7 +335,6 @@ class PullConsumer:
         """
         timeout = self.client.timeout_of(timeout)
         expires_ns = 0 if no_wait else max(1, round(timeout * 1e9))
-        options = PullOptions(batch, expires_ns, no_wait, max_bytes)
         self.client.ensure_open()
         fetch = Fetch(self._subject, "", batch)
         for message in self._late:
@@ -343,9 +342,13 @@ class PullConsumer:
         self._late.clear()
         if not fetch.done:
             reconnects = self.client.reconnects
-            fetch.reply = self._request(
-                options._replace(batch=batch - len(fetch.messages)).encode()
+            body = pull_body(
+                batch - len(fetch.messages),
+                expires_ns=expires_ns,
+                no_wait=no_wait,
+                max_bytes=max_bytes,
             )
+            fetch.reply = self._request(body)
             self._take = fetch.take
             try:
                 over = self.client.wait_until(

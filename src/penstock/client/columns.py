@@ -22,16 +22,14 @@ from penstock.core.wire import decode_headers
 from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
-    ConsumerNotFound,
     NoResponders,
     PenstockError,
     PullError,
     Timeout,
 )
 
-from .jetstream import check_name
 from .models import ConsumerConfig
-from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, PullOptions, next_subject, status_error
+from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,7 +78,7 @@ class ColumnReader:
         self.rows_received = 0
         self.last_seq = 0
         """Stream sequence of the last message received."""
-        self._subject = next_subject(js.api.prefix, check_name(stream), check_name(consumer))
+        self._subject = js.plans.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
         self._max_bytes = max_bytes
@@ -220,18 +218,16 @@ class ColumnReader:
             if room <= 0 and self._outstanding:
                 return
             count = 1 if self._oversize else max(1, min(self._batch, room))
-            options = PullOptions(
+            body = pull_body(
                 count,
-                round(EXPIRES_S * 1e9),
+                expires_ns=round(EXPIRES_S * 1e9),
                 max_bytes=0 if self._oversize else self._max_bytes,
                 idle_heartbeat_ns=round(HEARTBEAT_S * 1e9),
             )
             self._oversize = False
             self._requests += 1
             self._outstanding += count
-            self.client.connection.publish(
-                self._subject, options.encode(), f"{self._inbox}.{self._requests}"
-            )
+            self.client.connection.publish(self._subject, body, f"{self._inbox}.{self._requests}")
 
 
 def read_range(
@@ -295,7 +291,7 @@ def read_range(
                     yield columns
                 if over:
                     return
-        except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
+        except (ConnectionLost, ConsumerDeleted, NoResponders, PullError):
             continue
         finally:
             reader.close()

@@ -40,7 +40,7 @@ from .info import ServerInfo, connect_line, decode_info
 from .message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .options import Options, Server
 
@@ -246,7 +246,7 @@ class Connection:
             return
         self.bytes_received += len(data)
         broken: wire.WireError | None = None
-        operations: list[Any]
+        operations: Sequence[Any]
         try:
             if self.capture is not None:
                 operations = self.capture.feed(self._parser, data)
@@ -256,6 +256,7 @@ class Connection:
             operations, broken = error.events, error
         interests, events, message_type = self.interests, self._events, self._message_type
         message_kind = wire.OP_MSG
+        operation: Any
         for operation in operations:
             if operation[0] == message_kind:
                 _, subject, sid, reply, headers, payload = operation
@@ -269,8 +270,7 @@ class Connection:
                     self.forget(interest)
                     events.append(Ended(interest))
             else:
-                self._control(operation)
-                if self.state is State.DISCONNECTED:
+                if not self._control(operation):
                     return
         if broken is not None:
             self._disconnect(ProtocolError(f"the server broke the protocol: {broken}"))
@@ -419,7 +419,8 @@ class Connection:
             "utf-8", "surrogateescape"
         )
 
-    def _control(self, operation: tuple[Any, ...]) -> None:
+    def _control(self, operation: tuple[Any, ...]) -> bool:
+        """Act on anything but a message; False when the connection is over."""
         kind = operation[0]
         if kind == wire.OP_PING:
             self._send(PONG)
@@ -429,6 +430,7 @@ class Connection:
             self._on_info(operation[1])
         elif kind == wire.OP_ERR:
             self._on_error(operation[1].decode("utf-8", "replace").strip().strip("'"))
+        return self.state is not State.DISCONNECTED
 
     def _on_info(self, text: bytes) -> None:
         try:

@@ -2,38 +2,45 @@
 
 A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the result::
 
-    plan = Api().stream_names()                  shell:  request = next(plan)
+    plan = Plans().stream_names()                shell:  request = next(plan)
     Request("$JS.API.STREAM.NAMES", b"...")              answer = <ask request.subject>
-    ... as many as there are pages ...                   request = plan.send(answer)   # or StopIteration.value
+    ... as many as there are pages ...                   request = plan.send(answer)
+    StopIteration(value=[...])
 
 Both shells run the same plans, so that a call means the same in asyncio and in blocking code.
 """
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from penstock.api import JsonError, decode_response, encode, error_from
+from penstock.api import calls as wire
+from penstock.api.subjects import Api
+from penstock.api.times import format_duration
 from penstock.core.wire import decode_headers, encode_headers
-from penstock.errors import ApiError, ProtocolError
+from penstock.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from penstock.api.fields import ConsumerAction
 
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 
 T = TypeVar("T")
+R = TypeVar("R", bound=wire.Response)
 Headers: TypeAlias = Mapping[str, str | Sequence[str]]
 
-API_PREFIX = "$JS.API"
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
 EXPECTED_LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 TTL = "Nats-TTL"
-_NAME_BAD = re.compile(r"[ \t\r\n\f\0.*>/\\]")
+
+_pub_ack = msgspec.json.Decoder(PubAck)
 
 
 class Request(NamedTuple):
@@ -53,84 +60,43 @@ class StoredMessage(NamedTuple):
     seq: int
     data: bytes
     headers: dict[str, list[str]]
-    time: str
-    """When it was stored, RFC 3339 with nanoseconds, UTC."""
+    timestamp_ns: int
+    """When it was stored, nanoseconds since 1970 UTC."""
 
 
-class _Error(msgspec.Struct):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class _Failure(msgspec.Struct):
-    error: _Error | None = None
-
-
-class _Success(msgspec.Struct):
-    success: bool = False
-    purged: int = 0
-
-
-class _Names(msgspec.Struct):
-    total: int = 0
-    offset: int = 0
-    limit: int = 0
-    streams: list[str] | None = None
-    consumers: list[str] | None = None
-
-
-class _Streams(msgspec.Struct):
-    total: int = 0
-    streams: list[StreamInfo] | None = None
-
-
-class _Consumers(msgspec.Struct):
-    total: int = 0
-    consumers: list[ConsumerInfo] | None = None
-
-
-class _Stored(msgspec.Struct):
-    subject: str
-    seq: int
-    hdrs: str = ""
-    data: str = ""
-    time: str = ""
-
-
-class _StoredAnswer(msgspec.Struct):
-    message: _Stored
-
-
-_failure = msgspec.json.Decoder(_Failure)
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
-
-
-def decode(answer: bytes, kind: type[T]) -> T:
-    """The answer as a struct; ApiError when it carries an error, ProtocolError when it is not what it should be."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+def decode(answer: bytes, kind: type[R]) -> R:
+    """The answer as a message; ApiError when it is an error, ProtocolError when it is not what it should be."""
     try:
-        if b'"error"' in answer:
-            error = _failure.decode(answer).error
-            if error is not None:
-                raise ApiError.make(error.code, error.err_code, error.description)
-        result: T = decoder.decode(answer)
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(
-            f"unexpected answer from JetStream: {error}: {answer[:200]!r}"
-        ) from error
-    return result
+        response = decode_response(kind, answer)
+    except JsonError as error:
+        raise ProtocolError(f"unexpected answer: {error}: {answer[:200]!r}") from error
+    if response.error is not None:
+        raise error_from(response.error)
+    return response
+
+
+def _present(value: T | None, answer: bytes = b"") -> T:
+    if value is None:
+        raise ProtocolError(f"an answer without what was asked for: {answer[:200]!r}")
+    return value
 
 
 def decode_pub_ack(answer: bytes) -> PubAck:
     """The acknowledgement of a publish; ApiError when the stream refused it."""
-    return decode(answer, PubAck)
+    try:
+        ack = _pub_ack.decode(answer)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"not an ack of a publish: {error}: {answer[:200]!r}") from error
+    if ack.error is not None:
+        raise error_from(ack.error)
+    return ack
 
 
 def encode_header_map(headers: Headers | None) -> bytes:
-    """The header block of a mapping from names to a value or to several; b"" for none. ValueError on bad characters."""
+    """The header block of a mapping from names to a value or to several; b"" for none.
+
+    Raises ValueError on characters that a header cannot hold.
+    """
     if not headers:
         return b""
     return encode_headers(
@@ -151,14 +117,14 @@ def publish_headers(
     expected_last_msg_id: str | None = None,
     ttl_s: float | None = None,
 ) -> bytes:
-    """The header block of a publish into a stream; ValueError on bad characters."""
+    """The header block of a publish into a stream; ValueError on characters a header cannot hold."""
     given = (
         (MSG_ID, msg_id),
         (EXPECTED_STREAM, expected_stream),
         (EXPECTED_LAST_SEQ, expected_last_seq),
         (EXPECTED_LAST_SUBJECT_SEQ, expected_last_subject_seq),
         (EXPECTED_LAST_MSG_ID, expected_last_msg_id),
-        (TTL, None if ttl_s is None else f"{round(ttl_s * 1e9)}ns"),
+        (TTL, None if ttl_s is None else format_duration(round(ttl_s * 1e9))),
     )
     extra = {name: str(value) for name, value in given if value is not None}
     if not extra:
@@ -166,73 +132,74 @@ def publish_headers(
     return encode_header_map({**(headers or {}), **extra})
 
 
-def check_name(name: str) -> str:
-    """The name of a stream or a consumer, as it goes into a subject; ValueError when it cannot be one."""
-    if not name or _NAME_BAD.search(name):
-        raise ValueError(f"not a name of a stream or consumer: {name!r}")
-    return name
-
-
-def _body(**fields: Any) -> bytes:
-    present = {name: value for name, value in fields.items() if value is not None}
-    return msgspec.json.encode(present) if present else b""
-
-
-class Api:
-    """The plans of one JetStream API: the server's own, or that of a ``domain``."""
+class Plans:
+    """The plans of one JetStream API: the server's own, that of a ``domain``, or any ``prefix``."""
 
     def __init__(self, domain: str | None = None, prefix: str | None = None) -> None:
         if domain and prefix:
             raise ValueError("give a domain or a prefix, not both")
-        self.prefix = prefix or (f"$JS.{domain}.API" if domain else API_PREFIX)
+        self.subjects = Api(prefix) if prefix else Api.of_domain(domain or "")
 
-    def _one(self, path: str, body: bytes, kind: type[T]) -> Plan[T]:
-        return decode((yield Request(f"{self.prefix}.{path}", body)), kind)
+    def _stream(self, call: str, stream: str) -> str:
+        if not stream:
+            raise ValueError("the name of a stream is empty")
+        return self.subjects.stream(call, stream)
+
+    def _consumer(self, call: str, stream: str, consumer: str) -> str:
+        if not stream or not consumer:
+            raise ValueError(f"a name is empty: stream {stream!r}, consumer {consumer!r}")
+        return self.subjects.consumer(call, stream, consumer)
+
+    @staticmethod
+    def _one(subject: str, body: bytes, kind: type[R]) -> Plan[R]:
+        return decode((yield Request(subject, body)), kind)
 
     def account_info(self) -> Plan[AccountInfo]:
         """What the account uses and may use."""
-        return self._one("INFO", b"", AccountInfo)
+        answer = yield from self._one(self.subjects.info(), b"", wire.AccountInfoResponse)
+        return _present(answer.info)
 
-    # -- streams ---------------------------------------------------------------------------------------------
+    # -- streams -----------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
-        """Create; the same config again is fine, another one under that name is StreamExists."""
-        return self._one(
-            f"STREAM.CREATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo
-        )
+        """Create; the same config again is fine, another one under that name is an ApiError."""
+        subject = self._stream("CREATE", config.name)
+        answer = yield from self._one(subject, encode(config), wire.StreamCreateResponse)
+        return _present(answer.info)
 
     def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Change a stream to this whole config."""
-        return self._one(
-            f"STREAM.UPDATE.{check_name(config.name)}", msgspec.json.encode(config), StreamInfo
-        )
+        subject = self._stream("UPDATE", config.name)
+        answer = yield from self._one(subject, encode(config), wire.StreamUpdateResponse)
+        return _present(answer.info)
 
     def stream_info(
         self, stream: str, subjects_filter: str | None = None, deleted_details: bool = False
     ) -> Plan[StreamInfo]:
-        """Config and state; with a filter also the matching subjects with their message counts, all pages of them."""
-        path = f"STREAM.INFO.{check_name(stream)}"
-        details = True if deleted_details else None
-        info = yield from self._one(
-            path, _body(subjects_filter=subjects_filter, deleted_details=details), StreamInfo
+        """Config and state; with a filter also the matching subjects with their message counts."""
+        subject = self._stream("INFO", stream)
+        request = wire.StreamInfoRequest(
+            subjects_filter=subjects_filter or "", deleted_details=deleted_details
         )
-        subjects = dict(info.state.subjects or {})
-        while subjects_filter is not None and len(subjects) < info.total:
-            body = _body(subjects_filter=subjects_filter, offset=len(subjects))
-            page = (yield from self._one(path, body, StreamInfo)).state.subjects
+        answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+        info = _present(answer.info)
+        found = info.state.subjects
+        while subjects_filter and len(found) < answer.total:
+            request.offset = len(found)
+            answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+            page = _present(answer.info).state.subjects
             if not page:
                 break
-            subjects.update(page)
-        if subjects_filter is not None:
-            info.state.subjects = subjects
+            found.update(page)
         return info
 
     def stream_names(self, subject: str | None = None) -> Plan[list[str]]:
         """Names in order; with a subject only streams that take messages of it."""
         names: list[str] = []
         while True:
+            body = encode(wire.StreamNamesRequest(offset=len(names), subject=subject or ""))
             page = yield from self._one(
-                "STREAM.NAMES", _body(offset=len(names) or None, subject=subject), _Names
+                self.subjects.stream("NAMES"), body, wire.StreamNamesResponse
             )
             names += page.streams or []
             if not page.streams or len(names) >= page.total:
@@ -242,92 +209,93 @@ class Api:
         """Config and state of every stream, by name."""
         found: list[StreamInfo] = []
         while True:
-            page = yield from self._one(
-                "STREAM.LIST", _body(offset=len(found) or None, subject=subject), _Streams
-            )
+            body = encode(wire.StreamListRequest(offset=len(found), subject=subject or ""))
+            page = yield from self._one(self.subjects.stream("LIST"), body, wire.StreamListResponse)
             found += page.streams or []
             if not page.streams or len(found) >= page.total:
                 return found
 
     def delete_stream(self, stream: str) -> Plan[None]:
         """Remove a stream with its messages and consumers."""
-        yield from self._one(f"STREAM.DELETE.{check_name(stream)}", b"", _Success)
+        yield from self._one(self._stream("DELETE", stream), b"", wire.SuccessResponse)
 
     def purge_stream(
         self, stream: str, filter_subject: str | None, seq: int | None, keep: int | None
     ) -> Plan[int]:
-        """Remove messages: all, those of a subject, below a sequence, or all but the newest; returns how many."""
+        """Remove messages: all, of a subject, below a sequence, or all but the newest; how many."""
         if seq is not None and keep is not None:
             raise ValueError("give seq or keep, not both")
-        body = _body(filter=filter_subject, seq=seq, keep=keep)
-        return (yield from self._one(f"STREAM.PURGE.{check_name(stream)}", body, _Success)).purged
+        if keep == 0 or seq == 0:
+            raise ValueError("seq and keep are at least 1; leave them out to purge all")
+        body = encode(
+            wire.StreamPurgeRequest(filter=filter_subject or "", seq=seq or 0, keep=keep or 0)
+        )
+        subject = self._stream("PURGE", stream)
+        return (yield from self._one(subject, body, wire.StreamPurgeResponse)).purged
 
     def get_message(
         self, stream: str, seq: int | None, last_by_subject: str | None, next_by_subject: str | None
     ) -> Plan[StoredMessage]:
-        """One stored message; MessageNotFound when there is none."""
+        """One stored message; an ApiError (10037) when there is none."""
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ValueError("give seq, last_by_subject or next_by_subject")
-        body = _body(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        stored = (
-            yield from self._one(f"STREAM.MSG.GET.{check_name(stream)}", body, _StoredAnswer)
-        ).message
-        block = base64.b64decode(stored.hdrs)
-        headers = decode_headers(block)[2] if block else {}
-        return StoredMessage(
-            stored.subject, stored.seq, base64.b64decode(stored.data), headers, stored.time
+        request = wire.MsgGetRequest(
+            seq=seq or 0, last_by_subj=last_by_subject or "", next_by_subj=next_by_subject or ""
         )
+        subject = self._stream("MSG.GET", stream)
+        answer = yield from self._one(subject, encode(request), wire.MsgGetResponse)
+        stored = _present(answer.message)
+        headers = decode_headers(stored.hdrs)[2] if stored.hdrs else {}
+        return StoredMessage(stored.subject, stored.seq, stored.data, headers, stored.time)
 
     def delete_message(self, stream: str, seq: int, erase: bool) -> Plan[None]:
         """Remove one message; erase also overwrites its bytes on disk."""
-        body = _body(seq=seq, no_erase=None if erase else True)
-        yield from self._one(f"STREAM.MSG.DELETE.{check_name(stream)}", body, _Success)
+        body = encode(wire.MsgDeleteRequest(seq=seq, no_erase=not erase))
+        yield from self._one(self._stream("MSG.DELETE", stream), body, wire.SuccessResponse)
 
-    # -- consumers -------------------------------------------------------------------------------------------
+    # -- consumers ---------------------------------------------------------------------------------
 
     def create_consumer(
-        self, stream: str, config: ConsumerConfig, action: str | None = None
+        self, stream: str, config: ConsumerConfig, action: ConsumerAction = ""
     ) -> Plan[ConsumerInfo]:
-        """Create or, depending on ``action`` ("create", "update", None for either), change a consumer."""
+        """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
         name = config.name or config.durable_name
-        if name:
-            check_name(name)
-        body = _body(stream_name=stream, config=config, action=action)
-        path = f"CONSUMER.CREATE.{check_name(stream)}"
         if config.name:
-            path += f".{name}.{config.filter_subject}" if config.filter_subject else f".{name}"
+            subject = self.subjects.create_consumer(stream, name, config.filter_subject)
         elif name:
-            path = f"CONSUMER.DURABLE.CREATE.{check_name(stream)}.{name}"
-        return self._one(path, body, ConsumerInfo)
+            subject = self._consumer("DURABLE.CREATE", stream, name)
+        else:
+            subject = self.subjects.consumer("CREATE", stream)
+        body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
+        return _present((yield from self._one(subject, body, wire.ConsumerInfoResponse)).info)
 
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""
-        return self._one(
-            f"CONSUMER.INFO.{check_name(stream)}.{check_name(consumer)}", b"", ConsumerInfo
-        )
+        subject = self._consumer("INFO", stream, consumer)
+        return _present((yield from self._one(subject, b"", wire.ConsumerInfoResponse)).info)
 
     def consumer_names(self, stream: str) -> Plan[list[str]]:
         """Names of a stream's consumers in order."""
+        subject = self.subjects.consumer("NAMES", stream)
         names: list[str] = []
         while True:
-            body = _body(offset=len(names) or None)
-            page = yield from self._one(f"CONSUMER.NAMES.{check_name(stream)}", body, _Names)
+            body = encode(wire.ConsumersRequest(offset=len(names)))
+            page = yield from self._one(subject, body, wire.ConsumerNamesResponse)
             names += page.consumers or []
             if not page.consumers or len(names) >= page.total:
                 return names
 
     def consumers(self, stream: str) -> Plan[list[ConsumerInfo]]:
         """Config and state of every consumer of a stream, by name."""
+        subject = self.subjects.consumer("LIST", stream)
         found: list[ConsumerInfo] = []
         while True:
-            body = _body(offset=len(found) or None)
-            page = yield from self._one(f"CONSUMER.LIST.{check_name(stream)}", body, _Consumers)
+            body = encode(wire.ConsumersRequest(offset=len(found)))
+            page = yield from self._one(subject, body, wire.ConsumerListResponse)
             found += page.consumers or []
             if not page.consumers or len(found) >= page.total:
                 return found
 
     def delete_consumer(self, stream: str, consumer: str) -> Plan[None]:
         """Remove a consumer."""
-        yield from self._one(
-            f"CONSUMER.DELETE.{check_name(stream)}.{check_name(consumer)}", b"", _Success
-        )
+        yield from self._one(self._consumer("DELETE", stream, consumer), b"", wire.SuccessResponse)

@@ -1,62 +1,24 @@
-"""A received message, and what a consumer's ack subject says about it.
-
-The ack subject is the reply subject of every message a consumer delivers::
-
-    $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<timestamp ns>.<pending>          9 tokens
-    $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<delivered>...<pending>[.<more>...]         11 or more
+"""A received message.
 
 The shells add the verbs (respond, ack ...) in subclasses; this base knows nothing of connections.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.api.subjects import parse_ack
 from penstock.core.wire import decode_headers
 from penstock.errors import NotJetStreamMessage
 
 if TYPE_CHECKING:
     from .connection import Interest
+    from .models import Metadata
 
 ACK = b"+ACK"
 NAK = b"-NAK"
 IN_PROGRESS = b"+WPI"
 TERM = b"+TERM"
-
-
-class Metadata(NamedTuple):
-    """Where a message stands in its stream and in its consumer."""
-
-    stream: str
-    consumer: str
-    delivered: int
-    """How often the message was delivered, this time included."""
-    stream_seq: int
-    consumer_seq: int
-    timestamp_ns: int
-    """When the stream stored it, nanoseconds since 1970 UTC."""
-    pending: int
-    """Messages of this consumer after this one."""
-    domain: str
-
-
-def parse_ack_subject(subject: str) -> Metadata:
-    """What an ack subject says; NotJetStreamMessage for any other subject."""
-    tokens = subject.split(".")
-    count = len(tokens)
-    if count < 9 or count == 10 or tokens[0] != "$JS" or tokens[1] != "ACK":
-        raise NotJetStreamMessage(f"not an ack subject: {subject!r}")
-    domain = ""
-    if count > 9:
-        domain = "" if tokens[2] == "_" else tokens[2]
-        tokens = tokens[2:]
-    try:
-        delivered, stream_seq, consumer_seq, timestamp_ns, pending = map(int, tokens[4:9])
-    except ValueError as error:
-        raise NotJetStreamMessage(f"not an ack subject: {subject!r}") from error
-    return Metadata(
-        tokens[2], tokens[3], delivered, stream_seq, consumer_seq, timestamp_ns, pending, domain
-    )
 
 
 def nak_body(delay_s: float | None) -> bytes:
@@ -119,5 +81,11 @@ class Message:
 
     @property
     def metadata(self) -> Metadata:
-        """Where the message stands in its stream and consumer; NotJetStreamMessage when no consumer delivered it."""
-        return parse_ack_subject(self.reply)
+        """Where the message stands in its stream and its consumer.
+
+        Raises NotJetStreamMessage when no consumer delivered it.
+        """
+        metadata = parse_ack(self.reply)
+        if metadata is None:
+            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
+        return metadata

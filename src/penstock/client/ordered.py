@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
-    ConsumerNotFound,
     NoResponders,
     PullError,
     Timeout,
@@ -22,8 +21,9 @@ from .models import ConsumerConfig
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .message import Metadata
-    from .models import ConsumerInfo
+    from penstock.api.fields import DeliverPolicy
+
+    from .models import ConsumerInfo, Metadata
 
 INACTIVE_THRESHOLD_NS = 300_000_000_000
 
@@ -36,7 +36,7 @@ class Ordered:
         stream: str,
         filter_subjects: Iterable[str],
         start_seq: int,
-        deliver_policy: str | None,
+        deliver_policy: DeliverPolicy | None,
         headers_only: bool,
     ) -> None:
         if isinstance(filter_subjects, str):
@@ -52,7 +52,8 @@ class Ordered:
 
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
-        policy, start = "by_start_sequence", self.next_seq
+        policy: DeliverPolicy = "by_start_sequence"
+        start = self.next_seq
         if self._deliver_policy is not None:
             policy, start = self._deliver_policy, 0
         return ConsumerConfig(
@@ -65,7 +66,7 @@ class Ordered:
             headers_only=self._headers_only,
             inactive_threshold=INACTIVE_THRESHOLD_NS,
             filter_subject=self._filters[0] if len(self._filters) == 1 else "",
-            filter_subjects=self._filters if len(self._filters) > 1 else None,
+            filter_subjects=self._filters if len(self._filters) > 1 else [],
         )
 
     def started(self, info: ConsumerInfo) -> None:
@@ -90,10 +91,5 @@ class Ordered:
         """Whether a new consumer may go on where this one failed."""
         return isinstance(
             error,
-            ConsumerDeleted
-            | ConsumerNotFound
-            | NoResponders
-            | PullError
-            | ConnectionLost
-            | Timeout,
+            ConsumerDeleted | NoResponders | PullError | ConnectionLost | Timeout,
         )

@@ -13,13 +13,14 @@ Knows nothing of time and of transports.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from penstock.api import encode
+from penstock.api.calls import PullRequest
 from penstock.errors import ConsumerDeleted, NoResponders, PenstockError, PullError
 
-from .message import Message
+if TYPE_CHECKING:
+    from .message import Message
 
 HEARTBEAT = 100
 NOT_FOUND = 404
@@ -32,35 +33,29 @@ STALLED = "Nats-Consumer-Stalled"
 TRANSIENT = ("leadership change", "server shutdown", "exceeded maxwaiting")
 
 
-class PullOptions(NamedTuple):
-    """The fields of a pull request."""
+def pull_body(
+    batch: int,
+    *,
+    expires_ns: int = 0,
+    no_wait: bool = False,
+    max_bytes: int = 0,
+    idle_heartbeat_ns: int = 0,
+) -> bytes:
+    """The body of a pull request.
 
-    batch: int = 1
-    expires_ns: int = 0
-    """Deadline counted from the server's receipt; 0 for none."""
-    no_wait: bool = False
-    max_bytes: int = 0
-    """Stop before more bytes than this, subjects and headers included; 0 for no limit."""
-    idle_heartbeat_ns: int = 0
-    """At most half of ``expires_ns``."""
-
-    def encode(self) -> bytes:
-        """The body of the request."""
-        fields: dict[str, Any] = {"batch": self.batch}
-        if self.expires_ns:
-            fields["expires"] = self.expires_ns
-        if self.no_wait:
-            fields["no_wait"] = True
-        if self.max_bytes:
-            fields["max_bytes"] = self.max_bytes
-        if self.idle_heartbeat_ns:
-            fields["idle_heartbeat"] = self.idle_heartbeat_ns
-        return msgspec.json.encode(fields)
-
-
-def next_subject(prefix: str, stream: str, consumer: str) -> str:
-    """Where the pull requests of a consumer go."""
-    return f"{prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+    The deadline counts from the server's receipt, 0 for none; a heartbeat is at most half of it. ``max_bytes`` includes
+    subjects and headers, 0 for no limit.
+    """
+    if batch < 1:
+        raise ValueError(f"a pull asks for at least one message, got {batch}")
+    request = PullRequest(
+        batch=batch,
+        expires=expires_ns,
+        no_wait=no_wait,
+        max_bytes=max_bytes,
+        idle_heartbeat=idle_heartbeat_ns,
+    )
+    return encode(request)
 
 
 def status_error(status: int, description: str, subject: str) -> PenstockError | None:
@@ -127,10 +122,12 @@ class Flow:
             return None
         count = self._batch - self.outstanding
         self.outstanding += count
-        options = PullOptions(
-            count, self._expires_ns, max_bytes=self._max_bytes, idle_heartbeat_ns=self._heartbeat_ns
+        return pull_body(
+            count,
+            expires_ns=self._expires_ns,
+            max_bytes=self._max_bytes,
+            idle_heartbeat_ns=self._heartbeat_ns,
         )
-        return options.encode()
 
     def restart(self) -> None:
         """Nothing is outstanding any more: the connection or the server's memory of us is gone."""

@@ -1,7 +1,5 @@
 """Messages of a pull consumer as columns; every ``Buffer`` can be wrapped by Arrow without a copy."""
 
-from collections.abc import Buffer as BufferProtocol
-
 from penstock.core.wire import Parser
 
 class Buffer:
@@ -46,7 +44,7 @@ class Columns:
     @property
     def full(self) -> bool:
         """Whether no further message is taken."""
-    def feed(self, parser: Parser, sid: int, data: BufferProtocol) -> list[tuple[object, ...]]:
+    def feed(self, parser: Parser, sid: int, data: bytes) -> list[tuple[object, ...]]:
         """Parse data; messages of the subscription become rows, every other operation is returned.
 
         Stops when the batch is full; the rest stays in the parser, to go on with ``feed(parser, sid, b"")`` of the
