@@ -109,12 +109,11 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
-        try:
-            self._start()
-            self.loop.run_until_complete(self._stopped)
-            self.loop.run_until_complete(self._shutdown())
-        finally:
-            self.loop.close()
+        self._start()
+        self.loop.run_until_complete(self._stopped)
+        self.loop.run_until_complete(self._shutdown())
+        # The loop stays open: closing it would give the signals back their default, and a second
+        # SIGTERM on the way out would turn a clean exit into a killed one.
 
     def _start(self) -> None:
         self._announce()
