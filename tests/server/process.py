@@ -15,7 +15,7 @@ from collections.abc import Iterator
 PATIENCE_SECONDS = 20.0
 
 
-class Gone(AssertionError):
+class GoneError(AssertionError):
     """What was waited for did not come."""
 
 
@@ -47,7 +47,7 @@ class ServerProcess:
             ready = select.select([self.child.stderr], [], [], max(left, 0))[0]
             data = os.read(self.child.stderr.fileno(), 65536) if ready else b""
             if not data:
-                raise Gone(f"no {pattern!r} in the log:\n{self.text}")
+                raise GoneError(f"no {pattern!r} in the log:\n{self.text}")
             self.text += data.decode()
 
     def port(self) -> int:
@@ -70,7 +70,7 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self.child.kill()
             self.child.communicate()
-            raise Gone(f"the server did not end:\n{self.text}") from None
+            raise GoneError(f"the server did not end:\n{self.text}") from None
         self.text += rest.decode()
         return self.child.returncode
 
@@ -116,7 +116,7 @@ class Wire:
         while mark not in self.data:
             got = self.socket.recv(65536)
             if not got:
-                raise Gone(f"closed before {mark!r}, after {self.data!r}")
+                raise GoneError(f"closed before {mark!r}, after {self.data!r}")
             self.data += got
         head, _, self.data = self.data.partition(mark)
         return head + mark

@@ -1,4 +1,6 @@
-"""Clients that break the rules, on a running server: each gets what the protocol says, the others notice nothing."""
+"""Clients that break the rules, on a running server: each gets what the protocol says, and the
+others notice nothing.
+"""
 
 import random
 import socket
@@ -154,7 +156,7 @@ def test_subscriptions_are_limited_when_asked(tmp_path):
 
 
 def idle(server, count):
-    """Resident bytes that one of so many idle connections costs; a round trip beside them still works."""
+    """Resident bytes that each of so many idle connections costs; a round trip still works."""
     port = server.port()
     with Wire(port) as first:
         first.ping()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import Gone, ServerProcess, Wire, running
+from .process import GoneError, ServerProcess, Wire, running
 
 
 def refused(*arguments):
@@ -88,14 +88,13 @@ def free_port():
 
 
 def test_a_server_serves_and_stops(tmp_path):
-    with running() as server:
-        with Wire(server.port()) as wire:
-            assert wire.info["port"] == server.port()
-            assert wire.info["server_id"].startswith("N")
-            wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
-            assert wire.ping() == b"MSG a 1 2\r\nhi\r\n"
-            server.signal(signal.SIGTERM)
-            assert wire.rest() == b""
+    with running() as server, Wire(server.port()) as wire:
+        assert wire.info["port"] == server.port()
+        assert wire.info["server_id"].startswith("N")
+        wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
+        assert wire.ping() == b"MSG a 1 2\r\nhi\r\n"
+        server.signal(signal.SIGTERM)
+        assert wire.rest() == b""
     for line in server.text.splitlines():
         assert re.match(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[[A-Z]{3}\] ", line), line
     assert "Server Exiting" in server.text
@@ -261,7 +260,7 @@ def test_lame_duck_tells_clients_and_leaves(tmp_path):
     wire.ping()
     server.signal(signal.SIGUSR2)
     assert json.loads(wire.line()[5:])["ldm"] is True
-    with pytest.raises((Gone, OSError)):
+    with pytest.raises((GoneError, OSError)):
         Wire(server.port())
     assert wire.rest() == b""
     assert server.end() == 0
