@@ -1,4 +1,4 @@
-"""Entry point of ``penstock``: the top of the command tree, and how every error becomes one line."""
+"""Entry point of ``penstock``: runs the command tree, and makes one line of every error."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(click: "ModuleType", given: list[str]) -> int:
     from penstock.cli.tree import penstock
-    from penstock.errors import PenstockError
+    from penstock.errors import NoResponders, PenstockError
 
     try:
         result = penstock.main(given, prog_name="penstock", standalone_mode=False)
@@ -41,9 +41,20 @@ def _run(click: "ModuleType", given: list[str]) -> int:
         # Whoever read our output has had enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except NoResponders as problem:
+        return complain(_nobody(problem.subject))
     except (PenstockError, OSError, ValueError) as problem:
         return complain(str(problem) or type(problem).__name__)
     return result if isinstance(result, int) else 0
+
+
+def _nobody(subject: str) -> str:
+    if ".CONSUMER.MSG.NEXT." in subject:
+        stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
+        return f"stream {stream} has no pull consumer {consumer}"
+    if subject.startswith("$JS."):
+        return "the server does not offer JetStream (start it with -js)"
+    return f"nobody answers on {subject}"
 
 
 def run_pipeline(arguments: list[str]) -> int:

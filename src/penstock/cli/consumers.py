@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -94,26 +95,27 @@ def ls(session: Session, stream: str, names: bool) -> None:
 @click.pass_obj
 def add(
     session: Session,
+    /,
     stream: str,
     name: str,
     filters: tuple[str, ...],
     deliver: str,
     ephemeral: bool,
-    **fields: object,
+    **fields: Any,
 ) -> None:
     """Create the consumer NAME of STREAM."""
     from penstock.client import ConsumerConfig
 
     config = ConsumerConfig(
         name=name,
-        ack_policy=fields["ack"],  # type: ignore[arg-type]  # click has checked these
-        ack_wait=fields["ack_wait"],  # type: ignore[arg-type]
-        max_deliver=fields["max_deliver"],  # type: ignore[arg-type]
-        max_ack_pending=fields["max_pending"],  # type: ignore[arg-type]
-        deliver_subject=fields["target"],  # type: ignore[arg-type]
-        deliver_group=fields["queue"],  # type: ignore[arg-type]
-        inactive_threshold=fields["inactive"],  # type: ignore[arg-type]
-        headers_only=fields["headers_only"],  # type: ignore[arg-type]
+        ack_policy=fields["ack"],
+        ack_wait=fields["ack_wait"],
+        max_deliver=fields["max_deliver"],
+        max_ack_pending=fields["max_pending"],
+        deliver_subject=fields["target"],
+        deliver_group=fields["queue"],
+        inactive_threshold=fields["inactive"],
+        headers_only=fields["headers_only"],
     )
     if not ephemeral:
         config.durable_name = name
@@ -241,7 +243,7 @@ def next_(
                     data["headers"] = message.headers
                 print_json_line(data | payload(message.data))
             elif raw:
-                click.get_binary_stream("stdout").write(message.data + b"\n")
+                sys.stdout.buffer.write(message.data + b"\n")
             else:
                 show_message(message, f"[#{place.stream_seq}, delivery {place.delivered}] ")
             if not no_ack:

@@ -87,9 +87,7 @@ def pub(
 @click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
 @command
 @click.pass_obj
-def sub(
-    session: Session, subject: str, queue: str, count: int, wait: int, raw: bool
-) -> None:
+def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: bool) -> None:
     """Print the messages that arrive on SUBJECT until interrupted."""
     from penstock.errors import Timeout
 

@@ -1,16 +1,19 @@
-"""Printing: tables with colour for people at a terminal, plain columns for pipes, JSON for programs."""
+"""Printing: tables with colour for people at a terminal, plain columns for pipes, JSON for
+programs.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from penstock.api import encode
 from penstock.api.times import format_duration, format_time
+
+if TYPE_CHECKING:
+    import msgspec
 
 Rows = Sequence[Sequence[str]]
 
@@ -64,7 +67,9 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
         console = Console()
         console.print(Text(title, style="bold cyan"))
         for name, value in facts:
-            console.print(Text(f"  {name.rjust(width)}: ", style="dim") + Text(value), soft_wrap=True)
+            console.print(
+                Text(f"  {name.rjust(width)}: ", style="dim") + Text(value), soft_wrap=True
+            )
         return
     print(title)
     for name, value in facts:
@@ -116,6 +121,6 @@ def payload(data: bytes) -> dict[str, str]:
 
 
 def readable(data: bytes) -> str:
-    """A payload for the eye: control characters that could move the cursor are shown, not obeyed."""
+    """A payload for the eye: control characters that move the cursor are shown, not obeyed."""
     text = data.decode("utf-8", "replace")
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""What all commands share: how to reach the server, and whether people or programs read the output."""
+"""What all commands share: how to reach the server, and whether the output is for a program."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ class Session:
     password: str
     token: str
     domain: str
-    timeout: str
+    timeout: int  # nanoseconds
     as_json: bool
 
     def connect(self) -> BlockingClient:
         """A client, which the caller closes; ConnectError, ValueError."""
-        from penstock.api.times import parse_duration
         from penstock.client.blocking import connect_blocking
 
-        seconds = parse_duration(self.timeout) / 1e9
+        seconds = self.timeout / 1e9
         return connect_blocking(
             self.server,
             name="penstock",

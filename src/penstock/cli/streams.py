@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,7 +66,9 @@ def ls(session: Session, subject: str | None, names: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--subjects", multiple=True, help="Subjects to keep (also with commas); default: NAME.")
+@click.option(
+    "--subjects", multiple=True, help="Subjects to keep (also with commas); default: NAME."
+)
 @click.option("--description", default="", help="What it is for.")
 @click.option("--storage", type=click.Choice(["file", "memory"]), default="file", show_default=True)
 @click.option(
@@ -81,19 +84,20 @@ def ls(session: Session, subject: str | None, names: bool) -> None:
 @click.option("--max-msgs-per-subject", type=int, default=-1, help="Messages of one subject.")
 @click.option("--max-msg-size", type=SIZE, default=-1, help="Largest message.")
 @click.option("--max-consumers", type=int, default=-1, help="Consumers at most.")
-@click.option("--dupe-window", type=DURATION, default=0, help="How long message ids are remembered.")
+@click.option(
+    "--dupe-window", type=DURATION, default=0, help="How long message ids are remembered."
+)
 @click.option("--allow-direct/--no-allow-direct", default=False, help="Direct get.")
 @command
 @click.pass_obj
-def add(session: Session, name: str, subjects: tuple[str, ...], **fields: object) -> None:
+def add(session: Session, /, name: str, subjects: tuple[str, ...], **fields: Any) -> None:
     """Create the stream NAME."""
     from penstock.client import StreamConfig
 
     window = fields.pop("dupe_window")
     wanted = [part for each in subjects for part in each.replace(",", " ").split()]
-    config = StreamConfig(name=name, subjects=wanted, num_replicas=1, **fields)  # type: ignore[arg-type]  # click has checked them
-    if isinstance(window, int):
-        config.duplicate_window = window
+    config = StreamConfig(name=name, subjects=wanted, num_replicas=1, **fields)
+    config.duplicate_window = window
     with session.connect() as client:
         show(session, session.jetstream(client).create_stream(config))
 
@@ -171,7 +175,9 @@ def rm(session: Session, name: str, force: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--subject", default=None, help="Only messages of this subject.")
-@click.option("--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence.")
+@click.option(
+    "--seq", type=click.IntRange(1), default=None, help="Only messages below this sequence."
+)
 @click.option("--keep", type=click.IntRange(1), default=None, help="All but the newest so many.")
 @click.option("-f", "--force", is_flag=True, help="Don't ask.")
 @command
@@ -219,7 +225,7 @@ def get(session: Session, name: str, seq: int | None, last_for: str | None, raw:
             data["headers"] = found.headers
         print_json(data | payload(found.data))
     elif raw:
-        click.get_binary_stream("stdout").write(found.data)
+        sys.stdout.buffer.write(found.data)
     else:
         print(f"[#{found.seq}] {found.subject} {moment(found.timestamp_ns)}")
         for header, values in found.headers.items():

@@ -6,7 +6,9 @@ from importlib import import_module
 
 import click
 
+from penstock import __version__
 from penstock.cli.session import Session
+from penstock.cli.values import DURATION
 
 # name -> (one line of help, module, attribute)
 Row = tuple[str, str, str]
@@ -79,7 +81,7 @@ account = _group("account", "Look at the account.", ACCOUNT)
 @click.group(
     cls=Lazy, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(package_name="penstock", message="penstock %(version)s")
+@click.version_option(__version__, message="penstock %(version)s")
 @click.option(
     "-s",
     "--server",
@@ -93,7 +95,13 @@ account = _group("account", "Look at the account.", ACCOUNT)
 @click.option("--password", default="", envvar="NATS_PASSWORD", help="Password.")
 @click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
 @click.option("--domain", default="", help="JetStream domain.")
-@click.option("--timeout", default="5s", show_default=True, help="How long to wait for answers.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    default="5s",
+    show_default=True,
+    help="How long to wait for answers.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
 def penstock(
@@ -103,11 +111,11 @@ def penstock(
     password: str,
     token: str,
     domain: str,
-    timeout: str,
+    timeout: int,
     as_json: bool,
 ) -> None:
     """Publish, subscribe, and manage streams of a NATS server."""
     ctx.obj = Session(server, user, password, token, domain, timeout, as_json)
 
 
-penstock.rows = TOP  # type: ignore[attr-defined]  # the decorator's type is the plain Group
+penstock.rows = TOP

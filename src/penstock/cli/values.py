@@ -1,16 +1,21 @@
 """Kinds of values on the command line: durations and sizes."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.api.times import parse_duration
 
+if TYPE_CHECKING:
+    _Kind = click.ParamType[int]
+else:
+    _Kind = click.ParamType  # not generic in every click that we run with
+
 _SIZE = re.compile(r"(\d+)([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
-class Duration(click.ParamType):
+class Duration(_Kind):
     """``250ms``, ``10s``, ``2m``, ``1h30m``; also whole days, ``30d``. In nanoseconds."""
 
     name = "duration"
@@ -30,7 +35,7 @@ class Duration(click.ParamType):
         return ns
 
 
-class Size(click.ParamType):
+class Size(_Kind):
     """``1024``, ``64KB``, ``1MiB``, ``10G``: powers of 1024. In bytes."""
 
     name = "size"
