@@ -2,8 +2,11 @@
 
 ::
 
-    async with penstock.testing.server() as nc:          with penstock.testing.server_blocking() as nc:
-        await nc.publish("greetings", b"hello")              nc.publish("greetings", b"hello")
+    async with penstock.testing.server() as nc:
+        await nc.publish("greetings", b"hello")
+
+    with penstock.testing.server_blocking() as nc:
+        nc.publish("greetings", b"hello")
 
 Each starts a penstock-server as a child process on a free loopback port, with JetStream on a
 temporary store, and connects a client to it; both are gone at the end of the block. `LocalServer`

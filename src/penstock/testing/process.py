@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Sequence
 
 
@@ -32,7 +32,7 @@ class LocalServer:
     STOP_SECONDS: ClassVar[float] = 30.0
 
     def __init__(self, *, options: Sequence[str] = (), store: str | None = None) -> None:
-        """Starts at once; `options` are more options of penstock-server, `store` a folder to keep."""
+        """Starts at once; `options`: more options of penstock-server, `store`: a folder to keep."""
         self._options = list(options)
         self._folder = tempfile.mkdtemp(prefix="penstock-test-")
         self.store = store or os.path.join(self._folder, "store")
