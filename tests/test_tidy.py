@@ -17,7 +17,7 @@ CORE = ROOT / "src" / "penstock" / "core"
 FILE_LINES = 600
 FUNCTION_LINES = 70
 # The core's signatures carry their contract beside them.
-CORE_LINE_WIDTH = 160
+CORE_LINE_WIDTH = 175
 PRIVATE_PER_1000_LINES = 1.0
 COMMITTED_BYTES = 200_000
 
@@ -74,11 +74,10 @@ def test_a_function_can_be_read_at_once(path: Path) -> None:
     assert not {f: n for f, n in lengths.items() if n > FUNCTION_LINES}
 
 
-@pytest.mark.parametrize(
-    "path", [*PYTHON, *[p for p in CYTHON if p.name != "__init__.pxd"]], ids=name
-)
+@pytest.mark.parametrize("path", [*PYTHON, *CYTHON], ids=name)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
-    assert re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', path.read_text()), (
+    text = path.read_text()
+    assert not text or re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', text), (
         f"{name(path)} has no docstring at its head"
     )
 
