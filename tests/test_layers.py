@@ -101,10 +101,19 @@ def component(path: Path) -> str:
     return "" if first == "__init__" else first
 
 
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a file but those under `if TYPE_CHECKING:`, which only name types."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from running(node)
+
+
 def imported(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every module name that a Python file imports, absolute; for `from a import b` that is a.b."""
     package = ["penstock", *path.relative_to(SOURCE).parts[:-1]]
-    for node in ast.walk(tree):
+    for node in running(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name

@@ -1,7 +1,7 @@
 """Identifiers that do not repeat: 22 characters of [0-9A-Za-z], cheap to make by the million.
 
-The first 12 characters are random, the other 10 count up by a random step; when they overflow all is
-drawn anew. Knows no source of randomness of its own: a shell hands in the machine's
+The first 12 characters are random, the other 10 count up by a random step; when they overflow all
+is drawn anew. Knows no source of randomness of its own: a shell hands in the machine's
 (``random.SystemRandom()``), tests and simulations a seeded one.
 """
 

@@ -7,7 +7,9 @@ the record files alone are the truth; index files can be deleted at any time.
     accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from penstock.core.disk cimport Disk
+from penstock.core.log_files cimport LogFiles
+from penstock.core.segment cimport Segment
+from penstock.core.subject_table cimport SubjectState    # msgs, first, last (exact), name, name_len
 
 
 cdef struct Record:
@@ -23,32 +25,11 @@ cdef struct Record:
     uint16_t flags             # as given to append (for the owner: TTL, marker, ...)
 
 
-cdef struct SubjectState:
-    uint64_t msgs              # live messages on this subject
-    uint64_t first             # lowest live sequence (exact: the log repairs it before handing the struct out)
-    uint64_t last              # highest live sequence (exact)
-    const char* name
-    uint32_t name_len
-
-
-cdef class Log:
-    cdef readonly Disk disk                  # None for a memory log
-    cdef readonly str folder
-    cdef readonly bint memory
-    # state, all O(1) to read
-    cdef readonly uint64_t first_seq         # lowest live sequence; last_seq + 1 when empty; never goes back
-    cdef readonly uint64_t last_seq          # highest sequence ever given (accepted); 0 for a new log
-    cdef readonly uint64_t written_seq       # every record up to here is in the file
-    cdef readonly uint64_t synced_seq        # every record up to here is on the disk
-    cdef readonly uint64_t msgs              # live messages
-    cdef readonly uint64_t bytes             # their size as nats-server accounts it (file: 22+subject+(4+hdr)+msg+8; memory: subject+hdr+msg+16)
-    cdef readonly uint64_t appended          # messages ever appended since open + live at open: msgs + removed
-    cdef readonly uint64_t removed           # messages removed since open
-    cdef readonly uint64_t last_ts_ns        # of the last message appended (0: none known)
-    cdef readonly uint32_t subject_ids       # ids handed out so far: every id is < subject_ids
-    cdef readonly uint64_t subject_count     # subjects with live messages
-    cdef object lost                         # list of (first_seq, count, reason) found bad at recovery
-    cdef object impl                         # the log's private parts (segments, pages, tables) hang on further attributes below this line
+cdef class Log(LogFiles):
+    cdef object __weakref__
+    # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
+    # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
+    # declared with LogFiles in log_files.pxd.
 
     # --- per message -------------------------------------------------------------------------------------------------
     # Append: gives the sequence. Copies into the write buffer; visible to read() at once. flags: 0 or what read() gives back.
@@ -78,15 +59,12 @@ cdef class Log:
     cdef SubjectState* subject(self, uint32_t subject_id) except? NULL
     cdef int64_t find_subject(self, const char* subject, uint32_t n) noexcept      # its id, or -1 when never seen
 
-    # --- per turn ----------------------------------------------------------------------------------------------------
-    cdef bint dirty(self) noexcept                      # something accepted is not written
-    cdef int write(self) except -1                      # accepted -> written: one write call, removals of the turn included
-    cdef int sync(self) except -1                       # written -> synced, in the calling thread
-    # group commit with a worker thread: begin gives the handles to sync (usually one), end moves the watermark
-    cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1    # count of handles; 0 = nothing to do
-    cdef int sync_end(self, uint64_t upto, int error) except -1                    # error: the errno of a failed sync (then raises OSError from now on: the log is closed for writing)
-
     # --- counts ------------------------------------------------------------------------------------------------------
     cdef uint64_t live_from(self, uint64_t seq) except? 18446744073709551615       # live messages with sequence >= seq; O(segments)
     cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615        # lowest live sequence with timestamp >= ts_ns; last_seq + 1 if none
+
+    # --- private -----------------------------------------------------------------------------------------------------
+    cdef int drop(self, Segment s, uint32_t i) except -1                    # one live message is gone: counts, subject, head, segment
+    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # its bytes, checked; NULL when they are damaged
+    cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1

@@ -42,17 +42,21 @@ class Parser:
     - ``(OP_INFO | OP_CONNECT | OP_ERR, text: bytes)``, the text of -ERR without its quotes
     - ``(OP_PING | OP_PONG | OP_OK,)``
 
-    What is absent is "" or b"" or 0. Subjects are decoded as UTF-8 with surrogateescape. In the server
-    role -ERR ends the connection: it is a WireError with BAD_ARGS, as for nats-server.
+    What is absent is "" or b"" or 0. Subjects are decoded as UTF-8 with surrogateescape. In the
+    server role -ERR ends the connection: it is a WireError with BAD_ARGS, as for nats-server.
     """
 
     def __init__(
-        self, role: int, max_control_line: int | None = None, max_payload: int | None = None
+        self,
+        role: int,
+        max_control_line: int | None = None,
+        max_payload: int | None = None,
+        headers: bool = True,
     ) -> None:
         """Limits in bytes; None is the role's own.
 
-        4096 and 1 MiB for what clients send; 1 MiB and 128 MiB for what a server sends, which may add
-        headers to a message of its full max_payload.
+        4096 and 1 MiB for what clients send; 1 MiB and 128 MiB for what a server sends, which
+        may add headers to a message of its full max_payload. Without headers HPUB is BAD_ARGS.
         """
 
     def feed(self, data: Buffer) -> list[tuple[object, ...]]: ...

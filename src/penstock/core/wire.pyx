@@ -161,18 +161,18 @@ cdef const Name* name_of(const char* s, size_t n, int role, bint* possible) noex
     return NULL
 
 
-cdef inline int split(const char* s, const char* stop, Token* tokens) noexcept nogil:
-    # The tokens between blanks; ARGS_MAX + 1 says too many.
+cdef inline int split(const char* s, const char* stop, Token* tokens, bint cr_parts) noexcept nogil:
+    # The tokens between blanks; ARGS_MAX + 1 says too many. A CR inside the line parts tokens, too, if cr_parts.
     cdef int n = 0
     while True:
-        while s < stop and is_blank(s[0]):
+        while s < stop and (is_blank(s[0]) or (cr_parts and s[0] == c'\r')):
             s += 1
         if s == stop:
             return n
         if n == ARGS_MAX:
             return ARGS_MAX + 1
         tokens[n].at = s
-        while s < stop and not is_blank(s[0]):
+        while s < stop and not (is_blank(s[0]) or (cr_parts and s[0] == c'\r')):
             s += 1
         tokens[n].len = <uint32_t>(s - tokens[n].at)
         n += 1
@@ -248,7 +248,8 @@ cdef int with_args(Reader* r, Op* op, const Name* name, const char* s, const cha
                    const char* after) noexcept nogil:
     # PUB, SUB, UNSUB, MSG and their kin, from a whole line: args..stop are its arguments, `after` is behind its LF.
     cdef Token[ARGS_MAX] tokens
-    cdef int n = split(args, stop, tokens)
+    # nats-server takes a stray CR as a blank in SUB and UNSUB, as a byte of the token elsewhere.
+    cdef int n = split(args, stop, tokens, name.kind == OP_SUB or name.kind == OP_UNSUB)
     cdef bint headers = name.text[0] == c'h'
     cdef int sizes = 2 if headers else 1
     op.hlen = headers
@@ -389,7 +390,7 @@ cdef inline bytes bytes_of(const char* p, uint32_t n):
 cdef class Parser:
     """Incremental parser: feed bytes in any split, get the complete operations back; see wire.pyi."""
 
-    def __cinit__(self, int role, max_control_line=None, max_payload=None):
+    def __cinit__(self, int role, max_control_line=None, max_payload=None, bint headers=True):
         if role != ROLE_SERVER and role != ROLE_CLIENT:
             raise ValueError(f"no such role: {role}")
         reader_init(&self.reader, role)
@@ -398,6 +399,7 @@ cdef class Parser:
             self.reader.max_line = max_control_line
         if max_payload is not None:
             self.reader.max_payload = max_payload
+        self.reader.headers = headers
 
     def __dealloc__(self):
         reader_free(&self.reader)

@@ -1,0 +1,394 @@
+"""The record log of one stream: append, read, remove; in files or in memory.
+
+Each sequence has an index entry in its segment (core/segment); a removal marks a bit. Reads come from the tail in memory,
+else from windows on the files (core/pages), and a record read from a file is checked: a damaged one is not there from then
+on and told in `lost`. Files, commit and failures are in core/log_files, opening in core/recovery, the questions of the
+control plane in core/log_queries.
+"""
+from collections import namedtuple
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from penstock.core.buffer cimport Out, out_reserve
+from penstock.core.disk cimport Disk
+from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES, LogFiles
+from penstock.core.log_files import LogClosed
+from penstock.core.pages cimport Pages
+from penstock.core.record cimport (
+    MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, Head, check_record, put_skip, ranges_add,
+    seal_record,
+)
+from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
+from penstock.core.subject_table cimport SubjectState, SubjectTable
+
+cdef enum:
+    EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
+    HOLES_MAX = 4096                 # a longer skip starts a new segment
+    MEMORY_SEGMENT_BYTES = 1048576
+
+StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers", "payload"])
+
+
+cdef class Log(LogFiles):
+    """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
+
+    def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
+                 first_seq: int = 1, create: bool = True) -> None:
+        """Open (and recover) the log in a folder, or make a new one; folder None: in memory."""
+        if not 1 <= first_seq < 2**63:
+            raise ValueError(f"first_seq is 1 or more, not {first_seq}")
+        if not 4096 <= segment_bytes <= 2**30:
+            raise ValueError(f"segment_bytes is between 4096 and 2^30, not {segment_bytes}")
+        self.memory = folder is None
+        self.folder = folder
+        self.disk = None if folder is None else (Disk() if disk is None else disk)
+        self.segment_bytes = segment_bytes
+        self.size_extra = 16 if self.memory else 30
+        self.header_extra = 0 if self.memory else 4
+        self.lost = []
+        self.doomed = []
+        self.unsynced = []
+        self.pages = Pages()
+        self.segments = SegmentList()
+        self.segments.disk = self.disk
+        self.segments.folder = folder
+        self.subjects_table = SubjectTable(self.segments)
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        if self.memory:
+            self.segment_bytes = min(segment_bytes, MEMORY_SEGMENT_BYTES)
+            self.start_segment(first_seq)
+        else:
+            from penstock.core import recovery
+            recovery.open_log(self, create)
+        self.reading = self.active
+        self.written_seq = self.synced_seq = self.last_seq
+        self.appended = self.msgs
+
+    def __del__(self) -> None:
+        # Dropped without close: what is not written is gone, as when the process ends. Only the handles are given back.
+        if self.segments is not None and self.disk is not None:
+            for s in self.segments.items + self.doomed + self.unsynced:
+                try:
+                    self.segments.close_handle(s)
+                except OSError:
+                    continue
+
+    # --- append ----------------------------------------------------------------------------------
+
+    cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
+                         const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0:
+        return self.append_id(ts_ns, self.subjects_table.intern(subject, subject_len), body, hlen, body_len, flags)
+
+    cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295:
+        cdef uint32_t id = self.subjects_table.intern(subject, n)
+        self.subject_ids = self.subjects_table.count
+        return id
+
+    cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
+                            uint32_t body_len, uint16_t flags) except 0:
+        cdef Segment s = self.active
+        cdef SubjectTable subjects = self.subjects_table
+        cdef uint64_t seq = self.last_seq + 1
+        cdef const char* name
+        cdef uint32_t name_len, n, length
+        cdef Out* out
+        cdef char* p
+        cdef Head head
+        if self.condition != TAKES:
+            self.refuse()
+        if subject_id >= subjects.count:
+            raise IndexError("no such subject id")
+        name = subjects.table[subject_id].state.name
+        name_len = subjects.table[subject_id].state.name_len
+        if name_len > 65535 or hlen > body_len or <uint64_t>name_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
+            raise ValueError("a subject of more than 65535 bytes, or a message of more than 64 MiB")
+        n = name_len + body_len
+        length = n + RECORD_EXTRA_BYTES
+        if s.size + length > self.segment_bytes and s.count:
+            self.roll(seq)
+            s = self.active
+        # Everything that can fail comes first.
+        if s.count == s.cap:
+            s.reserve(1)
+        out = &s.memory if self.memory else &self.tail
+        p = out_reserve(out, length)
+        if subjects.table[subject_id].seen != s.serial:
+            s.add_subject(subject_id)
+            subjects.table[subject_id].seen = s.serial
+        subjects.appended(subject_id, seq)
+        head.length = length
+        head.kind = MESSAGE
+        head.state = 0
+        head.flags = flags
+        head.subject_len = <uint16_t>name_len
+        head.mark = RECORD_MARK
+        head.hlen = hlen
+        head.seq = seq
+        head.ts_ns = ts_ns
+        memcpy(p, &head, RECORD_HEAD_BYTES)
+        memcpy(p + RECORD_HEAD_BYTES, name, name_len)
+        memcpy(p + RECORD_HEAD_BYTES + name_len, body, body_len)
+        if not self.memory:
+            seal_record(p, length, s.salt)
+        out.len += length
+        if s.live == 0:
+            s.first_ts = ts_ns
+        s.last_ts = ts_ns
+        push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
+        n += self.size_extra + (self.header_extra if hlen else 0)
+        s.size += length
+        s.live += 1
+        s.live_bytes += n
+        self.last_seq = seq
+        self.msgs += 1
+        self.bytes += n
+        self.appended += 1
+        self.last_ts_ns = ts_ns
+        self.subject_ids = subjects.count
+        self.subject_count = subjects.live
+        if not self.memory and self.tail.len - self.tail_written > EARLY_BYTES:
+            self.write_early()
+        return seq
+
+    cdef int skip_to(self, uint64_t next_seq) except -1:
+        cdef uint64_t gap
+        if self.condition != TAKES:
+            self.refuse()
+        if next_seq <= self.last_seq:
+            raise ValueError(f"sequence {next_seq} is given already: the last one is {self.last_seq}")
+        gap = next_seq - 1 - self.last_seq
+        if gap == 0:
+            return 0
+        if gap > HOLES_MAX:
+            self.roll(next_seq)
+        else:
+            self.active.push_holes(<uint32_t>gap)
+            if not self.memory:
+                put_skip(&self.tail, next_seq - 1, self.active.salt)
+                self.active.size += RECORD_EXTRA_BYTES
+        self.last_seq = next_seq - 1
+        if self.msgs == 0:
+            self.first_seq = next_seq
+        return 0
+
+    # --- read ------------------------------------------------------------------------------------
+
+    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL:
+        cdef Entry* e
+        cdef uint32_t length
+        cdef const char* p
+        cdef Head head
+        if s.entries == NULL:
+            self.segments.need(s)
+        e = &s.entries[i]
+        if self.memory:
+            return s.memory.data + e.offset
+        if s is self.active and e.offset >= self.tail_base:
+            return self.tail.data + (e.offset - self.tail_base)
+        length = (e.size & SIZE_MASK) + RECORD_EXTRA_BYTES
+        p = self.pages.get(self.segments, s, e.offset, length)
+        if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
+            return NULL
+        return p
+
+    cdef int read(self, uint64_t seq, Record* out) except -1:
+        cdef Segment s = self.reading
+        cdef uint64_t i
+        cdef const char* p
+        cdef Head head
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        if seq < s.first or seq - s.first >= s.count:
+            s = self.segments.find(seq)
+            if s is None:
+                return 0
+            self.reading = s
+        i = seq - s.first
+        if not is_live(s, i):
+            return 0
+        p = self.record_at(s, <uint32_t>i)
+        if p == NULL:
+            self.quarantine(s, <uint32_t>i, "checksum")
+            return 0
+        memcpy(&head, p, RECORD_HEAD_BYTES)
+        out.seq = seq
+        out.ts_ns = head.ts_ns
+        out.subject = p + RECORD_HEAD_BYTES
+        out.subject_len = head.subject_len
+        out.subject_id = s.entries[i].subject
+        out.body = p + RECORD_HEAD_BYTES + head.subject_len
+        out.hlen = head.hlen
+        out.body_len = head.length - RECORD_EXTRA_BYTES - head.subject_len
+        out.flags = head.flags
+        return 1
+
+    cdef uint64_t next_live(self, uint64_t seq) noexcept:
+        if seq <= self.first_seq:
+            return self.first_seq if self.msgs else 0
+        if seq > self.last_seq:
+            return 0
+        return self.segments.next_live(seq)
+
+    cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
+        if seq < self.first_seq:
+            seq = self.first_seq
+        if stop > self.last_seq:
+            stop = self.last_seq
+        if seq > stop:
+            return 0
+        return self.segments.next_wanted(seq, stop, wanted, wanted_len)
+
+    cdef int peek(self, uint64_t seq, uint32_t* subject_id, uint32_t* size) except -1:
+        cdef Segment s
+        cdef Entry* e
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        s = self.segments.find(seq)
+        if s is None or not is_live(s, seq - s.first):
+            return 0
+        self.segments.need(s)
+        e = &s.entries[seq - s.first]
+        subject_id[0] = e.subject
+        size[0] = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
+        return 1
+
+    # --- remove ----------------------------------------------------------------------------------
+
+    cdef int remove(self, uint64_t seq) except -1:
+        cdef Segment s
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        s = self.segments.find(seq)
+        if s is None or not is_live(s, seq - s.first):
+            return 0
+        if s.entries == NULL:
+            self.segments.need(s)
+        if not self.memory:
+            ranges_add(&self.ranges, seq, 1)
+        self.drop(s, <uint32_t>(seq - s.first))
+        return 1
+
+    cdef int drop(self, Segment s, uint32_t i) except -1:
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t seq = s.first + i
+        cdef uint32_t n = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
+        s.set_dead(i)
+        s.live -= 1
+        s.live_bytes -= n
+        s.index_old = True
+        self.msgs -= 1
+        self.bytes -= n
+        self.removed += 1
+        self.subjects_table.removed(e.subject, seq)
+        self.subject_count = self.subjects_table.live
+        if seq == self.first_seq:
+            self.first_seq = self.segments.next_live(seq + 1) if self.msgs else self.last_seq + 1
+        if s.live == 0 and s is not self.active:
+            self.retire(s)
+        return 0
+
+    cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
+        # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
+        self.lost.append((s.first + i, 1, reason))
+        return self.drop(s, i)
+
+    # --- per subject -----------------------------------------------------------------------------
+
+    cdef SubjectState* subject(self, uint32_t subject_id) except? NULL:
+        return self.subjects_table.state(subject_id)
+
+    cdef int64_t find_subject(self, const char* subject, uint32_t n) noexcept:
+        return self.subjects_table.find(subject, n)
+
+    # --- counts ----------------------------------------------------------------------------------
+
+    cdef uint64_t live_from(self, uint64_t seq) except? 18446744073709551615:
+        cdef Segment s
+        cdef uint64_t total = 0
+        cdef Py_ssize_t k
+        if seq <= self.first_seq:
+            return self.msgs
+        for k in range(self.segments.position(seq), len(self.segments.items)):
+            s = <Segment>self.segments.items[k]
+            total += s.live - (s.live_below(<uint32_t>(seq - s.first)) if seq > s.first else 0)
+        return total
+
+    cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
+        # Of the two sides of seq the shorter one is counted; all of it comes from the subject table.
+        cdef uint64_t total = 0
+        cdef uint32_t id
+        if seq > self.last_seq:
+            return 0
+        if seq > self.first_seq and self.last_seq - seq < seq - self.first_seq:
+            return self.segments.count_wanted(seq, self.last_seq, wanted, wanted_len)
+        for id in range(min(wanted_len, self.subjects_table.count)):
+            if wanted[id]:
+                total += self.subjects_table.table[id].state.msgs
+        if seq > self.first_seq:
+            total -= self.segments.count_wanted(self.first_seq, seq - 1, wanted, wanted_len)
+        return total
+
+    cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615:
+        # Timestamps are taken to ascend; in a stream where they don't, the answer is one place where they pass ts_ns.
+        cdef Segment s
+        cdef uint32_t low, high, mid, probe
+        cdef Record r
+        for s in list(self.segments.items):
+            if s.live == 0 or s.last_ts < ts_ns:
+                continue
+            low = 0
+            high = s.count
+            while low < high:
+                mid = (low + high) >> 1
+                probe = s.next_live(mid)
+                while probe < s.count and not self.read(s.first + probe, &r):
+                    probe = s.next_live(probe + 1)
+                if probe >= high or r.ts_ns >= ts_ns:
+                    high = mid
+                else:
+                    low = probe + 1
+            low = s.next_live(low)
+            if low < s.count:
+                return s.first + low
+        return self.last_seq + 1
+
+    # --- the Python face -------------------------------------------------------------------------
+
+    @property
+    def first_ts_ns(self) -> int:
+        """Timestamp of the first live message; 0 when there is none."""
+        cdef Record r
+        return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+
+    def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
+        """Append one message; its sequence."""
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        cdef bytes body = headers + payload
+        return self.append(ts_ns, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), PyBytes_AS_STRING(body),
+                           len(headers), PyBytes_GET_SIZE(body), 0)
+
+    def get(self, seq: int) -> object:
+        """One message, or None when it is not there."""
+        cdef Record r
+        if seq < 1 or seq > self.last_seq or not self.read(seq, &r):
+            return None
+        return StoredMessage(seq, r.ts_ns, r.subject[:r.subject_len].decode("utf-8", "surrogateescape"),
+                             r.body[:r.hlen], r.body[r.hlen:r.body_len])
+
+    def skip(self, next_seq: int) -> None:
+        """The next message gets this sequence; those before it that were not given are holes."""
+        self.skip_to(next_seq)
+
+    def flush(self) -> None:
+        """accepted -> written."""
+        self.write()
+
+    def fsync(self) -> None:
+        """accepted -> written -> synced."""
+        self.sync()
+
+    def at_time(self, ts_ns: int) -> int:
+        """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
+        return self.seq_at(max(ts_ns, 0))

@@ -1,0 +1,92 @@
+"""The files under a record log: active segment and its unwritten tail, group commit, retired segments.
+
+Knows nothing of messages, subjects or removal policy. `Log` (core/log) is built on it; other modules use that one.
+
+    accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
+"""
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from penstock.core.buffer cimport Out
+from penstock.core.disk cimport Disk
+from penstock.core.pages cimport Pages
+from penstock.core.record cimport Ranges
+from penstock.core.segment cimport Segment, SegmentList
+from penstock.core.subject_table cimport SubjectTable
+
+cdef enum LogCondition:
+    TAKES = 0            # appends are taken
+    FULL = 1             # the disk is full: appends are refused until a write succeeds; nothing accepted is lost
+    FAILED = 2           # a write or sync failed: no appends any more, reads go on
+    CLOSED = 3
+
+
+
+
+cdef class LogFiles:
+    cdef readonly Disk disk                  # None for a memory log
+    cdef readonly str folder
+    cdef readonly bint memory
+    # state, all O(1) to read
+    cdef readonly uint64_t first_seq         # lowest live sequence; last_seq + 1 when empty; never goes back
+    cdef readonly uint64_t last_seq          # highest sequence ever given (accepted); 0 for a new log
+    cdef readonly uint64_t written_seq       # every record up to here is in the file
+    cdef readonly uint64_t synced_seq        # every record up to here is on the disk
+    cdef readonly uint64_t msgs              # live messages
+    cdef readonly uint64_t bytes             # their size as nats-server accounts it (file: 22+subject+(4+hdr)+msg+8; memory: subject+hdr+msg+16)
+    cdef readonly uint64_t appended          # messages ever appended since open + live at open: msgs + removed
+    cdef readonly uint64_t removed           # messages removed since open
+    cdef readonly uint64_t last_ts_ns        # of the last message appended (0: none known)
+    cdef readonly uint32_t subject_ids       # ids handed out so far: every id is < subject_ids
+    cdef readonly uint64_t subject_count     # subjects with live messages
+    cdef readonly object lost                # list of (first_seq, count, reason) found bad at recovery
+    # private parts
+    cdef readonly SegmentList segments
+    cdef readonly SubjectTable subjects_table
+    cdef Pages pages
+    cdef Segment active                      # takes the appends
+    cdef Segment reading                     # where the last read was
+    cdef Out tail                            # the newest bytes of the active segment's file: written ones kept for reading, then unwritten ones
+    cdef uint64_t tail_base                  # offset in the file of the first of them
+    cdef size_t tail_written                 # how many of them are in the file
+    cdef Ranges ranges                       # removed in this turn, not yet a record
+    cdef list doomed                         # segments without live messages, to be unlinked
+    cdef list unsynced                       # sealed segments with bytes not yet synced
+    cdef readonly int condition              # LogCondition
+    cdef readonly int failure                # errno behind FULL or FAILED
+    cdef uint64_t segment_bytes
+    cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
+    cdef uint32_t header_extra               # ... and of its headers, when it has any
+    cdef bint folder_dirty                   # a file was made since the folder was synced
+    cdef bint folder_made
+    cdef bint sync_used                      # the owner asked for durability at least once
+    cdef bint sync_running
+    cdef uint64_t sync_upto
+    cdef uint64_t write_mark                 # counts writes
+    cdef uint64_t sync_mark                  # writes that a running sync will cover
+    cdef uint64_t synced_mark                # writes that are on the disk
+
+    # --- per turn ----------------------------------------------------------------------------------------------------
+    cdef bint dirty(self) noexcept                      # something accepted is not written
+    cdef int write(self) except -1                      # accepted -> written: one write call, removals of the turn included
+    cdef int sync(self) except -1                       # written -> synced, in the calling thread
+    # group commit with a worker thread: begin gives the handles to sync (usually one), end moves the watermark
+    cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1    # count of handles; 0 = nothing to do
+    cdef int sync_end(self, uint64_t upto, int error) except -1                    # error: the errno of a failed sync (then raises OSError from now on: the log is closed for writing)
+
+    # --- private -----------------------------------------------------------------------------------------------------
+    cdef int refuse(self) except -1                     # raises what `condition` says, after a try to write when full
+    cdef int start_segment(self, uint64_t first) except -1
+    cdef int roll(self, uint64_t next_seq) except -1
+    cdef int put_removals(self) except -1
+    cdef int write_early(self) except -1
+    cdef int write_failed(self, object error) except -1
+    cdef int fail(self, object error) except -1
+    cdef int trim_tail(self) except -1
+    cdef int sync_files(self) except -1
+    cdef int check_watermarks(self) except -1
+    cdef int retire(self, Segment s) except -1                              # a sealed segment without live messages
+    cdef int prepare_unlink(self) except -1                                 # what retired segments say of older ones is said again
+    cdef int unlink_ready(self) except -1                                   # those that nothing depends on any more
+    cdef int unlink(self, Segment s) except -1
+    cdef bint unlink_for_room(self) except -1
+    cdef int say_removed(self, Segment s) except -1
+    cdef int close_handles(self) except -1

@@ -1,0 +1,375 @@
+"""The files under a record log.
+
+Appends go to the tail: a buffer that holds the newest bytes of the active segment, unwritten ones at its end. One write()
+per turn puts them into the file together with one REMOVE record for all removals of the turn. A segment without live
+messages is retired: it is unlinked once what its own REMOVE records say of older segments is written (and, where the owner
+syncs, on the disk) in the active one.
+
+When the disk is full nothing accepted is lost and nothing is acknowledged: write() raises OSError(ENOSPC), the bytes stay
+in the tail, appends are refused with the same error, and the first write() that succeeds (an append tries one) ends it.
+Any other failure of a write or a sync ends appends for good (LogClosed); reads and removals in memory go on.
+"""
+import os
+from errno import EDQUOT, ENOSPC
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memmove
+from penstock.core.buffer cimport Out, hash_bytes, out_free, out_reserve
+from penstock.core.record cimport (
+    SEGMENT_HEAD_BYTES, put_ranges, put_segment_head, ranges_add, ranges_free, ranges_sort,
+)
+from penstock.core.segment cimport Entry, Segment, SegmentList
+from penstock.core.sidecar cimport write_sidecar
+
+cdef enum:
+    TAIL_MAX_BYTES = 1572864         # written bytes kept for reading: cut to TAIL_KEEP_BYTES when beyond this
+    TAIL_KEEP_BYTES = 786432
+    DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
+
+
+class LogClosed(OSError):
+    """The log no longer takes appends (a write or fsync failed, or it was closed)."""
+
+
+cdef class LogFiles:
+    """Active segment, tail, commit, retired segments."""
+
+    def __dealloc__(self) -> None:
+        out_free(&self.tail)
+        ranges_free(&self.ranges)
+
+    cdef int refuse(self) except -1:
+        if self.condition == FULL:
+            self.write()
+            return 0
+        if self.condition == FAILED:
+            raise LogClosed(self.failure, os.strerror(self.failure), self.folder)
+        raise LogClosed(9, "the log is closed", self.folder)
+
+    cdef int start_segment(self, uint64_t first) except -1:
+        cdef Segment s = Segment()
+        s.first = first
+        if self.memory:
+            s.size = 1                       # an offset of 0 says that nothing is stored
+            out_reserve(&s.memory, 64)[0] = 0
+            s.memory.len = 1
+        else:
+            s.salt = <uint32_t>hash_bytes(<const char*>&first, 8) ^ <uint32_t>(self.last_ts_ns >> 7)
+            s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
+            self.folder_dirty = True
+            self.segments.open_handles += 1
+            self.tail.len = 0
+            self.tail_base = 0
+            self.tail_written = 0
+            put_segment_head(&self.tail, first, s.salt)
+            s.size = SEGMENT_HEAD_BYTES
+        self.segments.add(s)
+        self.active = s
+        return 0
+
+    cdef int roll(self, uint64_t next_seq) except -1:
+        cdef Segment old = self.active
+        if not self.memory:
+            self.write()
+            old = self.active
+        self.start_segment(next_seq)
+        old.sealed = True
+        old.trim()
+        if old.synced_size < old.written_size:
+            self.unsynced.append(old)
+        if old.live == 0:
+            return self.retire(old)
+        if not self.memory:
+            self.segments.loaded_bytes += old.count * sizeof(Entry)
+            write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
+            self.segments.make_room(None)
+        return 0
+
+    cdef int retire(self, Segment s) except -1:
+        self.segments.discard(s)
+        if self.reading is s:
+            self.reading = self.active
+        self.pages.forget(s.serial)
+        if not self.memory:
+            self.doomed.append(s)
+        return 0
+
+    # --- per turn --------------------------------------------------------------------------------
+
+    cdef bint dirty(self) noexcept:
+        if self.memory:
+            return self.written_seq != self.last_seq
+        return self.tail.len > self.tail_written or self.ranges.count > 0 or self.written_seq != self.last_seq
+
+    cdef int write(self) except -1:
+        cdef size_t n
+        cdef Segment s = self.active
+        if self.memory:
+            self.written_seq = self.synced_seq = self.last_seq
+            return 0
+        if self.condition >= FAILED:
+            if self.dirty():
+                self.refuse()
+            return 0
+        if self.doomed:
+            self.prepare_unlink()
+        if self.ranges.count:
+            self.put_removals()
+        n = self.tail.len - self.tail_written
+        if n:
+            try:
+                self.disk.write_at(s.handle, self.tail.data + self.tail_written, n, self.tail_base + self.tail_written)
+            except OSError as error:
+                self.write_failed(error)
+            self.tail_written = self.tail.len
+            s.written_size = s.size
+            self.write_mark += 1
+        self.condition = TAKES
+        self.written_seq = self.last_seq
+        self.check_watermarks()
+        if self.tail_written > TAIL_MAX_BYTES:
+            self.trim_tail()
+        if self.doomed:
+            self.unlink_ready()
+        return 0
+
+    cdef int put_removals(self) except -1:
+        # All removals since the last write as one record (more for very many ranges). Segments named in it remember
+        # where, so that it is not lost with the segment that holds it.
+        cdef Segment s, active = self.active
+        cdef size_t k, before = self.tail.len
+        cdef Py_ssize_t at
+        ranges_sort(&self.ranges)
+        put_ranges(&self.tail, self.ranges.items, self.ranges.count, self.last_seq, active.salt)
+        active.size += self.tail.len - before
+        for k in range(self.ranges.count):
+            ranges_add(&active.removes, self.ranges.items[k].first, self.ranges.items[k].count)
+            at = self.segments.position(self.ranges.items[k].first)
+            while at < len(self.segments.items):
+                s = <Segment>self.segments.items[at]
+                at += 1
+                if s is active or s.first >= self.ranges.items[k].first + self.ranges.items[k].count:
+                    break
+                if s.relog_low == 0 or active.first < s.relog_low:
+                    s.relog_low = active.first
+                if active.first > s.relog_high:
+                    s.relog_high = active.first
+        self.ranges.count = 0
+        return 0
+
+    cdef int write_early(self) except -1:
+        # In the middle of a turn: a failure is kept in `condition`, and told by write() at the turn's end.
+        try:
+            self.write()
+        except OSError:
+            return 0
+        return 0
+
+    cdef int write_failed(self, object error) except -1:
+        cdef Segment s = self.active
+        if error.errno != ENOSPC and error.errno != EDQUOT:
+            self.fail(error)
+        self.condition = FULL
+        self.failure = error.errno
+        if not self.unlink_for_room():
+            raise error
+        # Room was made by dead segments: once more. A second failure is told as it is.
+        self.disk.write_at(s.handle, self.tail.data + self.tail_written, self.tail.len - self.tail_written,
+                           self.tail_base + self.tail_written)
+        return 0
+
+    cdef int fail(self, object error) except -1:
+        self.condition = FAILED
+        self.failure = error.errno or 5
+        raise LogClosed(self.failure, os.strerror(self.failure), self.folder) from error
+
+    cdef int trim_tail(self) except -1:
+        cdef size_t gone = self.tail_written - TAIL_KEEP_BYTES
+        memmove(self.tail.data, self.tail.data + gone, self.tail.len - gone)
+        self.tail.len -= gone
+        self.tail_base += gone
+        self.tail_written -= gone
+        return 0
+
+    cdef int sync(self) except -1:
+        if self.memory:
+            return self.write()
+        self.write()
+        if self.condition < FAILED:
+            self.sync_files()
+        return 0
+
+    cdef int sync_files(self) except -1:
+        cdef Segment s
+        self.sync_used = True
+        try:
+            for s in self.unsynced + [self.active]:
+                if s.synced_size < s.written_size:
+                    self.disk.sync(self.segments.handle(s))
+                    s.synced_size = s.written_size
+            if self.folder_dirty:
+                self.sync_folder()
+        except OSError as error:
+            self.fail(error)
+        self.unsynced = []
+        self.synced_seq = self.written_seq
+        self.synced_mark = self.write_mark
+        self.check_watermarks()
+        if self.doomed:
+            self.unlink_ready()
+        return 0
+
+    def sync_folder(self) -> None:
+        """Make the names of new files durable."""
+        self.disk.sync_dir(self.folder)
+        if self.folder_made:
+            self.disk.sync_dir(os.path.dirname(self.folder) or ".")
+            self.folder_made = False
+        self.folder_dirty = False
+
+    cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1:
+        # One sync runs at a time: while one does, the answer is 0. A new file's name is made durable here (once per segment).
+        cdef Segment s
+        cdef int n = 0
+        if self.memory or self.sync_running or self.condition >= FAILED:
+            return 0
+        if not self.disk.native():
+            self.sync_files()
+            return 0
+        self.sync_used = True
+        try:
+            if self.folder_dirty:
+                self.sync_folder()
+            for s in self.unsynced + [self.active]:
+                if s.synced_size < s.written_size:
+                    if n < room:
+                        s.sync_target = s.written_size
+                        handles[n] = self.segments.handle(s)
+                        n += 1
+                    else:
+                        self.disk.sync(self.segments.handle(s))
+                        s.synced_size = s.written_size
+        except OSError as error:
+            self.fail(error)
+        if n == 0:
+            self.synced_seq = self.written_seq
+            self.synced_mark = self.write_mark
+            return 0
+        self.sync_running = True
+        self.sync_upto = self.written_seq
+        self.sync_mark = self.write_mark
+        upto[0] = self.written_seq
+        return n
+
+    cdef int sync_end(self, uint64_t upto, int error) except -1:
+        cdef Segment s
+        self.sync_running = False
+        for s in self.unsynced + [self.active]:
+            if s.sync_target:
+                if error == 0 and s.sync_target > s.synced_size:
+                    s.synced_size = s.sync_target
+                s.sync_target = 0
+        if self.condition == CLOSED:
+            self.close_handles()
+            return 0
+        if error:
+            self.fail(OSError(error, os.strerror(error)))
+        self.unsynced = [s for s in self.unsynced if (<Segment>s).synced_size < (<Segment>s).written_size]
+        if upto > self.synced_seq:
+            self.synced_seq = upto
+        if self.sync_mark > self.synced_mark:
+            self.synced_mark = self.sync_mark
+        self.check_watermarks()
+        if self.doomed:
+            self.unlink_ready()
+        return 0
+
+
+    cdef int check_watermarks(self) except -1:
+        if not self.synced_seq <= self.written_seq <= self.last_seq:
+            raise AssertionError(f"synced {self.synced_seq} <= written {self.written_seq} <= accepted {self.last_seq} is broken")
+        return 0
+
+    # --- retired segments ------------------------------------------------------------------------
+
+    cdef int prepare_unlink(self) except -1:
+        # For each newly retired segment: the removed sequences of older segments that its REMOVE records name go into this
+        # turn's REMOVE record, and so does everything below the first live message.
+        cdef Segment s, older
+        for s in self.doomed:
+            if s.retire_mark:
+                continue
+            s.retire_mark = self.write_mark + 1
+            for older in self.segments.items + self.doomed:
+                if older is self.active or not older.relog_low <= s.first <= older.relog_high or older.first >= s.first:
+                    continue
+                s.relogs = True
+                self.say_removed(older)
+            ranges_add(&self.ranges, 1, self.first_seq - 1)
+        return 0
+
+    cdef int say_removed(self, Segment s) except -1:
+        cdef uint32_t i = 0, k
+        if s.live == 0:
+            return ranges_add(&self.ranges, s.first, s.count)
+        while i < s.count:
+            k = s.next_live(i)
+            ranges_add(&self.ranges, s.first + i, k - i)
+            i = k + 1
+        return 0
+
+    cdef int unlink_ready(self) except -1:
+        # Oldest first: a segment is gone before those whose records speak of it.
+        cdef Segment s
+        if self.sync_running:
+            return 0
+        if self.sync_used and len(self.doomed) > DOOMED_MAX and self.synced_mark < self.write_mark:
+            self.sync_files()
+            return 0
+        for s in sorted(self.doomed, key=first_of):
+            if s.retire_mark == 0 or s.retire_mark > (self.synced_mark if self.sync_used else self.write_mark):
+                break
+            self.unlink(s)
+        return 0
+
+    cdef int unlink(self, Segment s) except -1:
+        self.segments.close_handle(s)
+        self.doomed.remove(s)
+        if s in self.unsynced:
+            self.unsynced.remove(s)
+        try:
+            self.disk.unlink(self.segments.path(s, ".idx"))
+            self.disk.unlink(self.segments.path(s, ".seg"))
+        except OSError:
+            # It stays as a file without live messages: the next opening finds it so and tries again.
+            return 0
+        return 0
+
+    cdef bint unlink_for_room(self) except -1:
+        # The disk is full: dead segments whose records no other one needs can go without a word about it.
+        cdef Segment s
+        cdef bint any_gone = False
+        if self.sync_running:
+            return False
+        if self.folder_dirty and self.sync_used:
+            try:
+                self.sync_folder()
+            except OSError:
+                return False
+        for s in sorted(self.doomed, key=first_of):
+            if s.relogs:
+                break
+            self.unlink(s)
+            any_gone = True
+        return any_gone
+
+    cdef int close_handles(self) except -1:
+        cdef Segment s
+        for s in self.segments.items + self.doomed + self.unsynced:
+            self.segments.close_handle(s)
+        return 0
+
+
+def first_of(Segment s) -> int:
+    """The order of segments."""
+    return s.first

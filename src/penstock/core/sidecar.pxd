@@ -1,0 +1,28 @@
+"""The index file of a sealed segment: written when it is sealed, read when the log is opened. Rebuildable at any time."""
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.record cimport Ranges
+from penstock.core.segment cimport Segment, SegmentList
+from penstock.core.subject_table cimport SubjectTable
+
+
+cdef struct LocalSubject:
+    # One row of a sidecar's subject table, as it lies in the file.
+    uint32_t live
+    uint32_t first           # index of its first and last live entry
+    uint32_t last
+    uint32_t name_len
+
+
+cdef class Sidecar:
+    """What a sidecar says besides the entries."""
+    cdef bytes tables            # the part of the file after the entries
+    cdef const LocalSubject* rows
+    cdef uint32_t row_count
+    cdef uint32_t range_count
+    cdef size_t ranges_at        # offset of the ranges in tables
+    cdef uint64_t last_seq       # highest sequence its records speak of
+
+
+cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1
+cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s)     # None when missing, damaged or of another file; else s is filled
+cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1         # the ranges a sidecar holds; False when it doesn't hold

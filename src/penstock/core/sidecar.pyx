@@ -1,0 +1,243 @@
+"""The index file of a sealed segment, `<first sequence>.idx`.
+
+    head (112):   0  "PNSTKIDX"     8  u32 version=1   12  u32 salt of the segment   16  u64 first   24  u64 segment bytes
+                 32  u32 count     36  u32 live        40  u64 live bytes            48  u64 last_seq
+                 56  u64 first ts  64  u64 last ts     72  u32 subjects              76  u32 bytes of names
+                 80  u32 words of the bitmap           84  u32 ranges                88  u64 0
+                 96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 0
+                108  u32 crc32c of the 108 bytes before
+    entries       count x { u32 offset, u32 local subject, u32 size }       (core/segment: Entry)
+    tables        subjects x { u32 live, u32 first, u32 last, u32 name_len }
+                  names, one after the other
+                  bitmap of the removed: words x u64
+                  ranges of its REMOVE records: x { u64 first, u64 count }
+
+Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
+made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
+of the segment agree.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+from penstock.core.buffer cimport crc32c
+from penstock.core.record cimport Range, Ranges, ranges_add
+from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
+from penstock.core.subject_table cimport SubjectTable
+
+cdef const char* INDEX_MAGIC = b"PNSTKIDX"
+cdef enum:
+    INDEX_VERSION = 1
+    INDEX_HEAD_BYTES = 112
+
+
+cdef class Sidecar:
+    """What a sidecar says besides the entries."""
+
+
+cdef inline void put32(char* p, size_t at, uint32_t v) noexcept:
+    memcpy(p + at, &v, 4)
+
+
+cdef inline void put64(char* p, size_t at, uint64_t v) noexcept:
+    memcpy(p + at, &v, 8)
+
+
+cdef inline uint32_t get32(const char* p, size_t at) noexcept:
+    cdef uint32_t v
+    memcpy(&v, p + at, 4)
+    return v
+
+
+cdef inline uint64_t get64(const char* p, size_t at) noexcept:
+    cdef uint64_t v
+    memcpy(&v, p + at, 8)
+    return v
+
+
+cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1:
+    # False when the disk refused it (the segment stays readable; its entries stay in memory).
+    cdef bytes data
+    cdef Ranges ranges
+    if s.has_index and s.removes.count == 0:
+        # Written again after removals: the ranges are only in the old one.
+        memset(&ranges, 0, sizeof(Ranges))
+        if not read_ranges(segments, s, &ranges):
+            s.has_index = False
+            return False
+        free(s.removes.items)
+        s.removes = ranges
+    try:
+        segments.need(s)
+        data = encode(subjects, s, last_seq)
+        segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
+    except OSError:
+        s.has_index = False
+        return False
+    s.has_index = True
+    s.index_old = False
+    free(s.removes.items)
+    memset(&s.removes, 0, sizeof(Ranges))
+    return True
+
+
+cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
+    cdef uint32_t k, i, id, names = 0, words = 0
+    cdef LocalSubject* rows
+    cdef LocalSubject* row
+    cdef Entry* e
+    cdef bytes data
+    cdef char* p
+    cdef char* at
+    cdef size_t entries_bytes = s.count * sizeof(Entry), tables_bytes
+    rows = <LocalSubject*>calloc(s.subject_count if s.subject_count else 1, sizeof(LocalSubject))
+    if rows == NULL:
+        raise MemoryError
+    for k in range(s.subject_count):
+        id = s.subjects[k]
+        subjects.table[id].local = k
+        rows[k].name_len = subjects.table[id].state.name_len
+        names += rows[k].name_len
+    if s.dead != NULL:
+        words = (s.count + 63) >> 6
+    tables_bytes = s.subject_count * sizeof(LocalSubject) + names + words * 8 + s.removes.count * sizeof(Range)
+    data = PyBytes_FromStringAndSize(NULL, INDEX_HEAD_BYTES + entries_bytes + tables_bytes)
+    p = PyBytes_AS_STRING(data)
+    memset(p, 0, INDEX_HEAD_BYTES)
+    e = <Entry*>(p + INDEX_HEAD_BYTES)
+    if entries_bytes:
+        memcpy(e, s.entries, entries_bytes)
+    for i in range(s.count):
+        if e[i].offset == 0:
+            continue
+        k = subjects.table[e[i].subject].local
+        e[i].subject = k
+        if is_live(s, i):
+            row = &rows[k]
+            if row.live == 0:
+                row.first = i
+            row.last = i
+            row.live += 1
+    at = p + INDEX_HEAD_BYTES + entries_bytes
+    memcpy(at, rows, s.subject_count * sizeof(LocalSubject))
+    free(rows)
+    at += s.subject_count * sizeof(LocalSubject)
+    for k in range(s.subject_count):
+        id = s.subjects[k]
+        memcpy(at, subjects.table[id].state.name, subjects.table[id].state.name_len)
+        at += subjects.table[id].state.name_len
+    if words:
+        memcpy(at, s.dead, words * 8)
+        at += words * 8
+    if s.removes.count:
+        memcpy(at, s.removes.items, s.removes.count * sizeof(Range))
+    memcpy(p, INDEX_MAGIC, 8)
+    put32(p, 8, INDEX_VERSION)
+    put32(p, 12, s.salt)
+    put64(p, 16, s.first)
+    put64(p, 24, s.size)
+    put32(p, 32, s.count)
+    put32(p, 36, s.live)
+    put64(p, 40, s.live_bytes)
+    put64(p, 48, last_seq)
+    put64(p, 56, s.first_ts)
+    put64(p, 64, s.last_ts)
+    put32(p, 72, s.subject_count)
+    put32(p, 76, names)
+    put32(p, 80, words)
+    put32(p, 84, s.removes.count)
+    put32(p, 96, crc32c(p + INDEX_HEAD_BYTES + entries_bytes, tables_bytes, 0))
+    put32(p, 100, crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0))
+    put32(p, 108, crc32c(p, 108, 0))
+    return data
+
+
+cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
+    # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None.
+    cdef int handle
+    cdef uint64_t at, n
+    cdef Sidecar found = Sidecar()
+    cdef uint64_t size
+    try:
+        handle = segments.disk.open(segments.path(s, ".idx"), False)
+    except OSError:
+        return None
+    try:
+        size = segments.disk.size(handle)
+        if segments.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) != INDEX_HEAD_BYTES:
+            return None
+        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) != INDEX_VERSION or get32(head, 108) != crc32c(head, 108, 0):
+            return None
+        if get32(head, 12) != s.salt or get64(head, 16) != s.first or get64(head, 24) != s.size:
+            return None
+        at = INDEX_HEAD_BYTES + <uint64_t>get32(head, 32) * sizeof(Entry)
+        if at > size:
+            return None
+        n = size - at
+        if n != (<uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
+                 + <uint64_t>get32(head, 84) * sizeof(Range)):
+            return None
+        found.tables = PyBytes_FromStringAndSize(NULL, n)
+        if segments.disk.read_at(handle, PyBytes_AS_STRING(found.tables), n, at) != <int64_t>n:
+            return None
+    except OSError:
+        return None
+    finally:
+        segments.disk.close(handle)
+    if get32(head, 96) != crc32c(PyBytes_AS_STRING(found.tables), n, 0):
+        return None
+    found.rows = <const LocalSubject*>PyBytes_AS_STRING(found.tables)
+    found.row_count = get32(head, 72)
+    found.range_count = get32(head, 84)
+    found.ranges_at = n - found.range_count * sizeof(Range)
+    found.last_seq = get64(head, 48)
+    return found
+
+
+cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
+    cdef char head[INDEX_HEAD_BYTES]
+    cdef Sidecar found = open_sidecar(segments, s, head)
+    cdef const char* name
+    cdef const char* end
+    cdef uint32_t k, words
+    if found is None:
+        return None
+    words = get32(head, 80)
+    s.count = get32(head, 32)
+    if words and words != (s.count + 63) >> 6:
+        s.count = 0
+        return None
+    name = PyBytes_AS_STRING(found.tables) + found.row_count * sizeof(LocalSubject)
+    end = name + get32(head, 76)
+    for k in range(found.row_count):
+        if found.rows[k].name_len > <size_t>(end - name):
+            s.count = 0
+            s.subject_count = 0
+            return None
+        s.add_subject(subjects.intern(name, found.rows[k].name_len))
+        name += found.rows[k].name_len
+    if words:
+        s.dead = <uint64_t*>calloc(words, 8)
+        if s.dead == NULL:
+            raise MemoryError
+        s.dead_words = words
+        memcpy(s.dead, end, words * 8)
+    s.live = get32(head, 36)
+    s.live_bytes = get64(head, 40)
+    s.first_ts = get64(head, 56)
+    s.last_ts = get64(head, 64)
+    s.has_index = True
+    return found
+
+
+cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1:
+    cdef char head[INDEX_HEAD_BYTES]
+    cdef Sidecar found = open_sidecar(segments, s, head)
+    cdef const Range* items
+    cdef uint32_t k
+    if found is None:
+        return False
+    items = <const Range*>(PyBytes_AS_STRING(found.tables) + found.ranges_at)
+    for k in range(found.range_count):
+        ranges_add(out, items[k].first, items[k].count)
+    return True
