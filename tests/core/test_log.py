@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import tempfile
@@ -50,7 +52,9 @@ class Model(RuleBasedStateMachine):
 
     def open(self, first_seq: int = 1) -> Log:
         folder = None if self.memory else f"{self.folder}/log"
-        return Log(folder, segment_bytes=4096, first_seq=first_seq)
+        log = Log(folder, segment_bytes=4096, first_seq=first_seq)
+        log.subjects_table.debt_free = 20
+        return log
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -171,6 +175,7 @@ class Model(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         log = self.log
+        log.segments.loaded_limit = 1200
         assert log.last_seq == self.last
         assert log.msgs == len(self.live)
         assert log.bytes == sum(accounted(m[1], m[2], m[3], self.memory) for m in self.live.values())
@@ -206,8 +211,18 @@ class Model(RuleBasedStateMachine):
         assert (found and found.seq) == next((seq for seq in seqs if seq >= start), None)
         found = self.log.last_of(pattern, start)
         assert (found and found.seq) == next((seq for seq in reversed(seqs) if seq <= start), None)
+        assert self.log.count_from(start, pattern) == sum(seq >= start for seq in seqs)
         found = self.log.last_of(pattern)
         assert (found and found.seq) == (seqs[-1] if seqs else None)
+
+    @rule()
+    def subject_states_agree(self) -> None:
+        for subject in SUBJECTS:
+            seqs = [seq for seq, m in self.live.items() if m[1] == subject]
+            expected = (len(seqs), min(seqs), max(seqs)) if seqs else (0, 0, 0)
+            assert self.log.subject_state(subject) == expected
+        for seq in list(self.live)[:50]:
+            assert self.log.size_of(seq) == accounted(*self.live[seq][1:], self.memory)
 
     @rule(data=st.data())
     def times_agree(self, data: st.DataObject) -> None:
@@ -227,3 +242,143 @@ TestFileLog = Model.TestCase
 TestFileLog.settings = COMMON
 TestMemoryLog = MemoryModel.TestCase
 TestMemoryLog.settings = COMMON
+
+
+def test_newest_bytes_are_read_from_memory_and_older_ones_from_the_file(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    expected = {}
+    for i in range(60):
+        payload = bytes([i]) * (1000 + 7000 * (i % 13))
+        expected[log.add(i + 1, f"s.{i}", payload)] = payload
+        if i % 7 == 6:
+            log.flush()
+        for seq in (1, i // 2 + 1, i + 1):
+            message = log.get(seq)
+            assert message is not None
+            assert message.payload == expected[seq]
+    assert log.written_seq < log.last_seq
+    assert [log.next_of(">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
+    log.close()
+    log = Log(str(tmp_path / "log"))
+    assert [log.next_of(">", seq).payload for seq in expected] == list(expected.values())  # type: ignore[union-attr]  # all are there
+
+
+def test_long_turns_are_written_early(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    for i in range(80):
+        log.add(i + 1, "a", bytes(10_000))
+    assert 0 < log.written_seq < 80
+    assert log.synced_seq == 0
+
+
+def test_largest_records(tmp_path: Path) -> None:
+    for folder in (None, str(tmp_path / "log")):
+        log = Log(folder)
+        payload = bytes(range(256)) * 131_072
+        assert log.add(1, "a", payload) == 1
+        assert log.add(2, "a", payload, b"h" * 100) == 2
+        with pytest.raises(ValueError, match="64 MiB"):
+            log.add(3, "a", bytes(65 << 20))
+        with pytest.raises(ValueError, match="65535"):
+            log.add(3, "a" * 70_000, b"")
+        assert log.add(3, "a" * 65_535, b"x") == 3
+        log.flush()
+        message = log.get(2)
+        assert message is not None
+        assert message.payload == payload
+        assert message.headers == b"h" * 100
+        log.close()
+
+
+def test_sync_in_a_worker(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"), segment_bytes=4096)
+    log.add(1, "a", b"x")
+    log.flush()
+    handles, upto = log.sync_start()
+    assert len(handles) == 1
+    assert upto == 1
+    # Meanwhile: segments come and go, nothing of it counts as synced, nothing in the worker's hands is closed.
+    for i in range(200):
+        log.add(i + 2, "a", b"y" * 100)
+    log.flush()
+    log.purge(150)
+    log.flush()
+    assert log.sync_start() == ([], 0)
+    for handle in handles:
+        os.fdatasync(handle)
+    log.sync_done(upto)
+    assert (log.synced_seq, log.written_seq, log.last_seq) == (1, 201, 201)
+    handles, upto = log.sync_start()
+    assert len(handles) > 1
+    assert upto == 201
+    for handle in handles:
+        os.fdatasync(handle)
+    log.sync_done(upto)
+    assert log.synced_seq == 201
+    assert log.sync_start() == ([], 201)
+    first = min(int(p.stem) for p in (tmp_path / "log").glob("*.seg"))
+    assert first > 100
+    log.add(300, "a", b"z")
+    log.flush()
+    handles, upto = log.sync_start()
+    with pytest.raises(LogClosed):
+        log.sync_done(upto, errno.EIO)
+    assert log.synced_seq == 201
+    with pytest.raises(LogClosed):
+        log.add(301, "a", b"z")
+
+
+def test_close_while_a_worker_syncs(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    log.add(1, "a", b"x")
+    log.flush()
+    handles, upto = log.sync_start()
+    log.close()
+    for handle in handles:
+        os.fdatasync(handle)
+    log.sync_done(upto)
+    with pytest.raises(OSError, match="descriptor"):
+        os.fdatasync(handles[0])
+    assert log.get(1) is not None
+
+
+def test_handles_are_given_back(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        log = Log(str(tmp_path / "log"), segment_bytes=4096)
+        for i in range(300):
+            log.add(i + 1, "a", b"x" * 200)
+        log.flush()
+        for seq in range(1, log.last_seq, 7):
+            log.get(seq)
+        assert len(os.listdir("/proc/self/fd")) <= before + 12
+        del log
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_destroy(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    log.add(1, "a", b"x")
+    log.destroy()
+    assert not (tmp_path / "log").exists()
+    assert log.get(1) is None
+    with pytest.raises(LogClosed):
+        log.add(2, "a", b"x")
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="first_seq"):
+        Log(None, first_seq=0)
+    with pytest.raises(ValueError, match="segment_bytes"):
+        Log(None, segment_bytes=10)
+    log = Log(None)
+    log.add(1, "a", b"x")
+    with pytest.raises(ValueError, match="given already"):
+        log.skip(1)
+    with pytest.raises(ValueError, match="keep"):
+        log.purge_subjects(">", keep=-1)
+    assert log.get(0) is None
+    assert log.get(-5) is None
+    assert log.get(2) is None
+    assert not log.delete(0)
+    assert not log.delete(-1)

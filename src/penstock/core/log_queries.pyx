@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 from penstock.core.log cimport Log
-from penstock.core.segment cimport Segment, is_live
+from penstock.core.segment cimport Segment
 from penstock.core.subject_table cimport LAST_STALE, Subject, SubjectState
 from penstock.core.subjects cimport subject_has_wildcard, subject_matches
 
@@ -19,9 +19,6 @@ cdef class Wanted:
     cdef int64_t only            # the one id of a pattern without wildcards; -1 with wildcards, -2 when it is unknown
     cdef bint every              # the pattern matches everything
 
-    cdef bint has(self, uint32_t id) noexcept:
-        return id < self.count and self.at[id] != 0
-
 
 cdef Wanted wanted_of(Log log, str pattern):
     cdef Wanted w = Wanted()
@@ -30,7 +27,6 @@ cdef Wanted wanted_of(Log log, str pattern):
     cdef size_t n = PyBytes_GET_SIZE(text)
     cdef Subject* table = log.subjects_table.table
     cdef uint32_t id
-    cdef bint any_gone
     w.count = log.subjects_table.count
     w.flags = PyBytes_FromStringAndSize(NULL, w.count)
     w.at = <uint8_t*>PyBytes_AS_STRING(w.flags)
@@ -85,6 +81,15 @@ def next_of(Log log, pattern: str, start: int) -> object:
         if found is not None:
             return found
         seq += 1
+
+
+def count_from(Log log, seq: int, pattern: str) -> int:
+    """Live messages with that sequence or a higher one whose subject matches."""
+    cdef Wanted w = wanted_of(log, pattern)
+    cdef uint64_t start = max(seq, 0)
+    if w.only == -2:
+        return 0
+    return log.live_from(start) if w.every else log.wanted_from(start, w.at, w.count)
 
 
 def last_of(Log log, pattern: str, upto: object) -> object:

@@ -28,6 +28,7 @@ cdef class Scan:
     cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
     cdef uint64_t last_ts
     cdef list missing            # (first sequence, count, reason) not there because of damage
+    cdef object bad_end          # None, or the sequence that the damaged bytes at the end claim (0: none)
     cdef list damaged            # (offset, end) of bytes that are no record
 
 
@@ -61,6 +62,8 @@ def open_log(Log log, create: bool) -> None:
         o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
         opened.append(o)
     log.disk.sync_dir(log.folder)
+    for k in range(len(opened) - 1):
+        note_bad_end((<Opened>opened[k]), (<Opened>opened[k + 1]).segment.first)
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
@@ -233,8 +236,7 @@ cdef Scan scan(Log log, Segment s):
             found.last_seq = head.seq
         at += n
         found.good_end = at
-    if s.sealed and bad is not None:
-        found.missing.append(missing_of(bad, s.first + s.count, 0))
+    found.bad_end = bad
     return found
 
 
@@ -265,8 +267,6 @@ cdef int take_message(Log log, Segment s, const char* p, uint32_t offset, Head* 
         s.set_dead(s.count - 1)
         return 0
     s.live += 1
-    if s.live == 1:
-        s.first_ts = head.ts_ns
     s.last_ts = head.ts_ns
     return 0
 
@@ -281,6 +281,14 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
 
 
 # --- putting the segments together ---------------------------------------------------------------
+
+cdef int note_bad_end(Opened o, uint64_t following) except -1:
+    # A sealed segment that ends in damage: what is missing goes up to where the next one starts.
+    cdef uint64_t expected = o.segment.first + o.segment.count
+    if o.scan is not None and o.scan.bad_end is not None and not o.headless:
+        o.scan.missing.append(missing_of(o.scan.bad_end, expected, following - expected if following > expected else 0))
+    return 0
+
 
 cdef int note_last(Log log, Opened o) except -1:
     cdef Segment s = o.segment
