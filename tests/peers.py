@@ -1,7 +1,9 @@
-"""Real servers for tests: finds what is there, starts one on a free port with its own store, stops it by its pid.
+"""Real servers for tests: finds what is there, starts one on a free port with its own store, stops
+it by its pid.
 
-Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. The environment variable
-PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas ("penstock,nats-server"); without it, all that are found.
+Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. The
+environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
+("penstock,nats-server"); without it, all that are found.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 START_TIMEOUT_S = 20.0
 
@@ -60,7 +65,9 @@ def free_port() -> int:
 
 @dataclass
 class ServerProcess:
-    """A running server; ``stop`` and ``start`` keep port and store, so that a restart can be tested."""
+    """A running server; ``stop`` and ``start`` keep port and store, so that a restart can be
+    tested.
+    """
 
     kind: str
     port: int = field(default_factory=free_port)

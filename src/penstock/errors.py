@@ -1,4 +1,4 @@
-r"""Errors that users of Penstock see.
+"""Errors that users of Penstock see.
 
 ::
 
@@ -15,15 +15,18 @@ r"""Errors that users of Penstock see.
     ├── ServerError                 the server answered -ERR; ``text`` is what it said
     │   └── PermissionsViolation    ... because the user may not publish or subscribe there
     ├── InvalidSubject              a subject that cannot be sent (also a builtin ValueError)
-    ├── PayloadTooLarge             headers and payload exceed the server's limit (also a ValueError)
+    ├── PayloadTooLarge             headers and payload are too much (also a ValueError)
     ├── NotJetStreamMessage         the message was not delivered by a consumer (also a ValueError)
     ├── PullError                   a pull request ended with a status that is an error
     │   └── ConsumerDeleted         ... because its consumer is gone
     ├── PublishFailed               some messages of a publisher were not acknowledged
-    └── ApiError                JetStream answered with an error: ``code``, ``err_code``, ``description``
-        ├── StreamNotFoundError     10059 \
-        ├── ConsumerNotFoundError   10014  | in ``penstock.api.errors_generated``, with a class
-        └── ...                           /  for every other documented error
+    └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
+        ├── StreamNotFound              10059
+        ├── ConsumerNotFound            10014
+        ├── MessageNotFound             10037
+        ├── StreamExists                10058
+        ├── WrongLastSequence           10071, an expectation of the publisher does not hold
+        └── one class for each other error code, in ``penstock.api.errors_generated``
 
 This module knows nothing of connections.
 """
@@ -41,7 +44,7 @@ class PenstockError(Exception):
 
 
 class ConnectError(PenstockError):
-    """No server could be reached, or none would have us; the text names each server and its reason."""
+    """No server could be reached, or none would have us; the text says why for each."""
 
 
 class AuthenticationError(ConnectError):
@@ -64,10 +67,12 @@ class NoResponders(PenstockError):
     """Nobody listens on the subject of a request."""
 
     def __init__(self, subject: str) -> None:
+        """The subject that was asked."""
         super().__init__(f"no responders on {subject!r}")
         self.subject = subject
 
     def __reduce__(self) -> tuple[type[NoResponders], tuple[str]]:
+        """Copies and pickles are made from the same parts."""
         return type(self), (self.subject,)
 
 
@@ -75,11 +80,13 @@ class SlowConsumer(PenstockError):
     """A subscription dropped ``dropped`` messages because its pending limits were reached."""
 
     def __init__(self, subject: str, dropped: int) -> None:
+        """The subscription, and how many messages it lost."""
         super().__init__(f"slow consumer: {dropped} messages dropped on {subject!r}")
         self.subject = subject
         self.dropped = dropped
 
     def __reduce__(self) -> tuple[type[SlowConsumer], tuple[str, int]]:
+        """Copies and pickles are made from the same parts."""
         return type(self), (self.subject, self.dropped)
 
 
@@ -95,6 +102,7 @@ class ServerError(PenstockError):
     """The server answered ``-ERR``; ``text`` is what it said, without the quotes."""
 
     def __init__(self, text: str) -> None:
+        """The text without quotes."""
         super().__init__(text)
         self.text = text
 
@@ -104,7 +112,7 @@ class PermissionsViolation(ServerError):
 
 
 class InvalidSubject(PenstockError, ValueError):
-    """A subject that cannot be sent: empty tokens, blanks, or wildcards where a literal is needed."""
+    """A subject that cannot be sent: empty tokens, blanks, a wildcard in a literal."""
 
 
 class PayloadTooLarge(PenstockError, ValueError):
@@ -116,14 +124,18 @@ class NotJetStreamMessage(PenstockError, ValueError):
 
 
 class PullError(PenstockError):
-    """A pull request ended with a status that is an error; ``status`` and ``description`` are the server's."""
+    """A pull request ended with a status that is an error; ``status`` and ``description`` are the
+    server's.
+    """
 
     def __init__(self, status: int, description: str) -> None:
+        """As the server said it."""
         super().__init__(f"pull request ended: {status} {description}")
         self.status = status
         self.description = description
 
     def __reduce__(self) -> tuple[type[PullError], tuple[int, str]]:
+        """Copies and pickles are made from the same parts."""
         return type(self), (self.status, self.description)
 
 
@@ -134,10 +146,12 @@ class ConsumerDeleted(PullError):
 class PublishFailed(PenstockError):
     """Some messages of a publisher were not acknowledged.
 
-    ``failures`` holds (subject, message id or "", error) of each, in the order in which they failed.
+    ``failures`` holds (subject, message id or "", error) of each, in the order in which they
+    failed.
     """
 
     def __init__(self, failures: Sequence[tuple[str, str, Exception]]) -> None:
+        """At least one failure."""
         first = failures[0]
         super().__init__(
             f"{len(failures)} messages not acknowledged; first: {first[0]!r}: {first[2]}"
@@ -145,16 +159,38 @@ class PublishFailed(PenstockError):
         self.failures = list(failures)
 
     def __reduce__(self) -> tuple[type[PublishFailed], tuple[list[tuple[str, str, Exception]]]]:
+        """Copies and pickles are made from the same parts."""
         return type(self), (self.failures,)
 
 
 class ApiError(PenstockError):
-    """JetStream answered with an error; ``penstock.api.errors_generated`` has a class for each documented one.
+    """JetStream answered with an error; ``penstock.api.errors_generated`` has a class for each
+    documented one.
 
-    ``code`` is the HTTP-like class (404, 400, 503 ...), ``err_code`` the exact error (10059 ...; 0 when the
-    server gave none), ``description`` its text.
+    ``code`` is the HTTP-like class (404, 400, 503 ...), ``err_code`` the exact error (10059 ...; 0
+    when the server gave none), ``description`` its text.
     """
 
     code: int
     err_code: int
     description: str
+
+
+class StreamNotFound(ApiError):
+    """There is no stream of that name."""
+
+
+class ConsumerNotFound(ApiError):
+    """There is no consumer of that name on the stream."""
+
+
+class MessageNotFound(ApiError):
+    """The stream holds no message of that sequence or subject."""
+
+
+class StreamExists(ApiError):
+    """A stream of that name exists with another configuration."""
+
+
+class WrongLastSequence(ApiError):
+    """The expected last sequence does not hold: nothing was stored."""

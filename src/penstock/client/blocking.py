@@ -1,8 +1,9 @@
 """The client for code that waits: a plain socket, read by whoever waits for something.
 
-There is no thread in the background. Bytes are read, and the server's pings answered, while a call waits; a client
-that is left alone for minutes is cut off by the server as stale and connects again at the next call.
-One thread at a time may use a client. ``Options`` can be pickled, so a client is opened where it is used::
+There is no thread in the background. Bytes are read, and the server's pings answered, while a call
+waits; a client that is left alone for minutes is cut off by the server as stale and connects again
+at the next call. One thread at a time may use a client. ``Options`` can be pickled, so a client is
+opened where it is used::
 
     with connect_blocking("nats://127.0.0.1:4222") as nc:
         nc.publish("greetings.anna", b"hello")
@@ -12,8 +13,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
@@ -23,20 +22,21 @@ from penstock.errors import (
     ConnectionLost,
     NoResponders,
     PenstockError,
-    SlowConsumer,
     Timeout,
 )
 from penstock.nuid import Nuid
 
 from . import connection as machine
 from .blocking_socket import Transport, open_transport
+from .blocking_subscription import BlockingMessage, Subscription
 from .jetstream import Headers, encode_header_map
-from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
+from .message import Message
 from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
 from .pool import ServerPool
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable, Iterable
 
     from .blocking_jetstream import JetStream
     from .info import ServerInfo
@@ -46,136 +46,11 @@ PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
 
-class BlockingMessage(Message):
-    """A message with the verbs of blocking code."""
-
-    __slots__ = ()
-
-    @property
-    def _client(self) -> BlockingClient:
-        client: BlockingClient = self.interest.owner.client
-        return client
-
-    def respond(self, data: bytes, headers: Headers | None = None) -> None:
-        """Publish an answer to whoever asked; ValueError when nobody did."""
-        if not self.reply:
-            raise ValueError("the message has no reply subject")
-        self._client.publish(self.reply, data, headers=headers)
-
-    def ack(self) -> None:
-        """The message is done."""
-        self._answer(ACK)
-
-    def ack_sync(self, timeout: float | None = None) -> None:
-        """The message is done, and the server has taken note; Timeout, NoResponders."""
-        assert self.metadata
-        self._client.request(self.reply, ACK, timeout=timeout)
-        self.acked = True
-
-    def nak(self, delay: float | None = None) -> None:
-        """Deliver the message again, at once or after ``delay`` seconds."""
-        self._answer(nak_body(delay))
-
-    def term(self, reason: str = "") -> None:
-        """Never deliver the message again."""
-        self._answer(TERM + (b" " + reason.encode() if reason else b""))
-
-    def in_progress(self) -> None:
-        """Start the ack wait over: the message is still being worked on."""
-        assert self.metadata
-        self._client.publish(self.reply, IN_PROGRESS)
-
-    def _answer(self, body: bytes) -> None:
-        assert self.metadata
-        self._client.publish(self.reply, body)
-        self.acked = True
-
-
-class Subscription:
-    """Messages of one subject, kept until they are asked for."""
-
-    def __init__(self, client: BlockingClient, messages_max: int, bytes_max: int) -> None:
-        self.client = client
-        self.interest: machine.Interest
-        """What the connection knows of it; set by the client."""
-        self.dropped = 0
-        """Messages that were dropped because the pending limits were reached."""
-        self._reported = 0
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._queue: deque[Message] = deque()
-        self._ended = False
-
-    @property
-    def subject(self) -> str:
-        """What was subscribed to."""
-        return self.interest.subject
-
-    @property
-    def pending(self) -> int:
-        """Messages received but not asked for yet."""
-        return len(self._queue)
-
-    def receive(self, message: Message) -> None:
-        """The client hands over a message of this subscription."""
-        size = len(message.data) + len(message.raw_headers)
-        if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
-            self.dropped += 1
-            return
-        self._bytes += size
-        self._queue.append(message)
-
-    def end(self) -> None:
-        """The client says that no message follows."""
-        self._ended = True
-
-    def next(self, timeout: float | None = None) -> BlockingMessage:
-        """The next message.
-
-        Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
-        when messages were dropped since the last call.
-        """
-        if self.dropped > self._reported:
-            lost, self._reported = self.dropped - self._reported, self.dropped
-            raise SlowConsumer(self.subject, lost)
-        if not self._queue:
-            self.client.wait_until(lambda: bool(self._queue) or self._ended, timeout)
-        if self._queue:
-            message = self._queue.popleft()
-            self._bytes -= len(message.data) + len(message.raw_headers)
-            assert isinstance(message, BlockingMessage)
-            return message
-        if self._ended:
-            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended")
-        raise Timeout(f"no message on {self.subject!r} in {self.client.timeout_of(timeout)} s")
-
-    def __iter__(self) -> Iterator[BlockingMessage]:
-        """Messages until the subscription ends; waits without limit."""
-        while True:
-            try:
-                yield self.next(timeout=float("inf"))
-            except ConnectionClosed:
-                return
-
-    def unsubscribe(self, max_msgs: int = 0) -> None:
-        """No more messages; with max_msgs: after that many in all."""
-        self.client.connection.unsubscribe(self.interest, max_msgs)
-        self.client.flush_output()
-        self._ended = self._ended or self.interest.sid not in self.client.connection.interests
-
-    def drain(self, timeout: float | None = None) -> None:
-        """Unsubscribe, but take what is still on its way; the messages can then be asked for."""
-        self.client.connection.drain(self.interest)
-        self.client.flush(timeout)
-        self.client.connection.forget(self.interest)
-        self._ended = True
-
-
 class BlockingClient:
     """A connection for blocking code; made by ``connect_blocking``."""
 
     def __init__(self, options: Options, tls_context: ssl.SSLContext | None = None) -> None:
+        """Connects: ConnectError, AuthenticationError."""
         self.options = options
         self.connection = machine.Connection(options, BlockingMessage)
         self.reconnects = 0
@@ -192,7 +67,8 @@ class BlockingClient:
         self._ping_due = 0.0
         self._open()
 
-    # -- life ------------------------------------------------------------------------------------------------
+    # -- life -------------------------------------------------------------------------------------
+    # -----------
 
     def __enter__(self) -> BlockingClient:
         """The client itself."""
@@ -237,7 +113,9 @@ class BlockingClient:
             self._transport = None
 
     def _open(self) -> None:
-        """Connect to one of the servers; ConnectError with every server's reason when none takes us."""
+        """Connect to one of the servers; ConnectError with every server's reason when none takes
+        us.
+        """
         reasons: list[str] = []
         rounds_left = len(
             self.options.servers
@@ -307,7 +185,8 @@ class BlockingClient:
             raise ConnectionClosed(f"gave up reconnecting: {error}") from error
         self.reconnects += 1
 
-    # -- bytes -----------------------------------------------------------------------------------------------
+    # -- bytes ------------------------------------------------------------------------------------
+    # -----------
 
     def _send(self, deadline: float) -> None:
         """Write all queued output; reads what comes while the server does not take it."""
@@ -401,7 +280,7 @@ class BlockingClient:
         return self.options.timeout if timeout is None else timeout
 
     def wait_until(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Read until ``done()`` holds; False when the timeout comes first. Reconnects when needed."""
+        """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
         deadline = time.monotonic() + self.timeout_of(timeout)
         while not done():
             self.ensure_open()
@@ -415,7 +294,8 @@ class BlockingClient:
         if self.connection.bytes_waiting:
             self._send(time.monotonic() + self.options.timeout)
 
-    # -- verbs -----------------------------------------------------------------------------------------------
+    # -- verbs ------------------------------------------------------------------------------------
+    # -----------
 
     def publish(
         self, subject: str, data: bytes = b"", *, reply: str = "", headers: Headers | None = None
@@ -439,7 +319,8 @@ class BlockingClient:
     ) -> Subscription:
         """Ask for the messages of a subject, which may hold wildcards; a queue group shares them.
 
-        With max_msgs the subscription ends after that many. Messages over the pending limits are dropped.
+        With max_msgs the subscription ends after that many. Messages over the pending limits are
+        dropped.
         """
         subscription = Subscription(self, pending_messages_max, pending_bytes_max)
         self.attach(subject, subscription, queue)
@@ -449,7 +330,9 @@ class BlockingClient:
         return subscription
 
     def attach(self, subject: str, owner: Any, queue: str = "") -> None:
-        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``; the base of ``subscribe``."""
+        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``; the base of
+        ``subscribe``.
+        """
         self.ensure_open()
         owner.interest = self.connection.subscribe(subject, queue, owner)
         self.flush_output()
@@ -469,7 +352,8 @@ class BlockingClient:
     ) -> BlockingMessage:
         """Publish and wait for one answer.
 
-        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what publish raises.
+        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
+        publish raises.
         """
         self.ensure_open()
         if not self._inbox:
@@ -545,8 +429,9 @@ def connect_blocking(
 ) -> BlockingClient:
     """Connect to one of the servers; usable in ``with``.
 
-    ``servers``: a URL, several (also separated by commas), or whole ``Options``; the other arguments are fields of
-    ``Options``. Raises ConnectError, AuthenticationError, and ValueError on options that make no sense.
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; the other
+    arguments are fields of ``Options``. Raises ConnectError, AuthenticationError, and ValueError on
+    options that make no sense.
     """
     if isinstance(servers, Options):
         settings = servers

@@ -1,51 +1,57 @@
-"""JetStream for blocking code: streams, consumers, publishing with pipelined acks, pulling, push and ordered reading.
+"""JetStream for blocking code: streams, consumers, publishing with pipelined acks, pulling, push
+and ordered reading.
 
 What is asked and what answers mean is in ``client/jetstream.py``; here it is only sent and awaited.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import ConnectionLost, PenstockError, PublishFailed, Timeout
+from penstock.errors import PenstockError
 
-from .blocking import BlockingMessage, Subscription
+from .blocking_publisher import Publisher
+from .blocking_pull import PullConsumer
+from .blocking_subscription import Subscription
 from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
 from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .ordered import Ordered
-from .publishing import Pending, Window
-from .pull import Fetch, Flow, control_reply, pull_body
+from .pull import control_reply
 
 if TYPE_CHECKING:
-    from penstock.core.columns import Columns
+    from collections.abc import Iterable, Iterator
 
     from penstock.api.fields import ConsumerAction, DeliverPolicy
+    from penstock.core.columns import Columns
 
     from .blocking import BlockingClient
-    from .connection import Interest
+    from .blocking_subscription import BlockingMessage
     from .jetstream import Plan
     from .message import Message
 
+__all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
+
 T = TypeVar("T")
 
-OUTPUT_BYTES = 64 * 1024  # a publisher writes in blocks of this size
-GRACE_S = 2.0  # how much longer than the server's own deadline an answer is waited for
+ORDERED_BATCH = 500
+PUSH_PENDING_MESSAGES_MAX = 524_288
+PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
 
 
 class JetStream:
     """Streams and consumers over a connection; made by ``BlockingClient.jetstream``.
 
-    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders without JetStream.
+    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    without JetStream.
     """
 
     def __init__(
         self, client: BlockingClient, *, domain: str | None, prefix: str | None, timeout: float
     ) -> None:
+        """``timeout`` in seconds, for every call."""
         self.client = client
         self.plans = Plans(domain, prefix)
         self.timeout = timeout
@@ -65,7 +71,8 @@ class JetStream:
         """What the account uses and may use."""
         return self.run(self.plans.account_info())
 
-    # -- streams ---------------------------------------------------------------------------------------------
+    # -- streams
+    # ---------------------------------------------------------------------------------------------
 
     def create_stream(self, config: StreamConfig) -> StreamInfo:
         """Create a stream; fine when it exists with the same config, StreamExists with another."""
@@ -101,7 +108,9 @@ class JetStream:
         seq: int | None = None,
         keep: int | None = None,
     ) -> int:
-        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``; returns how many."""
+        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``;
+        returns how many.
+        """
         return self.run(self.plans.purge_stream(stream, filter_subject, seq, keep))
 
     def get_message(
@@ -119,12 +128,15 @@ class JetStream:
         """Remove one message; ``erase`` also overwrites its bytes on disk."""
         self.run(self.plans.delete_message(stream, seq, erase))
 
-    # -- consumers -------------------------------------------------------------------------------------------
+    # -- consumers
+    # -------------------------------------------------------------------------------------------
 
     def create_consumer(
         self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
     ) -> ConsumerInfo:
-        """Create or, depending on ``action`` ("create", "update", "" for either), change a consumer."""
+        """Create or, depending on ``action`` ("create", "update", "" for either), change a
+        consumer.
+        """
         return self.run(self.plans.create_consumer(stream, config, action))
 
     def update_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
@@ -147,7 +159,8 @@ class JetStream:
         """Remove a consumer."""
         self.run(self.plans.delete_consumer(stream, consumer))
 
-    # -- messages --------------------------------------------------------------------------------------------
+    # -- messages
+    # --------------------------------------------------------------------------------------------
 
     def publish(
         self,
@@ -165,7 +178,8 @@ class JetStream:
     ) -> PubAck:
         """Store a message and wait for the stream's ack.
 
-        NoResponders when no stream takes the subject, WrongLastSequence when an expectation does not hold.
+        NoResponders when no stream takes the subject, WrongLastSequence when an expectation does
+        not hold.
         """
         block = publish_headers(
             headers,
@@ -185,14 +199,16 @@ class JetStream:
         self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
     ) -> Publisher:
         """A publisher with up to ``window`` acks outstanding; use it in ``with``."""
-        return Publisher(self, window, self.timeout if timeout is None else timeout, attempts_max)
+        seconds = self.timeout if timeout is None else timeout
+        return Publisher(self.client, window, seconds, attempts_max)
 
     def pull(self, stream: str, consumer: str) -> PullConsumer:
         """A handle to pull messages of an existing consumer."""
-        return PullConsumer(self, stream, consumer)
+        subject = self.plans.subjects.next_message(stream, consumer)
+        return PullConsumer(self.client, stream, consumer, subject)
 
     def column_reader(self, stream: str, consumer: str, **limits: int) -> ColumnReader:
-        """Read an existing consumer without acks in bulk; ``limits`` are those of ``ColumnReader``."""
+        """Read an existing consumer in bulk, without acks; ``limits`` as for ``ColumnReader``."""
         return ColumnReader(self, stream, consumer, **limits)
 
     def read_columns(
@@ -221,7 +237,9 @@ class JetStream:
     def subscribe(
         self, stream: str, config: ConsumerConfig | None = None, *, queue: str = ""
     ) -> PushSubscription:
-        """Create a push consumer and receive its messages; without a config an ephemeral one with explicit acks."""
+        """Create a push consumer and receive its messages; without a config an ephemeral one with
+        explicit acks.
+        """
         config = config or ConsumerConfig(ack_policy="explicit")
         subscription = PushSubscription(self.client)
         subject = config.deliver_subject or self.client.new_inbox()
@@ -244,7 +262,9 @@ class JetStream:
         deliver_policy: DeliverPolicy | None = None,
         headers_only: bool = False,
     ) -> Iterator[BlockingMessage]:
-        """The messages of a stream in order and without gaps, for ever; whatever breaks is set up again."""
+        """The messages of a stream in order and without gaps, for ever; whatever breaks is set up
+        again.
+        """
         state = Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
         while True:
             handle: PullConsumer | None = None
@@ -252,7 +272,7 @@ class JetStream:
                 info = self.create_consumer(stream, state.config())
                 state.started(info)
                 handle = self.pull(stream, info.name)
-                for message in handle.messages(batch=500):
+                for message in handle.messages(batch=ORDERED_BATCH):
                     if not state.take(message.metadata):
                         break
                     yield message
@@ -275,7 +295,8 @@ class PushSubscription(Subscription):
     """Messages of a push consumer; heartbeats and flow control are answered on the way."""
 
     def __init__(self, client: BlockingClient) -> None:
-        super().__init__(client, 524_288, 512 * 1024 * 1024)
+        """``info`` is set once the consumer was created."""
+        super().__init__(client, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX)
         self.info: ConsumerInfo
         """The consumer as created."""
 
@@ -286,228 +307,3 @@ class PushSubscription(Subscription):
             super().receive(message)
         elif reply:
             self.client.connection.publish(reply, b"")
-
-
-class PullConsumer:
-    """Pulls messages of one consumer; made by ``JetStream.pull``."""
-
-    def __init__(self, js: JetStream, stream: str, consumer: str) -> None:
-        self.client = js.client
-        self.stream = stream
-        self.consumer = consumer
-        self.interest: Interest
-        self._subject = js.plans.subjects.next_message(stream, consumer)
-        self._inbox = ""
-        self._requests = 0
-        self._late: list[Message] = []  # came after their request was given up
-        self._take = self._late.append
-        self._ended = False
-
-    def receive(self, message: Message) -> None:
-        """The client hands over a message for this handle."""
-        self._take(message)
-
-    def end(self) -> None:
-        """The client says that no message follows."""
-        self._ended = True
-
-    def _request(self, body: bytes) -> str:
-        if not self._inbox:
-            self._inbox = self.client.new_inbox()
-            self.client.attach(f"{self._inbox}.*", self)
-        self._requests += 1
-        reply = f"{self._inbox}.{self._requests}"
-        self.client.connection.publish(self._subject, body, reply)
-        return reply
-
-    def fetch(
-        self,
-        batch: int = 1,
-        *,
-        timeout: float | None = None,
-        max_bytes: int = 0,
-        no_wait: bool = False,
-    ) -> list[BlockingMessage]:
-        """Up to ``batch`` messages: as soon as all are there, or those that came within ``timeout`` seconds.
-
-        With no_wait only what the consumer has right now. Returns an empty list when there is nothing.
-        Raises PullError, ConsumerDeleted, NoResponders (no such consumer), ConnectionLost, but never with messages in hand.
-        """
-        timeout = self.client.timeout_of(timeout)
-        expires_ns = 0 if no_wait else max(1, round(timeout * 1e9))
-        self.client.ensure_open()
-        fetch = Fetch(self._subject, "", batch)
-        for message in self._late:
-            fetch.take(message)
-        self._late.clear()
-        if not fetch.done:
-            reconnects = self.client.reconnects
-            body = pull_body(
-                batch - len(fetch.messages),
-                expires_ns=expires_ns,
-                no_wait=no_wait,
-                max_bytes=max_bytes,
-            )
-            fetch.reply = self._request(body)
-            self._take = fetch.take
-            try:
-                over = self.client.wait_until(
-                    lambda: fetch.done or self._ended or self.client.lost_since(reconnects),
-                    timeout + GRACE_S,
-                )
-            finally:
-                self._take = self._late.append
-            if not fetch.messages and self.client.lost_since(reconnects):
-                raise ConnectionLost(f"connection lost while pulling: {self.client.last_error}")
-            if not over and not fetch.messages:
-                raise Timeout(
-                    f"no answer to a pull from {self.consumer!r} in {timeout + GRACE_S} s"
-                )
-        return [message for message in fetch.result() if isinstance(message, BlockingMessage)]
-
-    def messages(
-        self, *, batch: int = 500, max_bytes: int = 0, expires: float = 30.0, heartbeat: float = 5.0
-    ) -> Iterator[BlockingMessage]:
-        """Messages for ever, with overlapping pull requests; ends when the handle or the client is closed.
-
-        Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from any more.
-        """
-        flow = Flow(self._subject, batch, max_bytes, round(expires * 1e9), round(heartbeat * 1e9))
-        queue: list[Message] = []
-        self._take = queue.append
-        try:
-            while not self._ended:
-                reconnects = self.client.reconnects
-                self.client.ensure_open()
-                body = flow.due()
-                if body is not None:
-                    self._request(body)
-                    self.client.flush_output()
-                if not self.client.wait_until(lambda: bool(queue) or self._ended, 2 * heartbeat):
-                    flow.restart()  # not even a heartbeat: the request is lost
-                if self.client.lost_since(reconnects):
-                    flow.restart()
-                received = queue[:]
-                queue.clear()
-                for at, message in enumerate(received):
-                    if flow.take(message):
-                        self._late = received[at + 1 :]
-                        assert isinstance(message, BlockingMessage)
-                        yield message
-                        self._late = []
-        finally:
-            self._late += queue
-            self._take = self._late.append
-
-    def close(self) -> None:
-        """Stop receiving; the consumer itself stays."""
-        if self._inbox and not self.client.closed:
-            self.client.connection.unsubscribe(self.interest)
-        self._ended = True
-
-
-class Publisher:
-    """Publishes into streams with a bounded window of outstanding acks; made by ``JetStream.publisher``.
-
-    A message that is not acknowledged in time is sent again if it has a message id, and fails otherwise.
-    Failures are collected in ``failures`` and raised as PublishFailed by ``flush`` and at the end of ``with``.
-    """
-
-    def __init__(self, js: JetStream, window: int, timeout: float, attempts_max: int) -> None:
-        self.client = js.client
-        self.acked = 0
-        """Messages that a stream has acknowledged."""
-        self.duplicates = 0
-        """How many of them the stream already had."""
-        self.last_ack: PubAck | None = None
-        self.failures: list[tuple[str, str, Exception]] = []
-        self.interest: Interest
-        inbox = self.client.new_inbox()
-        self._window = Window(inbox, window, timeout, attempts_max)
-        self._reconnects = self.client.reconnects
-        self.client.attach(f"{inbox}.*", self)
-
-    def __enter__(self) -> Publisher:
-        """The publisher itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait for every ack; PublishFailed when some did not come."""
-        try:
-            if kind is None:
-                self.flush()
-        finally:
-            if not self.client.closed:
-                self.client.connection.unsubscribe(self.interest)
-
-    def publish(
-        self,
-        subject: str,
-        data: bytes = b"",
-        *,
-        headers: Headers | None = None,
-        msg_id: str | None = None,
-    ) -> None:
-        """Queue a message; waits only when the window is full.
-
-        Queued bytes go out in blocks, when the window is full and on ``flush``.
-        """
-        if self._window.full:
-            self._wait(lambda: not self._window.full)
-        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(
-            self._reconnects
-        ):
-            self.client.flush_output()
-            self._look()
-        block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
-        entry = self._window.add(subject, data, block, msg_id or "", time.monotonic())
-        try:
-            self.client.connection.publish(subject, data, entry.reply, block)
-        except PenstockError:
-            self._window.drop(entry)
-            raise
-
-    def flush(self) -> None:
-        """Wait until every message is acknowledged or has failed; PublishFailed tells which failed since the last time."""
-        self._wait(lambda: not self._window)
-        if self.failures:
-            failures, self.failures = self.failures, []
-            raise PublishFailed(failures)
-
-    def receive(self, message: Message) -> None:
-        """The client hands over an ack."""
-        settled = self._window.settle(message)
-        if settled is None:
-            return
-        entry, outcome = settled
-        if isinstance(outcome, PenstockError):
-            self._fail(entry, outcome)
-            return
-        self.acked += 1
-        self.duplicates += outcome.duplicate
-        self.last_ack = outcome
-
-    def end(self) -> None:
-        """The client is closed: nothing more is acknowledged."""
-
-    def _fail(self, entry: Pending, error: Exception) -> None:
-        self.failures.append((entry.subject, entry.msg_id, error))
-
-    def _wait(self, done: Callable[[], bool]) -> None:
-        while not done():
-            deadline = self._window.next_deadline()
-            left = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            self.client.wait_until(lambda: done() or self.client.lost_since(self._reconnects), left)
-            self._look()
-
-    def _look(self) -> None:
-        """Send again or give up what is overdue, or what was under way when the connection broke."""
-        lost = self.client.lost_since(self._reconnects)
-        if lost:
-            self.client.ensure_open()
-            self._reconnects = self.client.reconnects
-        again, failed = self._window.overdue(time.monotonic(), lost)
-        for entry in again:
-            self.client.connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
-        for entry in failed:
-            self._fail(entry, self._window.timeout_error(entry))

@@ -1,4 +1,6 @@
-"""The socket of the blocking client: never blocks by itself, waits with a deadline where it is told to."""
+"""The socket of the blocking client: never blocks by itself, waits with a deadline where it is told
+to.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,7 @@ class Transport:
     """A connected socket, plain or TLS."""
 
     def __init__(self, connected: socket.socket) -> None:
+        """Takes over the socket."""
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
@@ -52,7 +55,9 @@ class Transport:
         self._poll.register(self._socket, _READ)
 
     def send(self, data: memoryview) -> int:
-        """Bytes taken now; 0 when the kernel has no room, or the connection is broken (reading will tell)."""
+        """Bytes taken now; 0 when the kernel has no room, or the connection is broken (reading will
+        tell).
+        """
         try:
             return self._socket.send(data)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
@@ -69,7 +74,7 @@ class Transport:
             return b""
 
     def receive(self, deadline: float) -> bytes | None:
-        """What came; b"" when the connection is over, None when nothing came before the deadline."""
+        """What came; b"" at the end of the connection, None when nothing came in time."""
         while True:
             data = self._read()
             if data is not None:
@@ -80,7 +85,9 @@ class Transport:
             self._poll.poll(min(left, WAIT_MAX_S) * 1000)
 
     def wait_both(self, deadline: float) -> bytes | None:
-        """Wait until the socket takes or has bytes; what it has, None for nothing. ConnectError at the deadline."""
+        """Wait until the socket takes or has bytes; what it has, None for nothing. ConnectError at
+        the deadline.
+        """
         self._poll.modify(self._socket, _READ | select.POLLOUT)
         try:
             left = deadline - time.monotonic()

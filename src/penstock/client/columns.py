@@ -1,12 +1,13 @@
 """Reading a consumer in bulk: messages become columns without a Python object per message.
 
-While a reader is open it captures its subscription's messages as the bytes are parsed (``core.columns``); all other
-operations of the connection go their usual way. Pull requests overlap, and are bounded in messages and in bytes, so
-that the server never has more under way to us than ``in_flight * max_bytes``::
+While a reader is open it captures its subscription's messages as the bytes are parsed
+(``core.columns``); all other operations of the connection go their usual way. Pull requests
+overlap, and are bounded in messages and in bytes, so that the server never has more under way to us
+than ``in_flight * max_bytes``::
 
-    request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      requested: batch and max_bytes, whatever is reached first
-    request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓
-    Columns      [ rows ][ rows ][ rows ][ rows ]  handed out when full, or when nothing is pending behind the last row
+    request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      requested: batch and max_bytes, whatever is
+    reached first request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓ Columns      [ rows ][ rows ][ rows ][ rows
+    ]  handed out when full, or when nothing is pending behind the last row
 
 For blocking code only. Knows nothing of Arrow.
 """
@@ -67,6 +68,7 @@ class ColumnReader:
         in_flight: int = IN_FLIGHT,
         stop_seq: int = END_OF_SEQUENCES,
     ) -> None:
+        """RuntimeError when another reader is open, ValueError on limits below 1."""
         if batch < 1 or max_bytes < 1 or in_flight < 1:
             raise ValueError(
                 f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}"
@@ -112,7 +114,8 @@ class ColumnReader:
             connection.capture = None
             connection.unsubscribe(self.interest)
 
-    # -- called while bytes are parsed -----------------------------------------------------------------------
+    # -- called while bytes are parsed
+    # -----------------------------------------------------------------------
 
     def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
         """Part of parsing: keep our messages, return every other operation."""
@@ -164,13 +167,15 @@ class ColumnReader:
     def end(self) -> None:
         """The client is closed: no message follows."""
 
-    # -- called by the reader of the columns -----------------------------------------------------------------
+    # -- called by the reader of the columns
+    # -----------------------------------------------------------------
 
     def read(self, timeout: float | None = None) -> Columns:
-        """The next batch: full, or with nothing pending behind its last row, or what has come within the timeout.
+        """The next batch: full, or with nothing pending behind its last row, or what has come
+        within the timeout.
 
-        Raises ConnectionLost when the connection broke (what is under way then is lost), ConsumerDeleted, NoResponders,
-        PullError; never with rows in hand.
+        Raises ConnectionLost when the connection broke (what is under way then is lost),
+        ConsumerDeleted, NoResponders, PullError; never with rows in hand.
         """
         deadline = time.monotonic() + self.client.timeout_of(timeout)
         while not self._ready:
@@ -197,7 +202,9 @@ class ColumnReader:
         return self._take()
 
     def _wait(self, deadline: float) -> bool:
-        """Until something came for us; False at the deadline. Pulls anew when not even heartbeats come."""
+        """Until something came for us; False at the deadline. Pulls anew when not even heartbeats
+        come.
+        """
         signs = self._signs
         left = deadline - time.monotonic()
         if left <= 0:
@@ -241,11 +248,13 @@ def read_range(
     max_bytes: int = MAX_BYTES,
     timeout: float | None = None,
 ) -> Iterator[Columns]:
-    """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order, as batches of columns.
+    """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order, as batches
+    of columns.
 
-    Uses consumers of its own, without acks, and starts another one behind the last row when one is lost. Ends where
-    the stream ends now if that is before ``stop_seq``. Raises Timeout when a pending message does not come,
-    ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...).
+    Uses consumers of its own, without acks, and starts another one behind the last row when one is
+    lost. Ends where the stream ends now if that is before ``stop_seq``. Raises Timeout when a
+    pending message does not come, ConnectionClosed when no server can be reached again, ApiError
+    (StreamNotFound ...).
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)

@@ -9,9 +9,10 @@
          │                                       tls_established()          │
          └────────── receive_eof(), a fatal -ERR, a broken protocol ◄────────┘
 
-The shell carries bytes: it feeds ``receive_data``, takes ``events()`` and writes ``data_to_send()``. The table of
-subscriptions outlives a connection: it is replayed after the next handshake, and what was published meanwhile follows.
-Knows nothing of sockets, of time (the shell decides when to ping) and of JetStream.
+The shell carries bytes: it feeds ``receive_data``, takes ``events()`` and writes
+``data_to_send()``. The table of subscriptions outlives a connection: it is replayed after the next
+handshake, and what was published meanwhile follows. Knows nothing of sockets, of time (the shell
+decides when to ping) and of JetStream.
 """
 
 from __future__ import annotations
@@ -78,11 +79,12 @@ class State(enum.Enum):
 
 
 class Interest:
-    """One subscription as the connection knows it; ``owner`` is whatever the shell keeps with it."""
+    """One subscription as the connection knows it; ``owner`` is what the shell keeps with it."""
 
     __slots__ = ("delivered", "draining", "max_msgs", "owner", "queue", "sid", "subject")
 
     def __init__(self, sid: int, subject: str, queue: str, owner: Any) -> None:
+        """``queue`` is "" for a plain subscription."""
         self.sid = sid
         self.subject = subject
         self.queue = queue
@@ -157,10 +159,10 @@ Event: TypeAlias = (
 
 
 class Capture(Protocol):
-    """Takes the messages of one subscription straight from the bytes (see ``client/columns.py``)."""
+    """Takes the messages of one subscription straight from the bytes; see ``client/columns.py``."""
 
     def feed(self, parser: wire.Parser, data: bytes) -> list[tuple[object, ...]]:
-        """Parse data; keep the messages of the captured subscription, return every other operation."""
+        """Parse data; keep the messages of that subscription, return every other operation."""
 
 
 def check_literal(subject: str) -> None:
@@ -197,6 +199,7 @@ class Connection:
         options: Options,
         message_type: Callable[[str, str, bytes, bytes, Interest], Message] = Message,
     ) -> None:
+        """``message_type`` makes what ``events()`` gives for a message."""
         self.options = options
         self.state = State.DISCONNECTED
         self.info = ServerInfo()
@@ -222,7 +225,8 @@ class Connection:
         self._pings: deque[object] = deque()
         self._subjects_known: set[str] = set()
 
-    # -- what the shell calls about the transport ------------------------------------------------------------
+    # -- what the shell calls about the transport
+    # ------------------------------------------------------------
 
     def connected_to(self, server: Server, tls: bool = False) -> None:
         """A transport to the server stands; ``tls`` when it was already encrypted before INFO."""
@@ -241,7 +245,9 @@ class Connection:
         self._introduce()
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes came from the server. Never raises on their account: a broken protocol becomes ``Disconnected``."""
+        """Bytes came from the server. Never raises on their account: a broken protocol becomes
+        ``Disconnected``.
+        """
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
         self.bytes_received += len(data)
@@ -302,7 +308,8 @@ class Connection:
         self.bytes_sent += len(data)
         return data
 
-    # -- what the client asks for ----------------------------------------------------------------------------
+    # -- what the client asks for
+    # ----------------------------------------------------------------------------
 
     @property
     def connected(self) -> bool:
@@ -320,7 +327,8 @@ class Connection:
             raise InvalidSubject(f"bad reply subject {reply!r}")
         if len(payload) + len(headers) > self.info.max_payload:
             raise PayloadTooLarge(
-                f"{len(headers)} header and {len(payload)} payload bytes, the server takes {self.info.max_payload}"
+                f"{len(headers)} header and {len(payload)} payload bytes, "
+                f"the server takes {self.info.max_payload}"
             )
         data = wire.pub(subject, reply, headers, payload)
         self.messages_sent += 1
@@ -359,7 +367,9 @@ class Connection:
             self._send(line)
 
     def drain(self, interest: Interest) -> None:
-        """Unsubscribe at the server, but take what is still on its way; ping, await the pong, then ``forget``."""
+        """Unsubscribe at the server, but take what is still on its way; ping, await the pong, then
+        ``forget``.
+        """
         interest.draining = True
         if self.state is State.CONNECTED:
             self._send(b"UNSUB %d\r\n" % interest.sid)
@@ -369,7 +379,9 @@ class Connection:
         self.interests.pop(interest.sid, None)
 
     def ping(self, waiter: object = None) -> None:
-        """Ask for a sign of life; ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter among its own."""
+        """Ask for a sign of life; ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter
+        among its own.
+        """
         if self.state is not State.CONNECTED:
             raise ConnectionLost(f"not connected: {self.state.value}")
         self._pings.append(waiter)
@@ -389,7 +401,8 @@ class Connection:
         self.interests.clear()
         self._kept.clear()
 
-    # -- inside ----------------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
+    # -----------
 
     def _check_open(self) -> None:
         if self.state is State.CLOSED:

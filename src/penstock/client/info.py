@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock import __version__
 from penstock.errors import ProtocolError
 
-from .options import Options, Server
+if TYPE_CHECKING:
+    from .options import Options, Server
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +39,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     api_lvl: int = 0
 
     def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
-        """Whether the server's version is at least this one; suffixes such as ``-dev`` are ignored."""
+        """Whether the server's version is at least this; suffixes such as ``-dev`` do not count."""
         numbers = [
             int("".join(c for c in part if c.isdigit()) or 0)
             for part in self.version.split("-")[0].split(".")
@@ -56,7 +59,7 @@ def decode_info(text: bytes) -> ServerInfo:
 
 
 def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:
-    """The CONNECT operation for this server; credentials of the URL win over those of the options."""
+    """The CONNECT operation; credentials of the URL win over those of the options."""
     fields: dict[str, object] = {
         "verbose": False,
         "pedantic": False,

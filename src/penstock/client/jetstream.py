@@ -1,6 +1,7 @@
 """JetStream's API as plans: what to ask, and what the answers mean. No transport, no waiting.
 
-A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the result::
+A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the
+result::
 
     plan = Plans().stream_names()                shell:  request = next(plan)
     Request("$JS.API.STREAM.NAMES", b"...")              answer = <ask request.subject>
@@ -65,7 +66,9 @@ class StoredMessage(NamedTuple):
 
 
 def decode(answer: bytes, kind: type[R]) -> R:
-    """The answer as a message; ApiError when it is an error, ProtocolError when it is not what it should be."""
+    """The answer as a message; ApiError when it is an error, ProtocolError when it is not what it
+    should be.
+    """
     try:
         response = decode_response(kind, answer)
     except JsonError as error:
@@ -117,7 +120,7 @@ def publish_headers(
     expected_last_msg_id: str | None = None,
     ttl_s: float | None = None,
 ) -> bytes:
-    """The header block of a publish into a stream; ValueError on characters a header cannot hold."""
+    """The header block of a publish into a stream; ValueError on what a header cannot hold."""
     given = (
         (MSG_ID, msg_id),
         (EXPECTED_STREAM, expected_stream),
@@ -136,6 +139,7 @@ class Plans:
     """The plans of one JetStream API: the server's own, that of a ``domain``, or any ``prefix``."""
 
     def __init__(self, domain: str | None = None, prefix: str | None = None) -> None:
+        """ValueError on both, or on what is no prefix."""
         if domain and prefix:
             raise ValueError("give a domain or a prefix, not both")
         self.subjects = Api(prefix) if prefix else Api.of_domain(domain or "")
@@ -261,7 +265,10 @@ class Plans:
         """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
         name = config.name or config.durable_name
         if config.name:
-            subject = self.subjects.create_consumer(stream, name, config.filter_subject)
+            # a wildcard can't stand in a subject that is published to; then the body alone has it
+            literal = not {"*", ">"} & set(config.filter_subject.split("."))
+            filter_subject = config.filter_subject if literal else ""
+            subject = self.subjects.create_consumer(stream, name, filter_subject)
         elif name:
             subject = self._consumer("DURABLE.CREATE", stream, name)
         else:

@@ -31,13 +31,16 @@ def nak_body(delay_s: float | None) -> bytes:
 
 
 class Message:
-    """A received message. ``data`` is the payload; headers are decoded when they are first asked for."""
+    """A received message. ``data`` is the payload; headers are decoded when they are first asked
+    for.
+    """
 
     __slots__ = ("_decoded", "acked", "data", "interest", "raw_headers", "reply", "subject")
 
     def __init__(
         self, subject: str, reply: str, raw_headers: bytes, data: bytes, interest: Interest
     ) -> None:
+        """Made by the connection."""
         self.subject = subject
         self.reply = reply
         """Where an answer or an ack goes; "" when none is expected."""
@@ -50,6 +53,7 @@ class Message:
         self._decoded: dict[str, list[str]] | None = None
 
     def __repr__(self) -> str:
+        """Subject and size."""
         return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes>"
 
     @property
@@ -69,7 +73,9 @@ class Message:
 
     @property
     def status(self) -> int:
-        """The status of a message without content from the server (100, 404, 408, 409, 503 ...), 0 otherwise."""
+        """The status of a message without content from the server (100, 404, 408, 409, 503 ...), 0
+        otherwise.
+        """
         digits = self.raw_headers[9:12]  # "NATS/1.0 503", against "NATS/1.0\r\n"
         return int(digits) if self.raw_headers[8:9] == b" " and digits.isdigit() else 0
 
@@ -89,3 +95,8 @@ class Message:
         if metadata is None:
             raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
         return metadata
+
+    def check_acknowledgeable(self) -> None:
+        """NotJetStreamMessage unless a consumer delivered this."""
+        if not self.reply.startswith("$JS.ACK."):
+            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")

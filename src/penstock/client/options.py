@@ -1,7 +1,7 @@
 """How to reach a server and how to behave on the connection: plain values that can be pickled.
 
-Knows the forms of a server's URL. Knows nothing of sockets: the TLS settings are file names here, and become an
-``ssl.SSLContext`` in ``client/tls.py``.
+Knows the forms of a server's URL. Knows nothing of sockets: the TLS settings are file names here,
+and become an ``ssl.SSLContext`` in ``client/tls.py``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ class Server:
     token: str = field(default="", repr=False)
 
     def __str__(self) -> str:
+        """The URL, without the credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
 
 
 def parse_server(url: str) -> Server:
-    """The server a URL names: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or ``host[:port]``.
+    """The server a URL names: ``nats://[user:password@|token@]host[:port]``, ``tls://...`` or
+    ``host[:port]``.
 
     Raises ValueError on another scheme, a missing host or a bad port.
     """
@@ -56,7 +58,9 @@ def parse_server(url: str) -> Server:
 
 
 def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
-    """The servers of one URL, of several separated by commas, or of an iterable of URLs; ValueError when there is none."""
+    """The servers of one URL, of several separated by commas, or of an iterable of URLs; ValueError
+    when there is none.
+    """
     if isinstance(urls, str):
         urls = urls.split(",")
     servers = tuple(dict.fromkeys(parse_server(url.strip()) for url in urls if url.strip()))
@@ -93,9 +97,12 @@ class Options:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)
-    """Called with the server's nonce ("" when it sent none); returns CONNECT fields: ``nkey``, ``jwt``, ``sig``."""
+    """Called with the server's nonce ("" when it sent none); returns CONNECT fields: ``nkey``,
+    ``jwt``, ``sig``.
+    """
     tls: TlsOptions | None = None
-    """None: TLS with the system's certificates where the URL says tls:// or the server demands it."""
+    """None: TLS with the system's certificates where the URL says tls:// or the server demands it.
+    """
     connect_timeout: float = 5.0
     """For one attempt at one server, handshake included."""
     timeout: float = 5.0

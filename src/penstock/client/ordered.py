@@ -1,7 +1,9 @@
-"""A reader that sees every message of a stream once and in order: what its consumer is like, and when it starts over.
+"""A reader that sees every message of a stream once and in order: what its consumer is like, and
+when it starts over.
 
-The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; on a gap, or when the
-consumer is lost, a new one starts behind the last message that was taken. Knows nothing of transports.
+The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; on
+a gap, or when the consumer is lost, a new one starts behind the last message that was taken. Knows
+nothing of transports.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Ordered:
         deliver_policy: DeliverPolicy | None,
         headers_only: bool,
     ) -> None:
+        """``deliver_policy`` goes before ``start_seq`` until a message was taken."""
         if isinstance(filter_subjects, str):
             filter_subjects = [filter_subjects]
         self.stream = stream

@@ -1,8 +1,8 @@
 """Which server to try next, and how long to wait before it.
 
-Round robin over the servers given and those that INFO named. The first round goes without waiting; before each
-further round the wait doubles, up to a limit, and is shortened at random so that many clients do not come at once.
-Knows nothing of sockets or time; randomness is handed in.
+Round robin over the servers given and those that INFO named. The first round goes without waiting;
+before each further round the wait doubles, up to a limit, and is shortened at random so that many
+clients do not come at once. Knows nothing of sockets or time; randomness is handed in.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class _Candidate:
     __slots__ = ("failures", "refusals", "server")
 
     def __init__(self, server: Server) -> None:
+        """Not tried yet."""
         self.server = server
         self.failures = 0
         self.refusals = 0
@@ -33,6 +34,7 @@ class ServerPool:
     """The servers of one client. ``random`` gives numbers from 0 up to 1."""
 
     def __init__(self, options: Options, random: Callable[[], float]) -> None:
+        """All servers of the options, untried."""
         self._options = options
         self._random = random
         self._candidates = deque(_Candidate(server) for server in options.servers)
@@ -44,7 +46,9 @@ class ServerPool:
         return [candidate.server for candidate in self._candidates]
 
     def next(self) -> tuple[Server, float] | None:
-        """The server to try now and the seconds to wait before; None when every server was given up."""
+        """The server to try now and the seconds to wait before; None when every server was given
+        up.
+        """
         if not self._candidates:
             return None
         candidate = self._candidates[0]
@@ -68,7 +72,9 @@ class ServerPool:
             self._current.refusals = 0
 
     def failed(self, refused: bool = False) -> None:
-        """The server last given could not be used; ``refused`` when it did not take our credentials."""
+        """The server last given could not be used; ``refused`` when it did not take our
+        credentials.
+        """
         candidate, limit = self._current, self._options.reconnect_attempts_max
         if candidate is None:
             return

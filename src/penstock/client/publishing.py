@@ -1,9 +1,11 @@
-"""Publishing into streams with many acknowledgements outstanding: the bookkeeping of a bounded window.
+"""Publishing into streams with many acknowledgements outstanding: the bookkeeping of a bounded
+window.
 
-Each message is published with a reply subject ``<inbox>.<number>``; the number finds its entry when the ack comes.
-An entry whose ack does not come in time is sent again only if it carries a message id, for then the stream keeps the
-message once however often it is sent; without an id it fails, because nobody can know whether it was stored.
-Time is handed in (seconds of a monotonic clock). Knows nothing of transports.
+Each message is published with a reply subject ``<inbox>.<number>``; the number finds its entry when
+the ack comes. An entry whose ack does not come in time is sent again only if it carries a message
+id, for then the stream keeps the message once however often it is sent; without an id it fails,
+because nobody can know whether it was stored. Time is handed in (seconds of a monotonic clock).
+Knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Pending:
     def __init__(
         self, subject: str, payload: bytes, headers: bytes, msg_id: str, reply: str, waiter: Any
     ) -> None:
+        """Published now, for the first time."""
         self.subject = subject
         self.payload = payload
         self.headers = headers
@@ -50,6 +53,7 @@ class Window:
     """The messages that wait for an ack, oldest deadline first."""
 
     def __init__(self, inbox: str, size: int, timeout_s: float, attempts_max: int) -> None:
+        """``inbox``: where the acks are received, one level down."""
         if size < 1:
             raise ValueError(f"a window has room for at least one message, got {size}")
         self.inbox = inbox
@@ -60,6 +64,7 @@ class Window:
         self._pending: dict[str, Pending] = {}
 
     def __len__(self) -> int:
+        """How many acks are outstanding."""
         return len(self._pending)
 
     @property
@@ -88,8 +93,14 @@ class Window:
         """The message could not be sent after all."""
         self._pending.pop(entry.reply, None)
 
+    def give_up(self) -> list[Pending]:
+        """Nothing is acknowledged any more: every entry, oldest first."""
+        entries = list(self._pending.values())
+        self._pending.clear()
+        return entries
+
     def settle(self, message: Message) -> tuple[Pending, PubAck | PenstockError] | None:
-        """An answer came: its entry and the ack or the error; None for one that nobody waits for."""
+        """An answer came: its entry and the ack or error; None for one nobody waits for."""
         entry = self._pending.pop(message.subject, None)
         if entry is None:
             return None
@@ -107,7 +118,9 @@ class Window:
         return None
 
     def overdue(self, now: float, lost: bool = False) -> tuple[list[Pending], list[Pending]]:
-        """(to send again, failed) among the overdue entries; among all of them when the connection was ``lost``."""
+        """(to send again, failed) among the overdue entries; among all of them when the connection
+        was ``lost``.
+        """
         again: list[Pending] = []
         failed: list[Pending] = []
         for entry in list(self._pending.values()):
@@ -128,5 +141,6 @@ class Window:
     def timeout_error(self, entry: Pending) -> Timeout:
         """Why an entry failed."""
         return Timeout(
-            f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, {entry.attempts} attempts"
+            f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, "
+            f"{entry.attempts} attempts"
         )

@@ -1,14 +1,15 @@
 """Pull requests as values and state: what to ask a consumer for, and what came back.
 
-A request is published to ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`` with a reply subject of its own below the
-inbox of the handle. Messages arrive with their stream subject, so only statuses say which request they belong to::
+A request is published to ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`` with a reply subject of
+its own below the inbox of the handle. Messages arrive with their stream subject, so only statuses
+say which request they belong to::
 
-    request 1 (batch 3)  ──►  message, message, message                        complete: nothing more is said
+    request 1 (batch 3)  ──►  message, message, message              complete: no status follows
     request 2 (batch 3)  ──►  message, 408 Request Timeout                     expired
     request 3 (no_wait)  ──►  404 No Messages
 
-Messages of a request that was given up still belong to the consumer's user: they count for the next request.
-Knows nothing of time and of transports.
+Messages of a request that was given up still belong to the consumer's user: they count for the next
+request. Knows nothing of time and of transports.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def pull_body(
 ) -> bytes:
     """The body of a pull request.
 
-    The deadline counts from the server's receipt, 0 for none; a heartbeat is at most half of it. ``max_bytes`` includes
-    subjects and headers, 0 for no limit.
+    The deadline counts from the server's receipt, 0 for none; a heartbeat is at most half of it.
+    ``max_bytes`` includes subjects and headers, 0 for no limit.
     """
     if batch < 1:
         raise ValueError(f"a pull asks for at least one message, got {batch}")
@@ -71,9 +72,12 @@ def status_error(status: int, description: str, subject: str) -> PenstockError |
 
 
 class Fetch:
-    """One pull request that is waited for. ``subject`` is where it was sent, ``reply`` its own inbox."""
+    """One pull request that is waited for. ``subject`` is where it was sent, ``reply`` its own
+    inbox.
+    """
 
     def __init__(self, subject: str, reply: str, batch: int) -> None:
+        """``reply`` may be set once it is known."""
         self.subject = subject
         self.reply = reply
         self.batch = batch
@@ -82,7 +86,9 @@ class Fetch:
         self.error: PenstockError | None = None
 
     def take(self, message: Message) -> None:
-        """A message came for the handle; sets ``done`` when the request is over, and ``error`` if it failed."""
+        """A message came for the handle; sets ``done`` when the request is over, and ``error`` if
+        it failed.
+        """
         status = message.status
         if status == 0:
             self.messages.append(message)
@@ -107,6 +113,7 @@ class Flow:
     def __init__(
         self, subject: str, batch: int, max_bytes: int, expires_ns: int, heartbeat_ns: int
     ) -> None:
+        """Nothing is outstanding yet; ValueError on an empty batch."""
         if batch < 1:
             raise ValueError(f"a batch has at least one message, got {batch}")
         self.subject = subject
@@ -134,7 +141,9 @@ class Flow:
         self.outstanding = 0
 
     def take(self, message: Message) -> bool:
-        """Whether the message is one for the user. Raises when the consumer cannot be pulled from any more."""
+        """Whether the message is one for the user. Raises when the consumer cannot be pulled from
+        any more.
+        """
         status = message.status
         if status == 0:
             self.outstanding = max(0, self.outstanding - 1)
@@ -152,7 +161,8 @@ class Flow:
 def control_reply(message: Message) -> str | None:
     """For a message of a push consumer: None for a real one, else where to answer ("" for nowhere).
 
-    Heartbeats and flow-control requests (status 100) are answered with an empty message where they ask for it.
+    Heartbeats and flow-control requests (status 100) are answered with an empty message where they
+    ask for it.
     """
     if message.status != HEARTBEAT:
         return None

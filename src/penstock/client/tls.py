@@ -10,7 +10,9 @@ from .options import TlsOptions
 
 
 def make_context(options: TlsOptions | None) -> ssl.SSLContext:
-    """The context for these settings (None: the system's trust); ConnectError when a file cannot be used."""
+    """The context for these settings (None: the system's trust); ConnectError when a file cannot be
+    used.
+    """
     options = options or TlsOptions()
     try:
         context = ssl.create_default_context(cafile=options.ca_file)

@@ -6,7 +6,8 @@ class Buffer:
     """Bytes read through the buffer protocol; cannot grow while a view of it exists."""
 
     def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def view(self, format: str = "B") -> memoryview:
+        """The bytes as values of a struct format: "q" for int64, "i" for int32."""
 
 class Columns:
     """One batch of messages, in the order received.

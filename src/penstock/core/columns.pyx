@@ -36,6 +36,10 @@ cdef class Buffer:
     def __len__(self):
         return self.size
 
+    def view(self, str format="B"):
+        """The bytes as values of a struct format: "q" for int64, "i" for int32."""
+        return memoryview(self).cast(format)
+
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data if self.data != NULL else <char*>b"", <Py_ssize_t>self.size, 1, flags)
         self.views += 1

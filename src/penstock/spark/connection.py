@@ -9,9 +9,10 @@ Knows nothing of Spark.
 from __future__ import annotations
 
 import os
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from penstock.api.times import format_time
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig
 from penstock.errors import ApiError, MessageNotFound, NoResponders, PenstockError, StreamNotFound
@@ -19,12 +20,11 @@ from penstock.spark.offsets import StreamState
 from penstock.spark.options import OptionError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.options import Options
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECONNECT_ATTEMPTS = 20
 _clients: dict[tuple[object, ...], BlockingClient] = {}
 
@@ -90,7 +90,7 @@ def stream_state(options: Options) -> StreamState:
     state = info.state
     first = state.first_seq if state.messages else state.last_seq + 1
     return StreamState(
-        info.config.name, info.created, first, state.last_seq, state.messages, state.bytes
+        info.config.name, format_time(info.created), first, state.last_seq, state.messages, state.bytes
     )
 
 
@@ -114,7 +114,7 @@ def sequence_at(options: Options, time: datetime) -> int | None:
     """
     config = ConsumerConfig(
         deliver_policy="by_start_time",
-        opt_start_time=time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        opt_start_time=(time - EPOCH) // timedelta(microseconds=1) * 1000,
         ack_policy="none",
         mem_storage=True,
         inactive_threshold=5_000_000_000,
