@@ -63,7 +63,7 @@ def test_ping_pong_and_pub_sub_over_sockets(box: Box) -> None:
     a.sendall(b"SUB x 1\r\nPING\r\n")
     assert read_exactly(a, box, 6) == b"PONG\r\n"
     b.sendall(b"PUB x 5\r\nhello\r\n")
-    assert read_exactly(a, box, 20) == b"MSG x 1 5\r\nhello\r\n"[:20]
+    assert read_exactly(a, box, 18) == b"MSG x 1 5\r\nhello\r\n"
 
 
 def test_a_message_in_many_pieces_arrives_once(box: Box) -> None:

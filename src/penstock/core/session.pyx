@@ -1,18 +1,17 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits.
 
-The texts and which of them close the connection are the protocol's (docs/reference/protocol.md); who may connect is decided by
+The texts and which of them close the connection are the protocol's; who may connect is decided by
 the `connect` callback. Knows nothing of sockets, and of streams only that they are somebody's sinks.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
 from penstock.core.router cimport Message, Router, Subscription
 from penstock.core.subjects cimport Route, subject_literal, subject_valid
 from penstock.core.wire cimport (
-    BAD_ARGS, BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_ERR, OP_INFO, OP_MORE, OP_OK, OP_PING, OP_PONG, OP_PUB, OP_SUB,
-    OP_UNSUB, Op, Reader, read_op, reader_free, reader_room,
+    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
+    OP_UNSUB, Op, Reader, read_op, reader_room,
 )
 
 cdef enum:
@@ -95,8 +94,6 @@ cdef class Sessions(Operator):
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
                 self.unsubscribe(c, &op)
-            elif kind == OP_ERR:
-                c.finish("Client Closed")
         return 0
 
     cdef int failed(self, Connection c, int code) except -1:

@@ -1,0 +1,86 @@
+# Everything a developer or a user of a checkout does, by name: `make help` lists it.
+#
+# All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
+# Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
+# NATS_SERVER (a nats-server to compare with).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell tools/find-python)
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(wildcard src/penstock/core/*.pyx src/penstock/core/*.pxd src/penstock/core/*.h)
+PEER := $(VENV)/peer/usr/sbin/nats-server
+
+# A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
+unexport PYTHONPATH PYTHONHOME SPARK_HOME
+
+.PHONY: help setup run test bench lint types wheel clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
+
+run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Spark tables (LOGS=path, ONCE=1: drain, summary, end)
+	@exec $(BIN)/penstock run --store "$(or $(STORE),./data)" \
+	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
+	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
+
+test: setup $(VENV)/.peer ## the whole test suite (ARGS: options for pytest)
+	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m pytest $(ARGS)
+
+bench: build/.core $(VENV)/.with-base ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
+	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python bench/compare.py $(ARGS)
+
+lint: $(VENV)/.with-test ## ruff: rules and format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"
+
+types: $(VENV)/.with-test ## mypy, strict
+	@$(BIN)/mypy
+
+wheel: $(VENV)/.ready ## build a wheel into dist/
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
+
+clean: ## remove what was built (.venv and ./data stay)
+	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -f src/penstock/core/*.so src/penstock/core/*.c $(VENV)/.with-*
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+# The environment, with the build tools in it: the core is compiled without build isolation, so that a rebuild is quick.
+$(VENV)/.ready:
+	@tools/check-machine "$(PYTHON)"
+	@echo "making $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@tools/pip-install $(BIN)/python 'setuptools>=77' 'Cython>=3.2,<4'
+	@touch $@
+
+# Each stamp holds the project, editable, with the extras in its name. `test` is a superset of `pipeline`.
+$(VENV)/.with-base: pyproject.toml | $(VENV)/.ready build/.core
+	@tools/pip-install $(BIN)/python --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready build/.core
+	@tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
+	@touch $@ $(VENV)/.with-base
+
+$(VENV)/.with-test: pyproject.toml | $(VENV)/.ready build/.core
+	@tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
+	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-base
+
+build/.core: setup.py $(CORE) | $(VENV)/.ready
+	@echo "compiling the core"
+	@mkdir -p build
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# A real server for the tests that compare with one: Debian's package, unpacked and not installed. Tried once; never fails.
+$(VENV)/.peer: | $(VENV)/.ready
+	@tools/get-peer $(VENV)/peer
+	@touch $@

@@ -1,0 +1,58 @@
+"""Messages, subjects and errors of the JetStream API, shared by server and client.
+
+`codec` writes and reads them as JSON; `subjects` builds and parses the subjects; every API error is
+a class here.
+"""
+
+from penstock.api import errors_generated
+from penstock.api.calls import (
+    AccountInfo,
+    AccountLimits,
+    ApiStats,
+    PubAck,
+    StoredMsg,
+)
+from penstock.api.codec import JsonError, decode_request, decode_response, encode
+from penstock.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from penstock.api.errors import ApiError, ErrorBody, error_from
+from penstock.api.streams import (
+    Placement,
+    Republish,
+    StreamConfig,
+    StreamConsumerLimits,
+    StreamInfo,
+    StreamSource,
+    StreamState,
+    SubjectTransform,
+)
+
+API_LEVEL = 4
+"""The highest level of API features that these types describe (4: nats-server 2.14)."""
+
+__all__ = [
+    "API_LEVEL",
+    "AccountInfo",
+    "AccountLimits",
+    "ApiError",
+    "ApiStats",
+    "ConsumerConfig",
+    "ConsumerInfo",
+    "ErrorBody",
+    "JsonError",
+    "Placement",
+    "PubAck",
+    "Republish",
+    "SequenceInfo",
+    "StoredMsg",
+    "StreamConfig",
+    "StreamConsumerLimits",
+    "StreamInfo",
+    "StreamSource",
+    "StreamState",
+    "SubjectTransform",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "error_from",
+    "errors_generated",
+]

@@ -1,0 +1,314 @@
+"""Requests and responses of the JetStream API, one class per JSON object, and the acknowledgement
+of a publish.
+
+A response carries `type`, then `error` when the call failed, then its own fields; lists that may be
+null say so. Types only.
+"""
+
+from typing import Annotated
+
+from msgspec import Struct, field
+
+from penstock.api.consumers import ConsumerConfig, ConsumerInfo
+from penstock.api.errors import ErrorBody
+from penstock.api.fields import (
+    FLATTEN,
+    OMIT,
+    ConsumerAction,
+    Duration,
+    Int,
+    Int32,
+    Int64,
+    Time,
+    Uint64,
+)
+from penstock.api.streams import Placement, StreamConfig, StreamInfo
+
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+class EmptyRequest(Struct, kw_only=True):
+    """Nothing may be said."""
+
+
+class StreamConfigRequest(StreamConfig, kw_only=True):
+    """STREAM.CREATE and STREAM.UPDATE."""
+
+    pedantic: Annotated[bool, OMIT] = False
+
+
+class StreamNamesRequest(Struct, kw_only=True):
+    """STREAM.NAMES: one page, of the streams that listen to the subject."""
+
+    offset: Int = 0
+    subject: Annotated[str, OMIT] = ""
+
+
+class StreamListRequest(Struct, kw_only=True):
+    """STREAM.LIST: one page, of the streams that listen to the subject."""
+
+    offset: Int = 0
+    subject: Annotated[str, OMIT] = ""
+
+
+class StreamInfoRequest(Struct, kw_only=True):
+    """STREAM.INFO: what to add to the state."""
+
+    offset: Annotated[Int, OMIT] = 0
+    deleted_details: Annotated[bool, OMIT] = False
+    subjects_filter: Annotated[str, OMIT] = ""
+
+
+class StreamPurgeRequest(Struct, kw_only=True):
+    """STREAM.PURGE: which messages; none named: all."""
+
+    seq: Annotated[Uint64, OMIT] = 0
+    filter: Annotated[str, OMIT] = ""
+    keep: Annotated[Uint64, OMIT] = 0
+
+
+class MsgGetRequest(Struct, kw_only=True):
+    """STREAM.MSG.GET and DIRECT.GET: which message."""
+
+    seq: Annotated[Uint64, OMIT] = 0
+    last_by_subj: Annotated[str, OMIT] = ""
+    next_by_subj: Annotated[str, OMIT] = ""
+    batch: Annotated[Int, OMIT] = 0
+    max_bytes: Annotated[Int, OMIT] = 0
+    start_time: Annotated[Time | None, OMIT] = None
+    multi_last: Annotated[list[str], OMIT] = field(default_factory=list)
+    up_to_seq: Annotated[Uint64, OMIT] = 0
+    up_to_time: Annotated[Time | None, OMIT] = None
+    no_hdr: Annotated[bool, OMIT] = False
+
+
+class MsgDeleteRequest(Struct, kw_only=True):
+    """STREAM.MSG.DELETE: which message, and whether its bytes may stay on the disk."""
+
+    seq: Uint64 = 0
+    no_erase: Annotated[bool, OMIT] = False
+
+
+class CreateConsumerRequest(Struct, kw_only=True):
+    """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
+
+    stream_name: str = ""
+    config: ConsumerConfig = field(default_factory=ConsumerConfig)
+    action: Annotated[ConsumerAction, OMIT] = ""
+    pedantic: Annotated[bool, OMIT] = False
+
+
+class ConsumersRequest(Struct, kw_only=True):
+    """CONSUMER.NAMES and CONSUMER.LIST: one page."""
+
+    offset: Int = 0
+
+
+class PeerRemoveRequest(Struct, kw_only=True):
+    """STREAM.PEER.REMOVE."""
+
+    peer: str = ""
+
+
+class LeaderStepDownRequest(Struct, kw_only=True):
+    """STREAM.LEADER.STEPDOWN and CONSUMER.LEADER.STEPDOWN."""
+
+    placement: Annotated[Placement | None, OMIT] = None
+
+
+class PullRequest(Struct, kw_only=True):
+    """CONSUMER.MSG.NEXT: how many messages, for how long."""
+
+    batch: Int = 0
+    max_bytes: Annotated[Int, OMIT] = 0
+    expires: Annotated[Duration, OMIT] = 0
+    no_wait: Annotated[bool, OMIT] = False
+    idle_heartbeat: Annotated[Duration, OMIT] = 0
+    group: Annotated[str, OMIT] = ""
+    min_pending: Annotated[Int64, OMIT] = 0
+    min_ack_pending: Annotated[Int64, OMIT] = 0
+    id: Annotated[str, OMIT] = ""
+    priority: Annotated[Int, OMIT] = 0
+
+
+# -- responses -------------------------------------------------------------------------------------
+
+
+class Response(Struct, kw_only=True):
+    """What every answer carries."""
+
+    type: str = ""
+    error: Annotated[ErrorBody | None, OMIT] = None
+
+
+class StreamCreateResponse(Response, kw_only=True):
+    """Answer to STREAM.CREATE."""
+
+    info: Annotated[StreamInfo | None, FLATTEN] = None
+    did_create: Annotated[bool, OMIT] = False
+
+
+class StreamUpdateResponse(Response, kw_only=True):
+    """Answer to STREAM.UPDATE."""
+
+    info: Annotated[StreamInfo | None, FLATTEN] = None
+
+
+class StreamInfoResponse(Response, kw_only=True):
+    """Answer to STREAM.INFO; the paging counts the subjects."""
+
+    total: Int = 0
+    offset: Int = 0
+    limit: Int = 0
+    info: Annotated[StreamInfo | None, FLATTEN] = None
+
+
+class StreamNamesResponse(Response, kw_only=True):
+    """Answer to STREAM.NAMES."""
+
+    total: Int = 0
+    offset: Int = 0
+    limit: Int = 0
+    streams: list[str] | None = None
+
+
+class StreamListResponse(Response, kw_only=True):
+    """Answer to STREAM.LIST."""
+
+    total: Int = 0
+    offset: Int = 0
+    limit: Int = 0
+    streams: list[StreamInfo] | None = None
+    missing: Annotated[list[str], OMIT] = field(default_factory=list)
+    offline: Annotated[dict[str, str], OMIT] = field(default_factory=dict)
+
+
+class SuccessResponse(Response, kw_only=True):
+    """Answer of the calls that remove something."""
+
+    success: Annotated[bool, OMIT] = False
+
+
+class StreamPurgeResponse(Response, kw_only=True):
+    """Answer to STREAM.PURGE."""
+
+    success: Annotated[bool, OMIT] = False
+    purged: Uint64 = 0
+
+
+class StoredMsg(Struct, kw_only=True):
+    """A message as the API shows it: header block and payload as they were published."""
+
+    subject: str = ""
+    seq: Uint64 = 0
+    hdrs: Annotated[bytes, OMIT] = b""
+    data: Annotated[bytes, OMIT] = b""
+    time: Time = 0
+
+
+class MsgGetResponse(Response, kw_only=True):
+    """Answer to STREAM.MSG.GET."""
+
+    message: Annotated[StoredMsg | None, OMIT] = None
+
+
+class ConsumerInfoResponse(Response, kw_only=True):
+    """Answer to CONSUMER.CREATE, CONSUMER.DURABLE.CREATE and CONSUMER.INFO."""
+
+    info: Annotated[ConsumerInfo | None, FLATTEN] = None
+
+
+class ConsumerNamesResponse(Response, kw_only=True):
+    """Answer to CONSUMER.NAMES."""
+
+    total: Int = 0
+    offset: Int = 0
+    limit: Int = 0
+    consumers: list[str] | None = field(default_factory=list)
+
+
+class ConsumerListResponse(Response, kw_only=True):
+    """Answer to CONSUMER.LIST."""
+
+    total: Int = 0
+    offset: Int = 0
+    limit: Int = 0
+    consumers: list[ConsumerInfo] | None = field(default_factory=list)
+    missing: Annotated[list[str], OMIT] = field(default_factory=list)
+    offline: Annotated[dict[str, str], OMIT] = field(default_factory=dict)
+
+
+# -- account ---------------------------------------------------------------------------------------
+
+
+class AccountLimits(Struct, kw_only=True):
+    """What an account may use; -1: no limit."""
+
+    max_memory: Int64 = -1
+    max_storage: Int64 = -1
+    max_streams: Int = -1
+    max_consumers: Int = -1
+    max_ack_pending: Int = -1
+    memory_max_stream_bytes: Int64 = -1
+    storage_max_stream_bytes: Int64 = -1
+    max_bytes_required: bool = False
+
+
+class ApiStats(Struct, kw_only=True):
+    """The calls of an account so far."""
+
+    level: Int = 0
+    total: Uint64 = 0
+    errors: Uint64 = 0
+    inflight: Annotated[Uint64, OMIT] = 0
+
+
+class TierInfo(Struct, kw_only=True):
+    """Use and limits of one replication tier of an account."""
+
+    memory: Uint64 = 0
+    storage: Uint64 = 0
+    reserved_memory: Uint64 = 0
+    reserved_storage: Uint64 = 0
+    streams: Int = 0
+    consumers: Int = 0
+    limits: AccountLimits = field(default_factory=AccountLimits)
+
+
+class AccountInfo(Struct, kw_only=True):
+    """Use and limits of an account."""
+
+    memory: Uint64 = 0
+    storage: Uint64 = 0
+    reserved_memory: Uint64 = 0
+    reserved_storage: Uint64 = 0
+    streams: Int = 0
+    consumers: Int = 0
+    limits: AccountLimits = field(default_factory=AccountLimits)
+    domain: Annotated[str, OMIT] = ""
+    api: ApiStats = field(default_factory=ApiStats)
+    tiers: Annotated[dict[str, TierInfo], OMIT] = field(default_factory=dict)
+
+
+class AccountInfoResponse(Response, kw_only=True):
+    """Answer to INFO."""
+
+    info: Annotated[AccountInfo | None, FLATTEN] = None
+
+
+# -- publish ---------------------------------------------------------------------------------------
+
+
+class PubAck(Struct, kw_only=True):
+    """Answer to a publish: where the message is stored, or why not."""
+
+    error: Annotated[ErrorBody | None, OMIT] = None
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+    seq: Uint64 = 0
+    duplicate: Annotated[bool, OMIT] = False
+    val: Annotated[str, OMIT] = ""
+    batch: Annotated[str, OMIT] = ""
+    count: Annotated[Int32, OMIT] = 0

@@ -1,0 +1,387 @@
+"""JSON of the messages, both ways, with the manners of a NATS server.
+
+Encoding: fields in declared order, zero values left out where the field says so, maps sorted by
+key, `<`, `>` and `&` escaped, times as RFC 3339, bytes as base64. Decoding: keys match in any case,
+later ones win, null leaves a field as it is, several documents one behind another fill the same
+object, a wrong type is an error that names the field.
+
+What each field is comes from the annotations of `api/fields`; a plan per message class is made
+once. Knows no message itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from penstock.api.fields import Choice, Flatten, Instant, Number, Omit
+from penstock.api.scan import JsonFaultError, documents
+from penstock.api.times import format_time, parse_time
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+Encoder = Callable[[Any], Any]
+
+
+class JsonError(ValueError):
+    """The body is not what the message asks for; str() is the text behind `invalid JSON: `."""
+
+
+class _Literal(str):
+    """A number that is not whole, as written."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One type: how its values are written, and how they are read."""
+
+    encode: Encoder | None  # None: as it is
+    decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
+    name: str
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    kind: _Kind
+    omit: bool
+    flatten: type[msgspec.Struct] | None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    strict: bool  # unknown fields are errors
+    open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
+
+
+_PARSER = msgspec.json.Decoder(float_hook=_Literal)
+_SCALARS: dict[type, str] = {str: "string", bool: "bool"}
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """A message as JSON bytes."""
+    tree = _tree(message)
+    try:
+        text = msgspec.json.encode(tree)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_clean(tree))
+    if b"<" in text or b">" in text or b"&" in text:
+        text = text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    return text
+
+
+def decode_request(kind: type[T], body: bytes, *, strict: bool = True) -> T:
+    """A request body as a message, as a server reads it; an empty body gives the zero message.
+    JsonError when it is not one.
+    """
+    return _decode(kind, body, _Reader(strict, open_choices=False))
+
+
+def decode_response(kind: type[T], body: bytes) -> T:
+    """A server's answer as a message; unknown fields are passed over. JsonError: it is not one."""
+    return _decode(kind, body, _Reader(strict=False, open_choices=True))
+
+
+def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
+    message = kind()
+    for value in _parse(body):
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            target = f"Go value of type server.{kind.__name__}"
+            raise JsonError(f"json: cannot unmarshal {_word(value)} into {target}")
+        _fill(reader, message, value, kind.__name__)
+    return message
+
+
+def _parse(body: bytes) -> list[Any]:
+    try:
+        return [_PARSER.decode(body)]
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        pass
+    text = body.decode("utf-8", "replace")
+    try:
+        return [_PARSER.decode(part) for part in documents(text)]
+    except JsonFaultError as fault:
+        raise JsonError(str(fault)) from None
+    except RecursionError:
+        raise JsonError("exceeded max depth") from None
+    except msgspec.DecodeError as error:
+        raise JsonError(str(error)) from None
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+@cache
+def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(_field(name, hints[name]) for name in kind.__struct_fields__)
+
+
+@cache
+def _index(kind: type[msgspec.Struct]) -> dict[str, tuple[str | None, _Field]]:
+    """JSON key -> (field of this object that holds it, or None for this object, field)."""
+    found: dict[str, tuple[str | None, _Field]] = {}
+    for field in _plan(kind):
+        if field.flatten is None:
+            found[field.name] = (None, field)
+        else:
+            for inner in _plan(field.flatten):
+                found.setdefault(inner.name, (field.name, field))
+    return found
+
+
+def _field(name: str, hint: Any) -> _Field:
+    omit, flatten = False, None
+    if get_origin(hint) is Annotated:
+        marks = hint.__metadata__
+        omit = any(isinstance(mark, Omit) for mark in marks)
+        if any(isinstance(mark, Flatten) for mark in marks):
+            flatten = _struct_of(hint)
+    return _Field(name, _kind(hint), omit, flatten)
+
+
+def _struct_of(hint: Any) -> type[msgspec.Struct]:
+    for part in (get_args(hint)[0], *get_args(get_args(hint)[0])):
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            return part
+    raise TypeError(f"no message class in {hint}")
+
+
+def _kind(hint: Any) -> _Kind:
+    marks: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        marks = hint.__metadata__
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = next(part for part in get_args(hint) if part is not type(None))
+        return _optional(_kind(Annotated[inner, *marks] if marks else inner))
+    for mark in marks:
+        if isinstance(mark, Number):
+            return _number(mark)
+        if isinstance(mark, Instant):
+            return _Kind(format_time, _read_time, "time.Time")
+        if isinstance(mark, Choice):
+            return _choice(mark, get_args(hint))
+    if get_origin(hint) is list:
+        return _list(_kind(get_args(hint)[0]))
+    if get_origin(hint) is dict:
+        return _map(_kind(get_args(hint)[1]))
+    if get_origin(hint) is Literal:
+        return _choice(Choice(), get_args(hint))
+    if hint is bytes:
+        return _Kind(None, _read_bytes, "[]uint8")
+    if hint in _SCALARS:
+        return _scalar(hint)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _struct(hint)
+    raise TypeError(f"a message field can not be {hint}")
+
+
+def _optional(inner: _Kind) -> _Kind:
+    encode = inner.encode
+
+    def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
+        return None if value is None else inner.decode(reader, value, present, path)
+
+    return _Kind(encode, read, inner.name)
+
+
+def _scalar(python: type) -> _Kind:
+    name = _SCALARS[python]
+
+    def read(_: _Reader, value: Any, present: Any, path: str) -> Any:
+        if value is None:
+            return present
+        if not isinstance(value, python) or isinstance(value, _Literal):
+            raise _mismatch(value, path, name)
+        return value
+
+    return _Kind(None, read, name)
+
+
+def _number(mark: Number) -> _Kind:
+    def read(_: _Reader, value: Any, present: Any, path: str) -> Any:
+        if value is None:
+            return present
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _mismatch(value, path, mark.name)
+        if not mark.low <= value <= mark.high:
+            raise _mismatch(_Literal(str(value)), path, mark.name)
+        return value
+
+    return _Kind(None, read, mark.name)
+
+
+def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
+    def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
+        if type(value) is str and (value in words or reader.open_choices):
+            return value
+        raw = msgspec.json.encode(value, enc_hook=_as_written).decode()
+        raise JsonError(
+            mark.error.format(
+                raw=_quote(raw), value=_quote(value if isinstance(value, str) else "")
+            )
+        )
+
+    return _Kind(None, read, "string")
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+def _list(item: _Kind) -> _Kind:
+    encode, name = item.encode, f"[]{item.name}"
+
+    def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise _mismatch(value, path, name)
+        return [
+            item.decode(reader, element, None, f"{path}.{index}")
+            for index, element in enumerate(value)
+        ]
+
+    return _Kind(
+        None if encode is None else lambda value: [encode(element) for element in value], read, name
+    )
+
+
+def _map(item: _Kind) -> _Kind:
+    name = f"map[string]{item.name}"
+
+    def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise _mismatch(value, path, name)
+        merged = dict(present or {})
+        for key, element in value.items():
+            merged[key] = item.decode(reader, element, "", f"{path}.{key}")
+        return merged
+
+    return _Kind(lambda value: dict(sorted(value.items())), read, name)
+
+
+def _struct(kind: type[msgspec.Struct]) -> _Kind:
+    name = f"server.{kind.__name__}"
+
+    def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
+        if value is None:
+            return present
+        if not isinstance(value, dict):
+            raise _mismatch(value, path, name)
+        target = kind() if present is None else present
+        _fill(reader, target, value, path)
+        return target
+
+    return _Kind(_tree, read, name)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def _tree(message: msgspec.Struct) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for field in _plan(type(message)):
+        value = getattr(message, field.name)
+        if field.flatten is not None:
+            if value is not None:
+                tree.update(_tree(value))
+            continue
+        if field.omit and (value is None or (not value and not isinstance(value, msgspec.Struct))):
+            continue
+        encoder = field.kind.encode
+        tree[field.name] = value if encoder is None or value is None else encoder(value)
+    return tree
+
+
+def _clean(value: Any) -> Any:
+    """The same tree with text that is no Unicode made so, the lost bytes as U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {_clean(key): _clean(element) for key, element in value.items()}
+    if isinstance(value, list):
+        return [_clean(element) for element in value]
+    return value
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _fill(reader: _Reader, message: msgspec.Struct, value: dict[str, Any], path: str) -> None:
+    index = _index(type(message))
+    for key, element in value.items():
+        found = index.get(key) or index.get(key.lower())
+        if found is None:
+            if reader.strict:
+                raise JsonError(f"json: unknown field {_quote(key)}")
+            continue
+        holder, field = found
+        if holder is not None and field.flatten is not None:
+            inner = getattr(message, holder)
+            if inner is None:
+                inner = field.flatten()
+                setattr(message, holder, inner)
+            _fill(reader, inner, {key: element}, path)
+            continue
+        present = getattr(message, field.name)
+        setattr(
+            message, field.name, field.kind.decode(reader, element, present, f"{path}.{field.name}")
+        )
+
+
+def _read_time(_: _Reader, value: Any, present: Any, path: str) -> Any:
+    if value is None:
+        return present
+    if not isinstance(value, str) or isinstance(value, _Literal):
+        raise JsonError("Time.UnmarshalJSON: input is not a JSON string")
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise JsonError(str(error)) from None
+
+
+def _read_bytes(_: _Reader, value: Any, present: Any, path: str) -> Any:
+    if value is None:
+        return b""
+    if not isinstance(value, str) or isinstance(value, _Literal):
+        raise _mismatch(value, path, "[]uint8")
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise JsonError("illegal base64 data") from None
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, _Literal):
+        return f"number {value}"
+    if isinstance(value, int):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _mismatch(value: Any, path: str, name: str) -> JsonError:
+    where = path if path.rpartition(".")[2].isdigit() else f"Go struct field {path}"
+    return JsonError(f"json: cannot unmarshal {_word(value)} into {where} of type {name}")
+
+
+def _quote(text: str) -> str:
+    return msgspec.json.encode(_clean(text)).decode()

@@ -1,0 +1,80 @@
+"""How a message field looks on the wire: the vocabulary the message classes are annotated with.
+
+A field is a plain Python type, or one of the aliases below, which add what Python's types do not
+say: the width of a number, that an integer is a time, that a zero value is left out. `api/codec`
+reads these annotations; type checkers see the plain types. Knows nothing of any message.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+
+@dataclass(frozen=True)
+class Omit:
+    """The field is left out of the JSON when it has its zero value (0, "", false, empty, None)."""
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """The fields of this object stand in the JSON object itself; None: they are all absent."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number, its range, and what error texts call its type."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Instant:
+    """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire; 0 is the zero time
+    `0001-01-01T00:00:00Z`.
+    """
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A closed set of strings; `error` is the text for anything else ({raw}: its JSON text, quoted;
+    {value}: itself, quoted).
+    """
+
+    error: str = "can not unmarshal {raw}"
+
+
+OMIT = Omit()
+FLATTEN = Flatten()
+INSTANT = Instant()
+
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+Int = Annotated[int, Number("int", *_INT64)]
+Int32 = Annotated[int, Number("int32", -(1 << 31), (1 << 31) - 1)]
+Int64 = Annotated[int, Number("int64", *_INT64)]
+Uint16 = Annotated[int, Number("uint16", 0, (1 << 16) - 1)]
+Uint64 = Annotated[int, Number("uint64", 0, (1 << 64) - 1)]
+Duration = Annotated[int, Number("time.Duration", *_INT64)]
+"""Nanoseconds."""
+Time = Annotated[int, INSTANT]
+"""Nanoseconds since 1970, UTC; 0 is the zero time."""
+
+Retention = Annotated[Literal["limits", "interest", "workqueue"], Choice()]
+Discard = Annotated[Literal["old", "new"], Choice()]
+Storage = Annotated[Literal["file", "memory"], Choice()]
+Compression = Annotated[Literal["none", "s2"], Choice("unknown compression algorithm")]
+PersistMode = Annotated[Literal["default", "async"], Choice()]
+DeliverPolicy = Annotated[
+    Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"],
+    Choice(),
+]
+AckPolicy = Annotated[Literal["none", "all", "explicit", "flow_control"], Choice()]
+ReplayPolicy = Annotated[Literal["instant", "original"], Choice()]
+PriorityPolicy = Annotated[
+    Literal["none", "overflow", "pinned_client", "prioritized"],
+    Choice("unknown priority policy: {value}"),
+]
+ConsumerAction = Annotated[
+    Literal["", "create", "update"], Choice("unknown consumer action: {value}")
+]

@@ -1,0 +1,112 @@
+"""Subjects of the JetStream API: built for clients, and the parts every side must agree on.
+
+`$JS.API.<call>` in the own account, `$JS.<domain>.API.<call>` for a domain, or any prefix that an
+import gives. The ack subject of a delivered message is taken apart here too. Knows nothing of what
+the calls do.
+"""
+
+from typing import NamedTuple
+
+API_PREFIX = "$JS.API"
+ACK_PREFIX = "$JS.ACK"
+ADVISORY_PREFIX = "$JS.EVENT.ADVISORY"
+METRIC_PREFIX = "$JS.EVENT.METRIC"
+
+_BAD_NAME = frozenset(" \t\r\n\f.*>\\/")
+
+
+class Api:
+    """Builds the subjects of one API prefix; names are checked, so that no call goes astray."""
+
+    def __init__(self, prefix: str = API_PREFIX) -> None:
+        """Any prefix, without the last dot; ValueError when it is no literal subject."""
+        if not prefix or any(not token or token in ("*", ">") for token in prefix.split(".")):
+            raise ValueError(f"not an API prefix: {prefix!r}")
+        self.prefix = prefix
+
+    @classmethod
+    def of_domain(cls, domain: str) -> "Api":
+        """The API of a JetStream domain; "" is the own one."""
+        return cls(f"$JS.{_name(domain, 'domain')}.API") if domain else cls()
+
+    def info(self) -> str:
+        """Account information."""
+        return f"{self.prefix}.INFO"
+
+    def stream(self, call: str, stream: str = "") -> str:
+        """STREAM.<call>[.<stream>], e.g. ("MSG.GET", "ORDERS")."""
+        tail = f".{_name(stream, 'stream')}" if stream else ""
+        return f"{self.prefix}.STREAM.{call}{tail}"
+
+    def consumer(self, call: str, stream: str, consumer: str = "") -> str:
+        """CONSUMER.<call>.<stream>[.<consumer>], e.g. ("INFO", "ORDERS", "billing")."""
+        tail = f".{_name(consumer, 'consumer')}" if consumer else ""
+        return f"{self.prefix}.CONSUMER.{call}.{_name(stream, 'stream')}{tail}"
+
+    def create_consumer(self, stream: str, consumer: str, filter_subject: str = "") -> str:
+        """CONSUMER.CREATE.<stream>.<consumer>[.<filter>]: the filter stands in the subject, so that
+        permissions can name it.
+        """
+        tail = f".{filter_subject}" if filter_subject and filter_subject != ">" else ""
+        return self.consumer("CREATE", stream, consumer) + tail
+
+    def next_message(self, stream: str, consumer: str) -> str:
+        """CONSUMER.MSG.NEXT: where pull requests go."""
+        return self.consumer("MSG.NEXT", stream, consumer)
+
+    def direct_get(self, stream: str, last_by_subject: str = "") -> str:
+        """DIRECT.GET.<stream>[.<subject>]."""
+        tail = f".{last_by_subject}" if last_by_subject else ""
+        return f"{self.prefix}.DIRECT.GET.{_name(stream, 'stream')}{tail}"
+
+
+class AckSubject(NamedTuple):
+    """What the reply subject of a delivered message says."""
+
+    domain: str
+    account_hash: str
+    stream: str
+    consumer: str
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    timestamp_ns: int
+    pending: int
+
+
+def parse_ack(subject: str) -> AckSubject | None:
+    """Both forms: 9 tokens, or 11 and more with domain and account; None when it is neither."""
+    tokens = subject.split(".")
+    if len(tokens) < 9 or len(tokens) == 10 or tokens[0] != "$JS" or tokens[1] != "ACK":
+        return None
+    domain, account, first = "", "", 2
+    if len(tokens) > 10:
+        domain, account, first = ("" if tokens[2] == "_" else tokens[2]), tokens[3], 4
+    numbers = tokens[first + 2 : first + 7]
+    if not all(token.isascii() and token.isdigit() for token in numbers):
+        return None
+    delivered, stream_seq, consumer_seq, timestamp, pending = (int(token) for token in numbers)
+    return AckSubject(
+        domain,
+        account,
+        tokens[first],
+        tokens[first + 1],
+        delivered,
+        stream_seq,
+        consumer_seq,
+        timestamp,
+        pending,
+    )
+
+
+def valid_name(name: str) -> bool:
+    """Whether a stream or consumer may have this name (length aside)."""
+    return bool(name) and _BAD_NAME.isdisjoint(name)
+
+
+def _name(name: str, what: str) -> str:
+    if not valid_name(name):
+        raise ValueError(
+            f"{what} name {name!r} must not be empty nor have blanks or any of . * > / \\ in it"
+        )
+    return name

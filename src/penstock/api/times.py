@@ -1,0 +1,132 @@
+"""Times and durations as the protocol writes them: RFC 3339 with nanoseconds, and `1h2m3.5s`.
+
+A time is an integer of nanoseconds since 1970 UTC; 0 stands for "no time", which the wire writes as
+year 1. Knows no clock.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+ZERO_TIME = "0001-01-01T00:00:00Z"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+
+
+def format_time(ns: int) -> str:
+    """Nanoseconds since 1970 as RFC 3339 UTC text, trailing zeros of the fraction dropped; 0 is the
+    zero time.
+    """
+    if ns == 0:
+        return ZERO_TIME
+    seconds, fraction = divmod(ns, 1_000_000_000)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    text = moment.strftime("%m-%dT%H:%M:%S")
+    digits = f".{fraction:09d}".rstrip("0") if fraction else ""
+    return f"{moment.year:04d}-{text}{digits}Z"
+
+
+def parse_time(text: str) -> int:
+    """RFC 3339 text as nanoseconds since 1970; the zero time is 0. ValueError, with the protocol's
+    wording, for anything else.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(_time_error(text))
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as error:
+        raise ValueError(f'parsing time "{text}": {_out_of_range(error)} out of range') from None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    if match[8]:
+        offset = int(match[9]) * 3600 + int(match[10]) * 60
+        seconds -= offset if match[8] == "+" else -offset
+    if text == ZERO_TIME:
+        return 0
+    return seconds * 1_000_000_000 + int((match[7] or "0")[:9].ljust(9, "0"))
+
+
+def format_duration(ns: int) -> str:
+    """Nanoseconds as `1h2m3.5s`, `1.5ms`, `0s`."""
+    if ns == 0:
+        return "0s"
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+        if ns < size * 1000:
+            return f"{sign}{_decimal(ns, size)}{unit}"
+    minutes, rest = divmod(ns, _UNITS_NS["m"])
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, _UNITS_NS['s'])}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def parse_duration(text: str) -> int:
+    """`1h2m3.5s` as nanoseconds; ValueError when it is not one."""
+    sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if body == "0":
+        return 0
+    total, position = 0, 0
+    while part := _DURATION_PART.match(body, position):
+        whole, _, fraction = part[1].partition(".")
+        unit = _UNITS_NS[part[2]]
+        total += int(whole or "0") * unit
+        total += int(fraction or "0") * unit // 10 ** len(fraction)
+        position = part.end()
+    if position == 0 or position != len(body):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return sign * total
+
+
+def _decimal(value: int, size: int) -> str:
+    whole, rest = divmod(value, size)
+    if not rest:
+        return str(whole)
+    width = len(str(size)) - 1
+    return f"{whole}." + f"{rest:0{width}d}".rstrip("0")
+
+
+def _out_of_range(error: ValueError) -> str:
+    for part in ("month", "day", "hour", "minute", "second"):
+        if str(error).startswith(part):
+            return part
+    return "day"
+
+
+def _time_error(text: str) -> str:
+    layout = (
+        (r"\d{4}", "2006"),
+        ("-", "-"),
+        (r"\d\d", "01"),
+        ("-", "-"),
+        (r"\d\d", "02"),
+        ("T", "T"),
+        (r"\d\d", "15"),
+        (":", ":"),
+        (r"\d\d", "04"),
+        (":", ":"),
+        (r"\d\d", "05"),
+        (r"(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", "Z07:00"),
+    )
+    head = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00"'
+    rest = text
+    for pattern, name in layout:
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
+            return f'{head}: cannot parse "{rest}" as "{name}"'
+        rest = rest[match.end() :]
+    return f'parsing time "{text}": extra text: "{rest}"'

@@ -1,0 +1,288 @@
+"""JetStream for asyncio: streams, consumers, publishing, pulling, push and ordered reading.
+
+What is asked and what answers mean is in ``client/jetstream.py``; here it is only sent and awaited.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.errors import PenstockError
+
+from .aio_publisher import Publisher
+from .aio_pull import PullConsumer
+from .aio_subscription import Subscription
+from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
+from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+from .ordered import Ordered
+from .pull import control_reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from penstock.api.fields import ConsumerAction, DeliverPolicy
+
+    from .aio_client import Client
+    from .aio_message import AioMessage
+    from .jetstream import Plan
+    from .message import Message
+
+T = TypeVar("T")
+
+PUSH_PENDING_MESSAGES_MAX = 524_288
+PUSH_PENDING_BYTES_MAX = 512 * 1024 * 1024
+ORDERED_BATCH = 500
+
+
+class JetStream:
+    """Streams and consumers over a connection; made by ``Client.jetstream``.
+
+    Every call raises ApiError when the server refuses, Timeout without an answer, NoResponders
+    without JetStream.
+    """
+
+    def __init__(
+        self, client: Client, *, domain: str | None, prefix: str | None, timeout: float
+    ) -> None:
+        """``timeout`` in seconds, for every call."""
+        self.client = client
+        self.plans = Plans(domain, prefix)
+        self.timeout = timeout
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Carry out a plan of ``Plans``."""
+        try:
+            request = next(plan)
+            while True:
+                answer = await self.client.request(
+                    request.subject, request.body, timeout=self.timeout
+                )
+                request = plan.send(answer.data)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use."""
+        return await self.run(self.plans.account_info())
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    async def create_stream(self, config: StreamConfig) -> StreamInfo:
+        """Create a stream; fine when it exists with the same config, an ApiError with another."""
+        return await self.run(self.plans.create_stream(config))
+
+    async def update_stream(self, config: StreamConfig) -> StreamInfo:
+        """Change a stream to this whole config."""
+        return await self.run(self.plans.update_stream(config))
+
+    async def stream_info(
+        self, stream: str, *, subjects_filter: str | None = None, deleted_details: bool = False
+    ) -> StreamInfo:
+        """Config and state; with a filter also message counts per matching subject."""
+        return await self.run(self.plans.stream_info(stream, subjects_filter, deleted_details))
+
+    async def stream_names(self, subject: str | None = None) -> list[str]:
+        """Names in order; with a subject only streams that take messages of it."""
+        return await self.run(self.plans.stream_names(subject))
+
+    async def streams(self, subject: str | None = None) -> list[StreamInfo]:
+        """Config and state of every stream, by name."""
+        return await self.run(self.plans.streams(subject))
+
+    async def delete_stream(self, stream: str) -> None:
+        """Remove a stream with its messages and consumers."""
+        await self.run(self.plans.delete_stream(stream))
+
+    async def purge_stream(
+        self,
+        stream: str,
+        *,
+        filter_subject: str | None = None,
+        seq: int | None = None,
+        keep: int | None = None,
+    ) -> int:
+        """Remove messages: all, of one subject, below ``seq``, or all but the newest ``keep``.
+
+        Returns how many.
+        """
+        return await self.run(self.plans.purge_stream(stream, filter_subject, seq, keep))
+
+    async def get_message(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        last_by_subject: str | None = None,
+        next_by_subject: str | None = None,
+    ) -> StoredMessage:
+        """One stored message; an ApiError (10037) when there is none."""
+        return await self.run(self.plans.get_message(stream, seq, last_by_subject, next_by_subject))
+
+    async def delete_message(self, stream: str, seq: int, *, erase: bool = True) -> None:
+        """Remove one message; ``erase`` also overwrites its bytes on disk."""
+        await self.run(self.plans.delete_message(stream, seq, erase))
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    async def create_consumer(
+        self, stream: str, config: ConsumerConfig, *, action: ConsumerAction = ""
+    ) -> ConsumerInfo:
+        """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
+        return await self.run(self.plans.create_consumer(stream, config, action))
+
+    async def update_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        """Change an existing consumer to this whole config."""
+        return await self.run(self.plans.create_consumer(stream, config, "update"))
+
+    async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
+        """Config and state of one consumer."""
+        return await self.run(self.plans.consumer_info(stream, consumer))
+
+    async def consumer_names(self, stream: str) -> list[str]:
+        """Names of a stream's consumers in order."""
+        return await self.run(self.plans.consumer_names(stream))
+
+    async def consumers(self, stream: str) -> list[ConsumerInfo]:
+        """Config and state of every consumer of a stream, by name."""
+        return await self.run(self.plans.consumers(stream))
+
+    async def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Remove a consumer."""
+        await self.run(self.plans.delete_consumer(stream, consumer))
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        expected_last_msg_id: str | None = None,
+        ttl: float | None = None,
+    ) -> PubAck:
+        """Store a message and wait for the stream's ack.
+
+        NoResponders when no stream takes the subject, an ApiError (10071 ...) when an expectation
+        does not hold.
+        """
+        block = publish_headers(
+            headers,
+            msg_id=msg_id,
+            expected_stream=expected_stream,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            expected_last_msg_id=expected_last_msg_id,
+            ttl_s=ttl,
+        )
+        timeout = self.timeout if timeout is None else timeout
+        answer = await self.client.request(subject, data, timeout=timeout, raw_headers=block)
+        return decode_pub_ack(answer.data)
+
+    def publisher(
+        self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
+    ) -> Publisher:
+        """A publisher with up to ``window`` acks outstanding; use it in ``async with``."""
+        seconds = self.timeout if timeout is None else timeout
+        return Publisher(self.client, window, seconds, attempts_max)
+
+    def pull(self, stream: str, consumer: str) -> PullConsumer:
+        """A handle to pull messages of an existing consumer."""
+        subject = self.plans.subjects.next_message(stream, consumer)
+        return PullConsumer(self.client, stream, consumer, subject)
+
+    async def subscribe(
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        *,
+        callback: Callable[[Any], Any] | None = None,
+        queue: str = "",
+    ) -> PushSubscription:
+        """Create a push consumer and receive its messages.
+
+        Without a config an ephemeral one with explicit acks. Unsubscribing leaves the consumer: a
+        durable one stays, an ephemeral one goes by itself.
+        """
+        config = config or ConsumerConfig(ack_policy="explicit")
+        config = replace(
+            config,
+            deliver_subject=config.deliver_subject or self.client.new_inbox(),
+            deliver_group=queue or config.deliver_group,
+        )
+        subscription = PushSubscription(self.client, callback)
+        self.client.attach(config.deliver_subject, subscription, config.deliver_group)
+        try:
+            subscription.info = await self.create_consumer(stream, config)
+        except BaseException:
+            await subscription.unsubscribe()
+            raise
+        return subscription
+
+    async def ordered(
+        self,
+        stream: str,
+        *,
+        filter_subjects: Iterable[str] = (),
+        start_seq: int = 1,
+        deliver_policy: DeliverPolicy | None = None,
+        headers_only: bool = False,
+    ) -> AsyncGenerator[AioMessage, None]:
+        """The messages of a stream in order and without gaps, for ever; what breaks is set up
+        again.
+
+        Leave it early through ``contextlib.aclosing``, then its consumer is removed at once.
+        """
+        state = Ordered(stream, filter_subjects, start_seq, deliver_policy, headers_only)
+        while True:
+            handle: PullConsumer | None = None
+            try:
+                info = await self.create_consumer(stream, state.config())
+                state.started(info)
+                handle = self.pull(stream, info.name)
+                async with aclosing(handle.messages(batch=ORDERED_BATCH)) as messages:
+                    async for message in messages:
+                        if not state.take(message.metadata):
+                            break
+                        yield message
+            except PenstockError as error:
+                if self.client.closed or not state.recoverable(error):
+                    raise
+            finally:
+                if handle is not None:
+                    handle.close()
+                    await self._discard(handle)
+
+    async def _discard(self, handle: PullConsumer) -> None:
+        try:
+            await self.delete_consumer(handle.stream, handle.consumer)
+        except PenstockError:
+            return  # it is gone already, or goes by itself when nobody pulls from it
+
+
+class PushSubscription(Subscription):
+    """Messages of a push consumer; heartbeats and flow control are answered on the way."""
+
+    def __init__(self, client: Client, callback: Callable[[Any], Any] | None) -> None:
+        """``info`` is set once the consumer was created."""
+        super().__init__(client, callback, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX)
+        self.info: ConsumerInfo
+        """The consumer as created."""
+
+    def receive(self, message: Message) -> None:
+        """A message of the consumer, or a word of the server about it."""
+        reply = control_reply(message)
+        if reply is None:
+            super().receive(message)
+        elif reply:
+            self.client.connection.publish(reply, b"")
+            self.client.plan_flush()

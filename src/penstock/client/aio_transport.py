@@ -1,0 +1,116 @@
+"""The transport of the asyncio client: bytes up, bytes down, and whether more can be written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .aio_client import Client
+    from .options import Server
+
+
+class Link(asyncio.Protocol):
+    """One connection to one server; tells its client what happens as long as it is the client's
+    link.
+    """
+
+    def __init__(self, client: Client, server: Server, *, tls: bool) -> None:
+        """``tls``: encrypted from the first byte."""
+        self.server = server
+        self.tls = tls
+        self.paused = False
+        """Whether the transport has more than enough to write."""
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._upgrading = False
+        self._aborted = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._writable: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop: the connection stands (again after the change to TLS)."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._aborted:
+            self._transport.abort()
+        elif not self._upgrading:
+            self._client.link_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self._client.link_received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: the connection is over."""
+        self._settle()
+        self.resume_writing()
+        self._client.link_lost(self, exc)
+
+    def _settle(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: its buffer is full."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """Called by the loop: there is room again."""
+        self.paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    async def wait_writable(self) -> None:
+        """Wait until there is room again, or the connection is over."""
+        if not self.paused:
+            return
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+        await asyncio.shield(self._writable)
+
+    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        """Encrypt from here on; OSError (also ssl.SSLError) when the handshake fails."""
+        assert self._transport is not None
+        self._upgrading = True
+        try:
+            transport = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=hostname
+            )
+        finally:
+            self._upgrading = False
+        if transport is None:
+            raise ConnectionResetError("closed during the TLS handshake")
+        self._transport = transport
+        self.tls = True
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes on the transport."""
+        if self._transport is not None and not self._closed.done():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Write what is queued, then close."""
+        if self._transport is None:  # not even connected yet
+            self._aborted = True
+            self._settle()
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close without writing."""
+        self._aborted = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self, timeout: float) -> None:
+        """Wait until the transport is closed; gives up on it after the timeout."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._closed)
+                return
+        self.abort()

@@ -1,0 +1,452 @@
+"""The client for code that waits: a plain socket, read by whoever waits for something.
+
+There is no thread in the background. Bytes are read, and the server's pings answered, while a call
+waits; a client that is left alone for minutes is cut off by the server as stale and connects again
+at the next call. One thread at a time may use a client. ``Options`` can be pickled, so a client is
+opened where it is used::
+
+    with connect_blocking("nats://127.0.0.1:4222") as nc:
+        nc.publish("greetings.anna", b"hello")
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionClosed,
+    ConnectionLost,
+    NoResponders,
+    PenstockError,
+    Timeout,
+)
+from penstock.nuid import Nuid
+
+from . import connection as machine
+from .blocking_socket import Transport, open_transport
+from .blocking_subscription import BlockingMessage, Subscription
+from .jetstream import Headers, encode_header_map
+from .message import Message
+from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
+from .pool import ServerPool
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable
+
+    from .blocking_jetstream import JetStream
+    from .info import ServerInfo
+    from .options import Server
+
+PENDING_MESSAGES_MAX = 524_288
+PENDING_BYTES_MAX = 128 * 1024 * 1024
+
+
+class BlockingClient:
+    """A connection for blocking code; made by ``connect_blocking``."""
+
+    def __init__(self, options: Options, tls_context: ssl.SSLContext | None = None) -> None:
+        """Connects: ConnectError, AuthenticationError."""
+        self.options = options
+        self.connection = machine.Connection(options, BlockingMessage)
+        self.reconnects = 0
+        self.last_error: PenstockError | None = None
+        """What the server complained about last without closing, or why the connection was lost."""
+        self._tls_context = tls_context
+        self._pool = ServerPool(options, random.random)
+        self._nuid = Nuid(random.SystemRandom())
+        self._transport: Transport | None = None
+        self._inbox = ""
+        self._requests = 0
+        self._awaited = ""  # reply subject of the one request under way
+        self._answer: Message | None = None
+        self._ping_due = 0.0
+        self._open()
+
+    # -- life -------------------------------------------------------------------------------------
+    # -----------
+
+    def __enter__(self) -> BlockingClient:
+        """The client itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self.connection.state is machine.State.CLOSED
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """What the server said of itself last."""
+        return self.connection.info
+
+    def close(self) -> None:
+        """Send what is queued and close; a second time does nothing."""
+        if self.closed:
+            return
+        try:
+            if self.connection.connected and self._transport is not None:
+                self._send(time.monotonic() + self.options.connect_timeout)
+        except (OSError, PenstockError):
+            pass  # the other side is gone: there is nothing left to send to
+        finally:
+            self._shut()
+            self._end_subscriptions()
+            self.connection.close()
+
+    def _end_subscriptions(self) -> None:
+        for interest in list(self.connection.interests.values()):
+            if interest.owner is not None and interest.owner is not self:
+                interest.owner.end()
+
+    def _shut(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def _open(self) -> None:
+        """Connect to one of the servers; ConnectError with every server's reason when none takes
+        us.
+        """
+        reasons: list[str] = []
+        rounds_left = len(
+            self.options.servers
+        )  # at first every server is tried once; afterwards the pool decides
+        first = self.reconnects == 0 and not self.connection.bytes_received
+        error: PenstockError | None = None
+        while choice := self._pool.next():
+            if first and rounds_left == 0:
+                break
+            rounds_left -= 1
+            server, wait = choice
+            if wait:
+                time.sleep(wait)
+            try:
+                self._open_one(server)
+            except (PenstockError, OSError) as failure:
+                self._shut()
+                self.connection.receive_eof()
+                self.connection.events()
+                refused = isinstance(failure, AuthenticationError)
+                self._pool.failed(refused)
+                error = failure if isinstance(failure, PenstockError) else None
+                reasons.append(f"{server}: {failure}")
+                continue
+            self._pool.succeeded()
+            return
+        text = "cannot connect: " + "; ".join(
+            dict.fromkeys(reasons[-8:]) or ["no server left to try"]
+        )
+        if isinstance(error, AuthenticationError):
+            raise AuthenticationError(text)
+        raise ConnectError(text)
+
+    def _open_one(self, server: Server) -> None:
+        deadline = time.monotonic() + self.options.connect_timeout
+        first = self.options.tls is not None and self.options.tls.first
+        self._transport = open_transport(server, self.options.connect_timeout)
+        if first:
+            self._transport.start_tls(server, self.options.tls, self._tls_context, deadline)
+        self.connection.connected_to(server, tls=first)
+        while not self.connection.connected:
+            if not self._turn(deadline):
+                raise ConnectError(f"no answer in {self.options.connect_timeout} s")
+            if self._transport is None:
+                raise self.last_error or ConnectError("closed during the handshake")
+        if not self._send(deadline):
+            raise self.last_error or ConnectError("closed after the handshake")
+        self._ping_due = time.monotonic() + self.options.ping_interval
+
+    def lost_since(self, reconnects: int) -> bool:
+        """Whether the connection broke since the count of ``reconnects`` was taken."""
+        return self._transport is None or self.reconnects != reconnects
+
+    def ensure_open(self) -> None:
+        """Connect again when the connection is lost; ConnectionClosed when that cannot be."""
+        if self._transport is not None:
+            return
+        if self.closed:
+            raise ConnectionClosed("the client is closed")
+        if not self.options.reconnect:
+            error = self.last_error
+            self.close()
+            raise ConnectionClosed(f"the connection is lost, and reconnect is off: {error}")
+        try:
+            self._open()
+        except ConnectError as error:
+            self.close()
+            raise ConnectionClosed(f"gave up reconnecting: {error}") from error
+        self.reconnects += 1
+
+    # -- bytes ------------------------------------------------------------------------------------
+    # -----------
+
+    def _send(self, deadline: float) -> bool:
+        """Write all queued output; False when the connection broke meanwhile.
+
+        Reads what comes while the server does not take more, so that the two never wait for each
+        other.
+        """
+        transport = self._transport
+        assert transport is not None
+        while data := self.connection.data_to_send():
+            view = memoryview(data)
+            while view:
+                sent = transport.send(view)
+                view = view[sent:]
+                if view and not sent:
+                    self._receive(transport.wait_both(deadline))
+                    if self._transport is not transport:
+                        return False
+        return True
+
+    def _receive(self, data: bytes | None) -> None:
+        """Feed what was read (b"" is the end, None is nothing) and act on what it means."""
+        if data is None:
+            return
+        if data:
+            self.connection.receive_data(data)
+        else:
+            self.connection.receive_eof()
+        for event in self.connection.events():
+            if isinstance(event, Message):
+                owner = event.interest.owner
+                (self._receive_answer if owner is self else owner.receive)(event)
+            else:
+                self._on_event(event)
+
+    def _on_event(self, event: machine.Event) -> None:
+        if isinstance(event, machine.Pong):
+            assert isinstance(event.waiter, list)
+            event.waiter.append(True)
+        elif isinstance(event, machine.Ended):
+            if event.interest.owner is not self:
+                event.interest.owner.end()
+        elif isinstance(event, machine.ServerComplaint):
+            self.last_error = event.error
+        elif isinstance(event, machine.Connected | machine.InfoChanged):
+            self._pool.learn(event.info.connect_urls)
+        elif isinstance(event, machine.TlsRequired):
+            assert self._transport is not None
+            deadline = time.monotonic() + self.options.connect_timeout
+            self._transport.start_tls(event.server, self.options.tls, self._tls_context, deadline)
+            self.connection.tls_established()
+        elif isinstance(event, machine.Disconnected):
+            self.last_error = event.error
+            self._shut()
+
+    def _turn(self, deadline: float) -> bool:
+        """Write, then read once; False when nothing came before the deadline."""
+        transport = self._transport
+        assert transport is not None
+        if self.connection.bytes_waiting and not self._send(deadline):
+            return True
+        data = transport.receive(
+            min(deadline, self._ping_due) if self.connection.connected else deadline
+        )
+        if data is None:
+            if self.connection.connected and time.monotonic() >= self._ping_due:
+                self._keep_alive()
+                return True
+            return False
+        self._receive(data)
+        if self._transport is None:
+            if self.connection.state is machine.State.DISCONNECTED and isinstance(
+                self.last_error, ConnectError
+            ):
+                raise self.last_error
+            return True
+        if self.connection.bytes_waiting:
+            self._send(deadline)
+        return True
+
+    def _keep_alive(self) -> None:
+        self._ping_due = time.monotonic() + self.options.ping_interval
+        if self.connection.pings_outstanding >= self.options.pings_outstanding_max:
+            self.connection.receive_eof(TimeoutError("stale: pings are not answered"))
+            self._receive_events_of_loss()
+        else:
+            self.connection.ping()
+
+    def _receive_events_of_loss(self) -> None:
+        for event in self.connection.events():
+            if not isinstance(event, Message):
+                self._on_event(event)
+
+    def timeout_of(self, timeout: float | None) -> float:
+        """The timeout that counts: the one given, or that of the options."""
+        return self.options.timeout if timeout is None else timeout
+
+    def wait_until(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
+        deadline = time.monotonic() + self.timeout_of(timeout)
+        while not done():
+            self.ensure_open()
+            if not self._turn(deadline):
+                return done()
+        return True
+
+    def flush_output(self) -> None:
+        """Write what is queued; what a broken connection did not take is lost without a word."""
+        self.ensure_open()
+        if self.connection.bytes_waiting:
+            self._send(time.monotonic() + self.options.timeout)
+
+    # -- verbs ------------------------------------------------------------------------------------
+    # -----------
+
+    def publish(
+        self, subject: str, data: bytes = b"", *, reply: str = "", headers: Headers | None = None
+    ) -> None:
+        """Send a message; it is written before the call returns.
+
+        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, and ConnectionLost when it cannot
+        be known whether the server took it.
+        """
+        self.ensure_open()
+        self.connection.publish(subject, data, reply, encode_header_map(headers))
+        if not self._send(time.monotonic() + self.options.timeout):
+            raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
+
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        max_msgs: int = 0,
+        pending_messages_max: int = PENDING_MESSAGES_MAX,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+    ) -> Subscription:
+        """Ask for the messages of a subject, which may hold wildcards; a queue group shares them.
+
+        With max_msgs the subscription ends after that many. Messages over the pending limits are
+        dropped.
+        """
+        subscription = Subscription(self, pending_messages_max, pending_bytes_max)
+        self.attach(subject, subscription, queue)
+        if max_msgs:
+            self.connection.unsubscribe(subscription.interest, max_msgs)
+        self.flush_output()
+        return subscription
+
+    def attach(self, subject: str, owner: Any, queue: str = "") -> None:
+        """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``; the base of
+        ``subscribe``.
+        """
+        self.ensure_open()
+        owner.interest = self.connection.subscribe(subject, queue, owner)
+        self.flush_output()
+
+    def new_inbox(self) -> str:
+        """A subject nobody else uses."""
+        return f"{self.options.inbox_prefix}.{self._nuid.next()}"
+
+    def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        timeout: float | None = None,
+        headers: Headers | None = None,
+        raw_headers: bytes = b"",
+    ) -> BlockingMessage:
+        """Publish and wait for one answer.
+
+        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
+        publish raises.
+        """
+        self.ensure_open()
+        if not self._inbox:
+            self._inbox = self.new_inbox()
+            self.connection.subscribe(f"{self._inbox}.*", owner=self)
+        self._requests += 1
+        self._awaited, self._answer = f"{self._inbox}.{self._requests}", None
+        transport = self._transport
+        try:
+            self.connection.publish(
+                subject, data, self._awaited, raw_headers or encode_header_map(headers)
+            )
+            self.wait_until(
+                lambda: self._answer is not None or self._transport is not transport, timeout
+            )
+        finally:
+            self._awaited = ""
+        answer = self._answer
+        if answer is None:
+            if self._transport is not transport:
+                raise ConnectionLost(f"no answer from {subject!r}: {self.last_error}")
+            raise Timeout(f"no answer from {subject!r} in {self.timeout_of(timeout)} s")
+        if answer.status == 503:
+            raise NoResponders(subject)
+        assert isinstance(answer, BlockingMessage)
+        return answer
+
+    def _receive_answer(self, message: Message) -> None:
+        if message.subject == self._awaited:
+            self._answer = message
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
+        self.ensure_open()
+        transport = self._transport
+        answered: list[bool] = []
+        self.connection.ping(answered)
+        if not self.wait_until(lambda: bool(answered) or self._transport is not transport, timeout):
+            raise Timeout(f"the server did not answer a ping in {self.timeout_of(timeout)} s")
+        if not answered:
+            raise ConnectionLost(f"connection lost while flushing: {self.last_error}")
+
+    def rtt(self) -> float:
+        """Seconds the server takes to answer a ping."""
+        start = time.monotonic()
+        self.flush()
+        return time.monotonic() - start
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Take what is on its way for every subscription, send what is queued, and close.
+
+        Messages already received can still be asked for.
+        """
+        for interest in list(self.connection.interests.values()):
+            self.connection.drain(interest)
+        self.flush(timeout)
+        self.close()
+
+    def jetstream(
+        self, *, domain: str | None = None, prefix: str | None = None, timeout: float | None = None
+    ) -> JetStream:
+        """Streams and consumers over this connection."""
+        from .blocking_jetstream import JetStream
+
+        return JetStream(self, domain=domain, prefix=prefix, timeout=self.timeout_of(timeout))
+
+
+def connect_blocking(
+    servers: str | Iterable[str] | Options = DEFAULT_URL,
+    *,
+    tls: ssl.SSLContext | TlsOptions | None = None,
+    **options: Any,
+) -> BlockingClient:
+    """Connect to one of the servers; usable in ``with``.
+
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; the other
+    arguments are fields of ``Options``. Raises ConnectError, AuthenticationError, and ValueError on
+    options that make no sense.
+    """
+    if isinstance(servers, Options):
+        settings = servers
+    else:
+        tls_options = (
+            tls if isinstance(tls, TlsOptions) else TlsOptions() if tls is not None else None
+        )
+        settings = Options(servers=parse_servers(servers), tls=tls_options, **options)
+    context = None if tls is None or isinstance(tls, TlsOptions) else tls
+    return BlockingClient(settings, context)

@@ -1,0 +1,134 @@
+"""Publishing into streams with many acks outstanding, for blocking code."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError, PublishFailed
+
+from .jetstream import Headers, publish_headers
+from .publishing import Pending, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .blocking import BlockingClient
+    from .connection import Interest
+    from .message import Message
+    from .models import PubAck
+
+OUTPUT_BYTES = 64 * 1024  # written in blocks of this size
+
+
+class Publisher:
+    """Publishes into streams with a bounded window of outstanding acks.
+
+    Made by ``JetStream.publisher``. A message that is not acknowledged in time is sent again if it
+    has a message id, and fails otherwise. Failures are collected in ``failures`` and raised as
+    PublishFailed by ``flush`` and at the end of ``with``.
+    """
+
+    def __init__(
+        self, client: BlockingClient, window: int, timeout: float, attempts_max: int
+    ) -> None:
+        """``timeout`` in seconds, for one attempt."""
+        self.client = client
+        self.acked = 0
+        """Messages that a stream has acknowledged."""
+        self.duplicates = 0
+        """How many of them the stream already had."""
+        self.last_ack: PubAck | None = None
+        self.failures: list[tuple[str, str, Exception]] = []
+        self.interest: Interest
+        inbox = self.client.new_inbox()
+        self._window = Window(inbox, window, timeout, attempts_max)
+        self._reconnects = self.client.reconnects
+        self.client.attach(f"{inbox}.*", self)
+
+    def __enter__(self) -> Publisher:
+        """The publisher itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for every ack; PublishFailed when some did not come."""
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            if not self.client.closed:
+                self.client.connection.unsubscribe(self.interest)
+
+    def publish(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        msg_id: str | None = None,
+    ) -> None:
+        """Queue a message; waits only when the window is full.
+
+        Queued bytes go out in blocks, when the window is full and on ``flush``.
+        """
+        if self._window.full:
+            self._wait(lambda: not self._window.full)
+        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(
+            self._reconnects
+        ):
+            self.client.flush_output()
+            self._look()
+        block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
+        entry = self._window.add(subject, data, block, msg_id or "", time.monotonic())
+        try:
+            self.client.connection.publish(subject, data, entry.reply, block)
+        except PenstockError:
+            self._window.drop(entry)
+            raise
+
+    def flush(self) -> None:
+        """Wait until every message is acknowledged or has failed; PublishFailed tells which failed
+        since the last time.
+        """
+        self._wait(lambda: not self._window)
+        if self.failures:
+            failures, self.failures = self.failures, []
+            raise PublishFailed(failures)
+
+    def receive(self, message: Message) -> None:
+        """The client hands over an ack."""
+        settled = self._window.settle(message)
+        if settled is None:
+            return
+        entry, outcome = settled
+        if isinstance(outcome, PenstockError):
+            self._fail(entry, outcome)
+            return
+        self.acked += 1
+        self.duplicates += outcome.duplicate
+        self.last_ack = outcome
+
+    def end(self) -> None:
+        """The client is closed: nothing more is acknowledged."""
+
+    def _fail(self, entry: Pending, error: Exception) -> None:
+        self.failures.append((entry.subject, entry.msg_id, error))
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        while not done():
+            deadline = self._window.next_deadline()
+            left = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            self.client.wait_until(lambda: done() or self.client.lost_since(self._reconnects), left)
+            self._look()
+
+    def _look(self) -> None:
+        """Send again or give up what is overdue, or was under way when the connection broke."""
+        lost = self.client.lost_since(self._reconnects)
+        if lost:
+            self.client.ensure_open()
+            self._reconnects = self.client.reconnects
+        again, failed = self._window.overdue(time.monotonic(), lost)
+        for entry in again:
+            self.client.connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
+        for entry in failed:
+            self._fail(entry, self._window.timeout_error(entry))

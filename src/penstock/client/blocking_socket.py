@@ -1,0 +1,108 @@
+"""The socket of the blocking client: never blocks by itself, waits with a deadline where it is told
+to.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConnectError
+
+from .tls import make_context
+
+if TYPE_CHECKING:
+    from .options import Server, TlsOptions
+
+RECEIVE_BYTES = 256 * 1024
+WAIT_MAX_S = 3600.0  # poll() takes milliseconds in a C int
+
+_READ = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Transport:
+    """A connected socket, plain or TLS."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        """Takes over the socket."""
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._poll = select.poll()
+        self._poll.register(connected, _READ)
+
+    def start_tls(
+        self,
+        server: Server,
+        options: TlsOptions | None,
+        context: ssl.SSLContext | None,
+        deadline: float,
+    ) -> None:
+        """Encrypt from here on; ConnectError when the handshake fails."""
+        if context is None:
+            context = make_context(options)
+        hostname = (options.hostname if options else None) or server.host
+        self._poll.unregister(self._socket)
+        try:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(f"TLS handshake failed: {error}") from error
+        self._socket.setblocking(False)
+        self._poll.register(self._socket, _READ)
+
+    def send(self, data: memoryview) -> int:
+        """Bytes taken now; 0 when the kernel has no room, or the connection is broken (reading will
+        tell).
+        """
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return 0
+        except OSError:
+            return 0
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def receive(self, deadline: float) -> bytes | None:
+        """What came; b"" at the end of the connection, None when nothing came in time."""
+        while True:
+            data = self._read()
+            if data is not None:
+                return data
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            self._poll.poll(min(left, WAIT_MAX_S) * 1000)
+
+    def wait_both(self, deadline: float) -> bytes | None:
+        """Wait until the socket takes or has bytes; what it has, None for nothing. ConnectError at
+        the deadline.
+        """
+        self._poll.modify(self._socket, _READ | select.POLLOUT)
+        try:
+            left = deadline - time.monotonic()
+            ready = self._poll.poll(max(0.0, min(left, WAIT_MAX_S)) * 1000)
+        finally:
+            self._poll.modify(self._socket, _READ)
+        if not ready:
+            return b""  # a server that takes nothing for so long is as good as gone
+        return self._read()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+def open_transport(server: Server, timeout: float) -> Transport:
+    """Connect to the server; raises OSError."""
+    return Transport(socket.create_connection((server.host, server.port), timeout=timeout))

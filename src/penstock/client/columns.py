@@ -1,0 +1,314 @@
+"""Reading a consumer in bulk: messages become columns without a Python object per message.
+
+While a reader is open it captures its subscription's messages as the bytes are parsed
+(``core.columns``); all other operations of the connection go their usual way. Pull requests
+overlap, and are bounded in messages and in bytes, so that the server never has more under way to us
+than ``in_flight * max_bytes``::
+
+    request 1 ─► ▓▓▓▓▓▓▓▓▓▓▓▓                      requested: batch and max_bytes, whatever is
+    reached first request 2      ─► ........▓▓▓▓▓▓▓▓▓▓▓▓ Columns      [ rows ][ rows ][ rows ][ rows
+    ]  handed out when full, or when nothing is pending behind the last row
+
+For blocking code only. Knows nothing of Arrow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.core.columns import Columns
+from penstock.core.wire import decode_headers
+from penstock.errors import (
+    ConnectionLost,
+    ConsumerDeleted,
+    NoResponders,
+    PenstockError,
+    PullError,
+    Timeout,
+)
+
+from .models import ConsumerConfig
+from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.core.wire import Parser
+
+    from .blocking_jetstream import JetStream
+    from .connection import Interest
+    from .message import Message
+
+ROWS = 16_384
+MAX_BYTES = 8 * 1024 * 1024
+IN_FLIGHT = 2
+EXPIRES_S = 30.0
+HEARTBEAT_S = 2.0
+INACTIVE_THRESHOLD_NS = 60_000_000_000
+END_OF_SEQUENCES = 1 << 62
+
+
+class ColumnReader:
+    """Reads a consumer without acks in batches of columns; one reader per connection at a time.
+
+    ``rows`` bounds a batch handed out, ``batch`` a pull request; both also end at ``max_bytes``.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: str,
+        consumer: str,
+        *,
+        rows: int = ROWS,
+        batch: int = 2 * ROWS,
+        max_bytes: int = MAX_BYTES,
+        in_flight: int = IN_FLIGHT,
+        stop_seq: int = END_OF_SEQUENCES,
+    ) -> None:
+        """RuntimeError when another reader is open, ValueError on limits below 1."""
+        if batch < 1 or max_bytes < 1 or in_flight < 1:
+            raise ValueError(
+                f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}"
+            )
+        self.client = js.client
+        if self.client.connection.capture is not None:
+            raise RuntimeError("another reader is open on this connection")
+        self.interest: Interest
+        self.rows_received = 0
+        self.last_seq = 0
+        """Stream sequence of the last message received."""
+        self._subject = js.plans.subjects.next_message(stream, consumer)
+        self._rows = rows
+        self._batch = batch
+        self._max_bytes = max_bytes
+        self._in_flight = in_flight
+        self._stop_seq = stop_seq
+        self._current = Columns(rows, max_bytes)
+        self._ready: deque[Columns] = deque()
+        self._requests = 0
+        self._outstanding = 0
+        self._oversize = False  # the next message alone exceeds max_bytes
+        self._rows_at_exceeded = -1
+        self._error: PenstockError | None = None
+        self._signs = 0  # of life: anything received for us
+        self._reconnects = self.client.reconnects
+        self._inbox = self.client.new_inbox()
+        self.client.attach(f"{self._inbox}.*", self)
+        self.client.connection.capture = self
+
+    def __enter__(self) -> ColumnReader:
+        """The reader itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading; the consumer stays."""
+        connection = self.client.connection
+        if connection.capture is self:
+            connection.capture = None
+            connection.unsubscribe(self.interest)
+
+    # -- called while bytes are parsed
+    # -----------------------------------------------------------------------
+
+    def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
+        """Part of parsing: keep our messages, return every other operation."""
+        sid = self.interest.sid
+        columns = self._current
+        before = columns.count
+        others = columns.feed(parser, sid, data)
+        self._received(columns, before)
+        while columns.full:
+            self._ready.append(columns)
+            columns = self._current = Columns(self._rows, self._max_bytes)
+            others += columns.feed(parser, sid, b"")
+            self._received(columns, 0)
+        return others
+
+    def _received(self, columns: Columns, before: int) -> None:
+        count = columns.count - before
+        if count:
+            self._signs += 1
+            self.rows_received += count
+            self.client.connection.messages_received += count
+            self._outstanding = max(0, self._outstanding - count)
+            self.last_seq = columns.last_seq
+        if columns.statuses:
+            self._signs += 1
+            for _, block in columns.statuses:
+                self._on_status(block)
+            columns.statuses.clear()
+
+    def _on_status(self, block: bytes) -> None:
+        status, description, headers = decode_headers(block)
+        if status == HEARTBEAT:
+            return
+        low = description.lower()
+        left = headers.get(PENDING_MESSAGES, [""])[0]
+        self._outstanding = max(0, self._outstanding - int(left)) if left.isdigit() else 0
+        if low.startswith("message size exceeds"):
+            self._oversize = self._rows_at_exceeded == self.rows_received
+            self._rows_at_exceeded = self.rows_received
+            return
+        error = status_error(status, description, self._subject)
+        if error is not None and not low.startswith(TRANSIENT):
+            self._error = error
+
+    def receive(self, message: Message) -> None:
+        """A message that was parsed before the capture began; there is none, the inbox is new."""
+        self._current.append(message.subject, message.reply, message.raw_headers, message.data)
+
+    def end(self) -> None:
+        """The client is closed: no message follows."""
+
+    # -- called by the reader of the columns
+    # -----------------------------------------------------------------
+
+    def read(self, timeout: float | None = None) -> Columns:
+        """The next batch: full, or with nothing pending behind its last row, or what has come
+        within the timeout.
+
+        Raises ConnectionLost when the connection broke (what is under way then is lost),
+        ConsumerDeleted, NoResponders, PullError; never with rows in hand.
+        """
+        deadline = time.monotonic() + self.client.timeout_of(timeout)
+        while not self._ready:
+            if self._current.count and self._current.last_pending == 0:
+                return self._take()
+            if self.client.lost_since(self._reconnects):
+                return self._take_or_raise(
+                    ConnectionLost(f"connection lost while reading: {self.client.last_error}")
+                )
+            if self._error is not None:
+                return self._take_or_raise(self._error)
+            self._pull()
+            if not self._wait(deadline):
+                return self._take()
+        return self._ready.popleft()
+
+    def _take(self) -> Columns:
+        columns, self._current = self._current, Columns(self._rows, self._max_bytes)
+        return columns
+
+    def _take_or_raise(self, error: PenstockError) -> Columns:
+        if not self._current.count:
+            raise error
+        return self._take()
+
+    def _wait(self, deadline: float) -> bool:
+        """Until something came for us; False at the deadline. Pulls anew when not even heartbeats
+        come.
+        """
+        signs = self._signs
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        quiet = 3 * HEARTBEAT_S
+        came = self.client.wait_until(
+            lambda: self._signs != signs or self.client.lost_since(self._reconnects),
+            min(left, quiet),
+        )
+        if not came and left > quiet:
+            self._outstanding = 0
+        return True
+
+    def _pull(self) -> None:
+        """Keep requests under way, but ask for no more than the range can hold."""
+        while self._outstanding <= self._batch * (self._in_flight - 1):
+            room = self._stop_seq - 1 - self.last_seq - self._outstanding
+            if room <= 0 and self._outstanding:
+                return
+            count = 1 if self._oversize else max(1, min(self._batch, room))
+            body = pull_body(
+                count,
+                expires_ns=round(EXPIRES_S * 1e9),
+                max_bytes=0 if self._oversize else self._max_bytes,
+                idle_heartbeat_ns=round(HEARTBEAT_S * 1e9),
+            )
+            self._oversize = False
+            self._requests += 1
+            self._outstanding += count
+            self.client.connection.publish(self._subject, body, f"{self._inbox}.{self._requests}")
+
+
+def read_range(
+    js: JetStream,
+    stream: str,
+    start_seq: int,
+    stop_seq: int,
+    *,
+    filter_subjects: Iterable[str] = (),
+    rows: int = ROWS,
+    max_bytes: int = MAX_BYTES,
+    timeout: float | None = None,
+) -> Iterator[Columns]:
+    """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order, as batches
+    of columns.
+
+    Uses consumers of its own, without acks, and starts another one behind the last row when one is
+    lost. Ends where the stream ends now if that is before ``stop_seq``. Raises Timeout when a
+    pending message does not come, ConnectionClosed when no server can be reached again, ApiError
+    (StreamNotFound ...).
+    """
+    filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
+    position = max(1, start_seq)
+    while position < stop_seq:
+        config = ConsumerConfig(
+            deliver_policy="by_start_sequence",
+            opt_start_seq=position,
+            ack_policy="none",
+            max_deliver=1,
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=INACTIVE_THRESHOLD_NS,
+            filter_subject=filters[0] if len(filters) == 1 else "",
+        )
+        if len(filters) > 1:
+            config.filter_subjects = filters
+        try:
+            info = js.create_consumer(stream, config)
+        except ConnectionLost:
+            continue
+        if info.num_pending == 0:
+            _discard(js, stream, info.name)
+            return
+        reader = ColumnReader(
+            js, stream, info.name, rows=rows, batch=2 * rows, max_bytes=max_bytes, stop_seq=stop_seq
+        )
+        reader.last_seq = position - 1
+        try:
+            received = 0
+            while position < stop_seq:
+                columns = reader.read(timeout)
+                if not columns.count:
+                    raise Timeout(
+                        f"message {position} or later of {stream!r} is pending, but does not come"
+                    )
+                received += columns.count
+                if columns.last_consumer_seq != received:
+                    break  # a gap: something was lost on the way
+                position = columns.last_seq + 1
+                over = columns.last_pending == 0
+                columns.truncate(stop_seq)
+                if columns.count:
+                    yield columns
+                if over:
+                    return
+        except (ConnectionLost, ConsumerDeleted, NoResponders, PullError):
+            continue
+        finally:
+            reader.close()
+            _discard(js, stream, info.name)
+
+
+def _discard(js: JetStream, stream: str, consumer: str) -> None:
+    try:
+        js.delete_consumer(stream, consumer)
+    except PenstockError:
+        return  # it is gone already, or goes by itself when nobody pulls from it

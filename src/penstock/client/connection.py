@@ -1,0 +1,525 @@
+"""One client connection as a state machine: bytes in, events and bytes out.
+
+::
+
+                connected_to(server)        INFO, no TLS           PONG
+    DISCONNECTED ────────────► AWAITING_INFO ────────► AWAITING_PONG ───► CONNECTED
+         ▲                          │ INFO, TLS             ▲                │
+         │                          └──► AWAITING_TLS ──────┘                │
+         │                                       tls_established()          │
+         └────────── receive_eof(), a fatal -ERR, a broken protocol ◄────────┘
+
+The shell carries bytes: it feeds ``receive_data``, takes ``events()`` and writes
+``data_to_send()``. The table of subscriptions outlives a connection: it is replayed after the next
+handshake, and what was published meanwhile follows. Knows nothing of sockets, of time (the shell
+decides when to ping) and of JetStream.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from penstock.core import wire
+from penstock.errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionClosed,
+    ConnectionLost,
+    InvalidSubject,
+    OutputFull,
+    PayloadTooLarge,
+    PenstockError,
+    PermissionsViolation,
+    ProtocolError,
+    ServerError,
+)
+
+from .info import ServerInfo, connect_line, decode_info
+from .message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .options import Options, Server
+
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
+SUBJECTS_KNOWN_MAX = 4096
+INFO_LINE_MAX = 1024 * 1024
+RECEIVE_PAYLOAD_MAX = 1 << 30  # a server may be set up for messages of any size it can count
+
+_PATTERN = re.compile(r"[^ \t\r\n\f\0.]+(?:\.[^ \t\r\n\f\0.]+)*")
+_BLANK = re.compile(r"[ \t\r\n\f\0]")
+_ERRORS_NOT_FATAL = (
+    "permissions violation",
+    "invalid subject",
+    "invalid publish subject",
+    "maximum subscriptions",
+)
+_ERRORS_AUTHENTICATION = (
+    "authorization violation",
+    "authentication",
+    "user authentication",
+    "account authentication",
+)
+
+
+class State(enum.Enum):
+    """Where the connection stands; see the picture at the head of the module."""
+
+    DISCONNECTED = "disconnected"
+    AWAITING_INFO = "awaiting INFO"
+    AWAITING_TLS = "awaiting TLS"
+    AWAITING_PONG = "awaiting PONG"
+    CONNECTED = "connected"
+    CLOSED = "closed"
+
+
+class Interest:
+    """One subscription as the connection knows it; ``owner`` is what the shell keeps with it."""
+
+    __slots__ = ("delivered", "draining", "max_msgs", "owner", "queue", "sid", "subject")
+
+    def __init__(self, sid: int, subject: str, queue: str, owner: Any) -> None:
+        """``queue`` is "" for a plain subscription."""
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+        self.owner = owner
+        self.delivered = 0
+        self.max_msgs = 0  # 0: no end
+        self.draining = False
+
+
+class Connected(NamedTuple):
+    """The handshake is done; subscriptions and kept output are on their way."""
+
+    info: ServerInfo
+    again: bool
+    """Whether there was a connection before this one."""
+
+
+class TlsRequired(NamedTuple):
+    """The shell must wrap the transport in TLS now, then call ``tls_established``."""
+
+    server: Server
+
+
+class InfoChanged(NamedTuple):
+    """The server sent INFO again: other addresses, another payload limit, lame duck."""
+
+    info: ServerInfo
+
+
+class LameDuck(NamedTuple):
+    """The server is about to stop."""
+
+    info: ServerInfo
+
+
+class Pong(NamedTuple):
+    """The answer to the ping that ``waiter`` was given to."""
+
+    waiter: object
+
+
+class ServerComplaint(NamedTuple):
+    """A -ERR that does not end the connection."""
+
+    error: ServerError
+
+
+class Ended(NamedTuple):
+    """A subscription received its last message."""
+
+    interest: Interest
+
+
+class Disconnected(NamedTuple):
+    """The connection is over; pings that were not answered come back as ``waiters``."""
+
+    error: PenstockError | None
+    waiters: list[object]
+
+
+Event: TypeAlias = (
+    Message
+    | Connected
+    | TlsRequired
+    | InfoChanged
+    | LameDuck
+    | Pong
+    | ServerComplaint
+    | Ended
+    | Disconnected
+)
+
+
+class Capture(Protocol):
+    """Takes the messages of one subscription straight from the bytes; see ``client/columns.py``."""
+
+    def feed(self, parser: wire.Parser, data: bytes) -> list[tuple[object, ...]]:
+        """Parse data; keep the messages of that subscription, return every other operation."""
+
+
+def check_literal(subject: str) -> None:
+    """InvalidSubject unless a message can be published to the subject."""
+    if _PATTERN.fullmatch(subject) is None or not {"*", ">"}.isdisjoint(subject.split(".")):
+        raise InvalidSubject(
+            f"cannot publish to {subject!r}: expected tokens without blanks or wildcards"
+        )
+
+
+def check_pattern(subject: str) -> None:
+    """InvalidSubject unless the subject can be subscribed to; wildcards are fine."""
+    if _PATTERN.fullmatch(subject) is None or ">" in subject.split(".")[:-1]:
+        raise InvalidSubject(
+            f"cannot subscribe to {subject!r}: expected tokens without blanks, `>` only at the end"
+        )
+
+
+def make_error(text: str) -> PenstockError:
+    """The error that belongs to the text of a -ERR."""
+    low = text.lower()
+    if low.startswith("permissions violation"):
+        return PermissionsViolation(text)
+    if low.startswith(_ERRORS_AUTHENTICATION):
+        return AuthenticationError(text)
+    return ServerError(text)
+
+
+class Connection:
+    """The state machine. Not thread-safe; one instance serves a client over all its reconnects."""
+
+    def __init__(
+        self,
+        options: Options,
+        message_type: Callable[[str, str, bytes, bytes, Interest], Message] = Message,
+    ) -> None:
+        """``message_type`` makes what ``events()`` gives for a message."""
+        self.options = options
+        self.state = State.DISCONNECTED
+        self.info = ServerInfo()
+        self.capture: Capture | None = None
+        """While set, takes part in parsing: a fast path for bulk readers."""
+        self.interests: dict[int, Interest] = {}
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.messages_received = 0
+        self.messages_sent = 0
+        self._message_type = message_type
+        self._server: Server | None = None
+        self._tls = False
+        self._connections = 0
+        self._sid = 0
+        self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
+        self._events: list[Event] = []
+        self._out: list[bytes] = []
+        self.bytes_waiting = 0
+        """Bytes that ``data_to_send`` would return."""
+        self._kept: list[bytes] = []  # published without a connection
+        self._kept_bytes = 0
+        self._pings: deque[object] = deque()
+        self._subjects_known: set[str] = set()
+
+    # -- what the shell calls about the transport
+    # ------------------------------------------------------------
+
+    def connected_to(self, server: Server, tls: bool = False) -> None:
+        """A transport to the server stands; ``tls`` when it was already encrypted before INFO."""
+        if self.state is not State.DISCONNECTED:
+            raise RuntimeError(f"a connection is already there: {self.state.value}")
+        self._server = server
+        self._tls = tls
+        self._parser = wire.Parser(wire.ROLE_CLIENT, INFO_LINE_MAX, RECEIVE_PAYLOAD_MAX)
+        self.state = State.AWAITING_INFO
+
+    def tls_established(self) -> None:
+        """The transport is encrypted now, as ``TlsRequired`` asked."""
+        if self.state is not State.AWAITING_TLS:
+            raise RuntimeError(f"no TLS was asked for: {self.state.value}")
+        self._tls = True
+        self._introduce()
+
+    def receive_data(self, data: bytes) -> None:
+        """Bytes came from the server. Never raises on their account: a broken protocol becomes
+        ``Disconnected``.
+        """
+        if self.state in (State.DISCONNECTED, State.CLOSED):
+            return
+        self.bytes_received += len(data)
+        broken: wire.WireError | None = None
+        operations: Sequence[Any]
+        try:
+            if self.capture is not None:
+                operations = self.capture.feed(self._parser, data)
+            else:
+                operations = self._parser.feed(data)
+        except wire.WireError as error:
+            operations, broken = error.events, error
+        interests, events, message_type = self.interests, self._events, self._message_type
+        message_kind = wire.OP_MSG
+        operation: Any
+        for operation in operations:
+            if operation[0] == message_kind:
+                _, subject, sid, reply, headers, payload = operation
+                interest = interests.get(sid)
+                if interest is None:  # unsubscribed while the message was on its way
+                    continue
+                self.messages_received += 1
+                interest.delivered += 1
+                events.append(message_type(subject, reply, headers, payload, interest))
+                if interest.delivered == interest.max_msgs:
+                    self.forget(interest)
+                    events.append(Ended(interest))
+            else:
+                if not self._control(operation):
+                    return
+        if broken is not None:
+            self._disconnect(ProtocolError(f"the server broke the protocol: {broken}"))
+
+    def receive_eof(self, error: Exception | None = None) -> None:
+        """The transport is gone; ``error`` says why, when known."""
+        if self.state in (State.DISCONNECTED, State.CLOSED):
+            return
+        reason = f": {error}" if error else ""
+        if self.state is State.CONNECTED:
+            self._disconnect(ConnectionLost(f"connection to {self._server} lost{reason}"))
+        else:
+            self._disconnect(
+                ConnectError(f"{self._server} closed while {self.state.value}{reason}")
+            )
+
+    def events(self) -> list[Event]:
+        """What happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def data_to_send(self) -> bytes:
+        """Bytes to write to the transport now; b"" when there are none."""
+        if not self._out:
+            return b""
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        self.bytes_waiting = 0
+        self.bytes_sent += len(data)
+        return data
+
+    # -- what the client asks for
+    # ----------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server takes operations right now."""
+        return self.state is State.CONNECTED
+
+    def publish(self, subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> None:
+        """Send a message; without a connection it is kept until there is one.
+
+        Raises InvalidSubject, PayloadTooLarge, OutputFull, ConnectionClosed.
+        """
+        if subject not in self._subjects_known:
+            self._learn_subject(subject)
+        if reply and _BLANK.search(reply):
+            raise InvalidSubject(f"bad reply subject {reply!r}")
+        if len(payload) + len(headers) > self.info.max_payload:
+            raise PayloadTooLarge(
+                f"{len(headers)} header and {len(payload)} payload bytes, "
+                f"the server takes {self.info.max_payload}"
+            )
+        data = wire.pub(subject, reply, headers, payload)
+        self.messages_sent += 1
+        if self.state is State.CONNECTED:
+            self._out.append(data)
+            self.bytes_waiting += len(data)
+        else:
+            self._keep(data)
+
+    def subscribe(self, subject: str, queue: str = "", owner: Any = None) -> Interest:
+        """Ask for messages; raises InvalidSubject, ConnectionClosed."""
+        check_pattern(subject)
+        if queue and _BLANK.search(queue):
+            raise InvalidSubject(f"bad queue group {queue!r}")
+        self._check_open()
+        self._sid += 1
+        interest = Interest(self._sid, subject, queue, owner)
+        self.interests[interest.sid] = interest
+        if self.state is State.CONNECTED:
+            self._send(self._sub_line(interest))
+        return interest
+
+    def unsubscribe(self, interest: Interest, max_msgs: int = 0) -> None:
+        """No more messages: at once, or once max_msgs have come in all (``Ended`` follows then)."""
+        if self.interests.get(interest.sid) is not interest:
+            return
+        if max_msgs > interest.delivered:
+            interest.max_msgs = max_msgs
+            line = b"UNSUB %d %d\r\n" % (interest.sid, max_msgs)
+        else:
+            self.forget(interest)
+            line = b"UNSUB %d\r\n" % interest.sid
+            if max_msgs:
+                self._events.append(Ended(interest))
+        if self.state is State.CONNECTED:
+            self._send(line)
+
+    def drain(self, interest: Interest) -> None:
+        """Unsubscribe at the server, but take what is still on its way; ping, await the pong, then
+        ``forget``.
+        """
+        interest.draining = True
+        if self.state is State.CONNECTED:
+            self._send(b"UNSUB %d\r\n" % interest.sid)
+
+    def forget(self, interest: Interest) -> None:
+        """Take the subscription out of the table, without a word to the server."""
+        self.interests.pop(interest.sid, None)
+
+    def ping(self, waiter: object = None) -> None:
+        """Ask for a sign of life; ``Pong(waiter)`` follows, or ``Disconnected`` with the waiter
+        among its own.
+        """
+        if self.state is not State.CONNECTED:
+            raise ConnectionLost(f"not connected: {self.state.value}")
+        self._pings.append(waiter)
+        self._send(PING)
+
+    @property
+    def pings_outstanding(self) -> int:
+        """Pings the server has not answered yet."""
+        return len(self._pings)
+
+    def close(self) -> None:
+        """The end: nothing works any more. Output already queued can still be taken."""
+        waiters, self._pings = list(self._pings), deque()
+        if self.state not in (State.DISCONNECTED, State.CLOSED):
+            self._events.append(Disconnected(None, waiters))
+        self.state = State.CLOSED
+        self.interests.clear()
+        self._kept.clear()
+
+    # -- inside -----------------------------------------------------------------------------------
+    # -----------
+
+    def _check_open(self) -> None:
+        if self.state is State.CLOSED:
+            raise ConnectionClosed("the client is closed")
+
+    def _learn_subject(self, subject: str) -> None:
+        check_literal(subject)
+        if len(self._subjects_known) >= SUBJECTS_KNOWN_MAX:
+            self._subjects_known.clear()
+        self._subjects_known.add(subject)
+
+    def _keep(self, data: bytes) -> None:
+        self._check_open()
+        if self._kept_bytes + len(data) > self.options.pending_bytes_max:
+            raise OutputFull(f"{self._kept_bytes} bytes already wait for a connection")
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        self.bytes_waiting += len(data)
+
+    @staticmethod
+    def _sub_line(interest: Interest) -> bytes:
+        queue = f" {interest.queue}" if interest.queue else ""
+        return f"SUB {interest.subject}{queue} {interest.sid}\r\n".encode(
+            "utf-8", "surrogateescape"
+        )
+
+    def _control(self, operation: tuple[Any, ...]) -> bool:
+        """Act on anything but a message; False when the connection is over."""
+        kind = operation[0]
+        if kind == wire.OP_PING:
+            self._send(PONG)
+        elif kind == wire.OP_PONG:
+            self._on_pong()
+        elif kind == wire.OP_INFO:
+            self._on_info(operation[1])
+        elif kind == wire.OP_ERR:
+            self._on_error(operation[1].decode("utf-8", "replace").strip().strip("'"))
+        return self.state is not State.DISCONNECTED
+
+    def _on_info(self, text: bytes) -> None:
+        try:
+            info = decode_info(text)
+        except ProtocolError as error:
+            self._disconnect(error)
+            return
+        ducked, self.info = self.info.ldm, info
+        if self.state is not State.AWAITING_INFO:
+            self._events.append(InfoChanged(info))
+            if info.ldm and not ducked:
+                self._events.append(LameDuck(info))
+            return
+        assert self._server is not None
+        wanted = self._server.tls or self.options.tls is not None
+        if self._tls or not (wanted or info.tls_required):
+            self._introduce()
+        elif info.tls_required or info.tls_available:
+            self.state = State.AWAITING_TLS
+            self._events.append(TlsRequired(self._server))
+        else:
+            self._disconnect(ConnectError(f"TLS is wanted, but {self._server} does not offer it"))
+
+    def _introduce(self) -> None:
+        assert self._server is not None
+        try:
+            line = connect_line(self.options, self._server, self.info, self._tls)
+        except Exception as error:  # the authenticator is the user's code
+            self._disconnect(AuthenticationError(f"the authenticator failed: {error}"))
+            return
+        self._send(line)
+        self._send(PING)
+        self.state = State.AWAITING_PONG
+
+    def _on_pong(self) -> None:
+        if self.state is State.AWAITING_PONG:
+            self._start()
+        elif self._pings:
+            waiter = self._pings.popleft()
+            if waiter is not None:
+                self._events.append(Pong(waiter))
+
+    def _start(self) -> None:
+        self.state = State.CONNECTED
+        for interest in list(self.interests.values()):
+            if interest.draining:
+                continue
+            self._send(self._sub_line(interest))
+            if interest.max_msgs:  # the new server counts from zero
+                self._send(
+                    b"UNSUB %d %d\r\n" % (interest.sid, interest.max_msgs - interest.delivered)
+                )
+        for data in self._kept:
+            self._send(data)
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._connections += 1
+        self._events.append(Connected(self.info, again=self._connections > 1))
+
+    def _on_error(self, text: str) -> None:
+        error = make_error(text)
+        if isinstance(error, ServerError) and text.lower().startswith(_ERRORS_NOT_FATAL):
+            self._events.append(ServerComplaint(error))
+        elif isinstance(error, AuthenticationError):
+            hint = ""
+            if self.info.nonce and self.options.authenticator is None:
+                hint = "; the server takes nkey signatures: give an authenticator"
+            self._disconnect(AuthenticationError(f"{self._server} refused us: {text}{hint}"))
+        elif self.state is State.CONNECTED:
+            self._disconnect(error)
+        else:
+            self._disconnect(ConnectError(f"{self._server} refused us: {text}"))
+
+    def _disconnect(self, error: PenstockError | None) -> None:
+        self.state = State.DISCONNECTED
+        self._out.clear()
+        self.bytes_waiting = 0
+        waiters, self._pings = list(self._pings), deque()
+        self._events.append(Disconnected(error, waiters))

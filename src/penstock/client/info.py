@@ -1,0 +1,83 @@
+"""What the server says of itself (INFO), and what a client says of itself (CONNECT)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock import __version__
+from penstock.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from .options import Options, Server
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of INFO that a client uses; unknown ones are ignored."""
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    proto: int = 0
+    host: str = ""
+    port: int = 0
+    headers: bool = False
+    max_payload: int = 1_048_576
+    jetstream: bool = False
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_available: bool = False
+    nonce: str = ""
+    client_id: int = 0
+    client_ip: str = ""
+    cluster: str = ""
+    domain: str = ""
+    connect_urls: list[str] | None = None
+    ldm: bool = False
+    """Lame duck: the server is about to stop and asks its clients to go elsewhere."""
+    api_lvl: int = 0
+
+    def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
+        """Whether the server's version is at least this; suffixes such as ``-dev`` do not count."""
+        numbers = [
+            int("".join(c for c in part if c.isdigit()) or 0)
+            for part in self.version.split("-")[0].split(".")
+        ]
+        return tuple(numbers) >= (major, minor, patch)
+
+
+_decoder = msgspec.json.Decoder(ServerInfo)
+
+
+def decode_info(text: bytes) -> ServerInfo:
+    """The INFO of a server; ProtocolError when the text is not JSON of the right types."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"bad INFO from the server: {error}") from error
+
+
+def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:
+    """The CONNECT operation; credentials of the URL win over those of the options."""
+    fields: dict[str, object] = {
+        "verbose": False,
+        "pedantic": False,
+        "tls_required": tls,
+        "lang": "python-penstock",
+        "version": __version__,
+        "protocol": 1,
+        "echo": options.echo,
+        "headers": info.headers,
+        "no_responders": info.headers,
+    }
+    if options.name:
+        fields["name"] = options.name
+    if server.token or (options.token and not server.user):
+        fields["auth_token"] = server.token or options.token
+    elif server.user or options.user:
+        fields["user"] = server.user or options.user
+        fields["pass"] = server.password if server.user else options.password
+    if options.authenticator is not None:
+        fields.update(options.authenticator(info.nonce))
+    return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"

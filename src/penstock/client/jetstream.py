@@ -1,0 +1,308 @@
+"""JetStream's API as plans: what to ask, and what the answers mean. No transport, no waiting.
+
+A plan is a generator that yields ``Request``s, is sent the bytes of each answer, and returns the
+result::
+
+    plan = Plans().stream_names()                shell:  request = next(plan)
+    Request("$JS.API.STREAM.NAMES", b"...")              answer = <ask request.subject>
+    ... as many as there are pages ...                   request = plan.send(answer)
+    StopIteration(value=[...])
+
+Both shells run the same plans, so that a call means the same in asyncio and in blocking code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from penstock.api import JsonError, decode_response, encode, error_from
+from penstock.api import calls as wire
+from penstock.api.subjects import Api
+from penstock.api.times import format_duration
+from penstock.core.wire import decode_headers, encode_headers
+from penstock.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from penstock.api.fields import ConsumerAction
+
+from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+
+T = TypeVar("T")
+R = TypeVar("R", bound=wire.Response)
+Headers: TypeAlias = Mapping[str, str | Sequence[str]]
+
+MSG_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
+EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
+TTL = "Nats-TTL"
+
+_pub_ack = msgspec.json.Decoder(PubAck)
+
+
+class Request(NamedTuple):
+    """One request of a plan: publish ``body`` to ``subject``, the answer is one message."""
+
+    subject: str
+    body: bytes = b""
+
+
+Plan: TypeAlias = Generator[Request, bytes, T]
+
+
+class StoredMessage(NamedTuple):
+    """A message as a stream holds it."""
+
+    subject: str
+    seq: int
+    data: bytes
+    headers: dict[str, list[str]]
+    timestamp_ns: int
+    """When it was stored, nanoseconds since 1970 UTC."""
+
+
+def decode(answer: bytes, kind: type[R]) -> R:
+    """The answer as a message; ApiError when it is an error, ProtocolError when it is not what it
+    should be.
+    """
+    try:
+        response = decode_response(kind, answer)
+    except JsonError as error:
+        raise ProtocolError(f"unexpected answer: {error}: {answer[:200]!r}") from error
+    if response.error is not None:
+        raise error_from(response.error)
+    return response
+
+
+def _present(value: T | None, answer: bytes = b"") -> T:
+    if value is None:
+        raise ProtocolError(f"an answer without what was asked for: {answer[:200]!r}")
+    return value
+
+
+def decode_pub_ack(answer: bytes) -> PubAck:
+    """The acknowledgement of a publish; ApiError when the stream refused it."""
+    try:
+        ack = _pub_ack.decode(answer)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"not an ack of a publish: {error}: {answer[:200]!r}") from error
+    if ack.error is not None:
+        raise error_from(ack.error)
+    return ack
+
+
+def encode_header_map(headers: Headers | None) -> bytes:
+    """The header block of a mapping from names to a value or to several; b"" for none.
+
+    Raises ValueError on characters that a header cannot hold.
+    """
+    if not headers:
+        return b""
+    return encode_headers(
+        {
+            name: [value] if isinstance(value, str) else list(value)
+            for name, value in headers.items()
+        }
+    )
+
+
+def publish_headers(
+    headers: Headers | None,
+    *,
+    msg_id: str | None = None,
+    expected_stream: str | None = None,
+    expected_last_seq: int | None = None,
+    expected_last_subject_seq: int | None = None,
+    expected_last_msg_id: str | None = None,
+    ttl_s: float | None = None,
+) -> bytes:
+    """The header block of a publish into a stream; ValueError on what a header cannot hold."""
+    given = (
+        (MSG_ID, msg_id),
+        (EXPECTED_STREAM, expected_stream),
+        (EXPECTED_LAST_SEQ, expected_last_seq),
+        (EXPECTED_LAST_SUBJECT_SEQ, expected_last_subject_seq),
+        (EXPECTED_LAST_MSG_ID, expected_last_msg_id),
+        (TTL, None if ttl_s is None else format_duration(round(ttl_s * 1e9))),
+    )
+    extra = {name: str(value) for name, value in given if value is not None}
+    if not extra:
+        return encode_header_map(headers)
+    return encode_header_map({**(headers or {}), **extra})
+
+
+class Plans:
+    """The plans of one JetStream API: the server's own, that of a ``domain``, or any ``prefix``."""
+
+    def __init__(self, domain: str | None = None, prefix: str | None = None) -> None:
+        """ValueError on both, or on what is no prefix."""
+        if domain and prefix:
+            raise ValueError("give a domain or a prefix, not both")
+        self.subjects = Api(prefix) if prefix else Api.of_domain(domain or "")
+
+    def _stream(self, call: str, stream: str) -> str:
+        if not stream:
+            raise ValueError("the name of a stream is empty")
+        return self.subjects.stream(call, stream)
+
+    def _consumer(self, call: str, stream: str, consumer: str) -> str:
+        if not stream or not consumer:
+            raise ValueError(f"a name is empty: stream {stream!r}, consumer {consumer!r}")
+        return self.subjects.consumer(call, stream, consumer)
+
+    @staticmethod
+    def _one(subject: str, body: bytes, kind: type[R]) -> Plan[R]:
+        return decode((yield Request(subject, body)), kind)
+
+    def account_info(self) -> Plan[AccountInfo]:
+        """What the account uses and may use."""
+        answer = yield from self._one(self.subjects.info(), b"", wire.AccountInfoResponse)
+        return _present(answer.info)
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
+        """Create; the same config again is fine, another one under that name is an ApiError."""
+        subject = self._stream("CREATE", config.name)
+        answer = yield from self._one(subject, encode(config), wire.StreamCreateResponse)
+        return _present(answer.info)
+
+    def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
+        """Change a stream to this whole config."""
+        subject = self._stream("UPDATE", config.name)
+        answer = yield from self._one(subject, encode(config), wire.StreamUpdateResponse)
+        return _present(answer.info)
+
+    def stream_info(
+        self, stream: str, subjects_filter: str | None = None, deleted_details: bool = False
+    ) -> Plan[StreamInfo]:
+        """Config and state; with a filter also the matching subjects with their message counts."""
+        subject = self._stream("INFO", stream)
+        request = wire.StreamInfoRequest(
+            subjects_filter=subjects_filter or "", deleted_details=deleted_details
+        )
+        answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+        info = _present(answer.info)
+        found = info.state.subjects
+        while subjects_filter and len(found) < answer.total:
+            request.offset = len(found)
+            answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+            page = _present(answer.info).state.subjects
+            if not page:
+                break
+            found.update(page)
+        return info
+
+    def stream_names(self, subject: str | None = None) -> Plan[list[str]]:
+        """Names in order; with a subject only streams that take messages of it."""
+        names: list[str] = []
+        while True:
+            body = encode(wire.StreamNamesRequest(offset=len(names), subject=subject or ""))
+            page = yield from self._one(
+                self.subjects.stream("NAMES"), body, wire.StreamNamesResponse
+            )
+            names += page.streams or []
+            if not page.streams or len(names) >= page.total:
+                return names
+
+    def streams(self, subject: str | None = None) -> Plan[list[StreamInfo]]:
+        """Config and state of every stream, by name."""
+        found: list[StreamInfo] = []
+        while True:
+            body = encode(wire.StreamListRequest(offset=len(found), subject=subject or ""))
+            page = yield from self._one(self.subjects.stream("LIST"), body, wire.StreamListResponse)
+            found += page.streams or []
+            if not page.streams or len(found) >= page.total:
+                return found
+
+    def delete_stream(self, stream: str) -> Plan[None]:
+        """Remove a stream with its messages and consumers."""
+        yield from self._one(self._stream("DELETE", stream), b"", wire.SuccessResponse)
+
+    def purge_stream(
+        self, stream: str, filter_subject: str | None, seq: int | None, keep: int | None
+    ) -> Plan[int]:
+        """Remove messages: all, of a subject, below a sequence, or all but the newest; how many."""
+        if seq is not None and keep is not None:
+            raise ValueError("give seq or keep, not both")
+        if keep == 0 or seq == 0:
+            raise ValueError("seq and keep are at least 1; leave them out to purge all")
+        body = encode(
+            wire.StreamPurgeRequest(filter=filter_subject or "", seq=seq or 0, keep=keep or 0)
+        )
+        subject = self._stream("PURGE", stream)
+        return (yield from self._one(subject, body, wire.StreamPurgeResponse)).purged
+
+    def get_message(
+        self, stream: str, seq: int | None, last_by_subject: str | None, next_by_subject: str | None
+    ) -> Plan[StoredMessage]:
+        """One stored message; an ApiError (10037) when there is none."""
+        if seq is None and last_by_subject is None and next_by_subject is None:
+            raise ValueError("give seq, last_by_subject or next_by_subject")
+        request = wire.MsgGetRequest(
+            seq=seq or 0, last_by_subj=last_by_subject or "", next_by_subj=next_by_subject or ""
+        )
+        subject = self._stream("MSG.GET", stream)
+        answer = yield from self._one(subject, encode(request), wire.MsgGetResponse)
+        stored = _present(answer.message)
+        headers = decode_headers(stored.hdrs)[2] if stored.hdrs else {}
+        return StoredMessage(stored.subject, stored.seq, stored.data, headers, stored.time)
+
+    def delete_message(self, stream: str, seq: int, erase: bool) -> Plan[None]:
+        """Remove one message; erase also overwrites its bytes on disk."""
+        body = encode(wire.MsgDeleteRequest(seq=seq, no_erase=not erase))
+        yield from self._one(self._stream("MSG.DELETE", stream), body, wire.SuccessResponse)
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def create_consumer(
+        self, stream: str, config: ConsumerConfig, action: ConsumerAction = ""
+    ) -> Plan[ConsumerInfo]:
+        """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
+        name = config.name or config.durable_name
+        if config.name:
+            # a wildcard can't stand in a subject that is published to; then the body alone has it
+            literal = not {"*", ">"} & set(config.filter_subject.split("."))
+            filter_subject = config.filter_subject if literal else ""
+            subject = self.subjects.create_consumer(stream, name, filter_subject)
+        elif name:
+            subject = self._consumer("DURABLE.CREATE", stream, name)
+        else:
+            subject = self.subjects.consumer("CREATE", stream)
+        body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
+        return _present((yield from self._one(subject, body, wire.ConsumerInfoResponse)).info)
+
+    def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
+        """Config and state of one consumer."""
+        subject = self._consumer("INFO", stream, consumer)
+        return _present((yield from self._one(subject, b"", wire.ConsumerInfoResponse)).info)
+
+    def consumer_names(self, stream: str) -> Plan[list[str]]:
+        """Names of a stream's consumers in order."""
+        subject = self.subjects.consumer("NAMES", stream)
+        names: list[str] = []
+        while True:
+            body = encode(wire.ConsumersRequest(offset=len(names)))
+            page = yield from self._one(subject, body, wire.ConsumerNamesResponse)
+            names += page.consumers or []
+            if not page.consumers or len(names) >= page.total:
+                return names
+
+    def consumers(self, stream: str) -> Plan[list[ConsumerInfo]]:
+        """Config and state of every consumer of a stream, by name."""
+        subject = self.subjects.consumer("LIST", stream)
+        found: list[ConsumerInfo] = []
+        while True:
+            body = encode(wire.ConsumersRequest(offset=len(found)))
+            page = yield from self._one(subject, body, wire.ConsumerListResponse)
+            found += page.consumers or []
+            if not page.consumers or len(found) >= page.total:
+                return found
+
+    def delete_consumer(self, stream: str, consumer: str) -> Plan[None]:
+        """Remove a consumer."""
+        yield from self._one(self._consumer("DELETE", stream, consumer), b"", wire.SuccessResponse)

@@ -1,0 +1,102 @@
+"""A received message.
+
+The shells add the verbs (respond, ack ...) in subclasses; this base knows nothing of connections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.subjects import parse_ack
+from penstock.core.wire import decode_headers
+from penstock.errors import NotJetStreamMessage
+
+if TYPE_CHECKING:
+    from .connection import Interest
+    from .models import Metadata
+
+ACK = b"+ACK"
+NAK = b"-NAK"
+IN_PROGRESS = b"+WPI"
+TERM = b"+TERM"
+
+
+def nak_body(delay_s: float | None) -> bytes:
+    """The payload of a negative ack, with the delay in nanoseconds when there is one."""
+    if delay_s is None:
+        return NAK
+    if delay_s < 0:
+        raise ValueError(f"a delay is not negative: {delay_s}")
+    return b'-NAK {"delay":%d}' % round(delay_s * 1e9)
+
+
+class Message:
+    """A received message. ``data`` is the payload; headers are decoded when they are first asked
+    for.
+    """
+
+    __slots__ = ("_decoded", "acked", "data", "interest", "raw_headers", "reply", "subject")
+
+    def __init__(
+        self, subject: str, reply: str, raw_headers: bytes, data: bytes, interest: Interest
+    ) -> None:
+        """Made by the connection."""
+        self.subject = subject
+        self.reply = reply
+        """Where an answer or an ack goes; "" when none is expected."""
+        self.raw_headers = raw_headers
+        """The header block as received; b"" when there is none."""
+        self.data = data
+        self.interest = interest
+        self.acked = False
+        """Whether an ack that ends the message was sent."""
+        self._decoded: dict[str, list[str]] | None = None
+
+    def __repr__(self) -> str:
+        """Subject and size."""
+        return f"<{type(self).__name__} {self.subject!r} {len(self.data)} bytes>"
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers: every name with its values in order; names keep their case.
+
+        Raises ValueError when the sender wrote something else than headers: servers do not look.
+        """
+        if self._decoded is None:
+            self._decoded = decode_headers(self.raw_headers)[2] if self.raw_headers else {}
+        return self._decoded
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, or None."""
+        values = self.headers.get(name)
+        return values[0] if values else None
+
+    @property
+    def status(self) -> int:
+        """The status of a message without content from the server (100, 404, 408, 409, 503 ...), 0
+        otherwise.
+        """
+        digits = self.raw_headers[9:12]  # "NATS/1.0 503", against "NATS/1.0\r\n"
+        return int(digits) if self.raw_headers[8:9] == b" " and digits.isdigit() else 0
+
+    @property
+    def description(self) -> str:
+        """The text after the status."""
+        line = self.raw_headers.partition(b"\r\n")[0]
+        return line[12:].strip().decode("utf-8", "replace")
+
+    @property
+    def metadata(self) -> Metadata:
+        """Where the message stands in its stream and its consumer.
+
+        Raises NotJetStreamMessage when no consumer delivered it.
+        """
+        metadata = parse_ack(self.reply)
+        if metadata is None:
+            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")
+        return metadata
+
+    def check_acknowledgeable(self) -> None:
+        """NotJetStreamMessage unless a consumer delivered this."""
+        if not self.reply.startswith("$JS.ACK."):
+            raise NotJetStreamMessage(f"no consumer delivered this: reply subject {self.reply!r}")

@@ -1,0 +1,98 @@
+"""A reader that sees every message of a stream once and in order: what its consumer is like, and
+when it starts over.
+
+The consumer is ephemeral, without acks, in memory. Consumer sequences must come as 1, 2, 3 ...; on
+a gap, or when the consumer is lost, a new one starts behind the last message that was taken. Knows
+nothing of transports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import (
+    ConnectionLost,
+    ConsumerDeleted,
+    NoResponders,
+    PullError,
+    Timeout,
+)
+
+from .models import ConsumerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.api.fields import DeliverPolicy
+
+    from .models import ConsumerInfo, Metadata
+
+INACTIVE_THRESHOLD_NS = 300_000_000_000
+
+
+class Ordered:
+    """The position of an ordered reader."""
+
+    def __init__(
+        self,
+        stream: str,
+        filter_subjects: Iterable[str],
+        start_seq: int,
+        deliver_policy: DeliverPolicy | None,
+        headers_only: bool,
+    ) -> None:
+        """``deliver_policy`` goes before ``start_seq`` until a message was taken."""
+        if isinstance(filter_subjects, str):
+            filter_subjects = [filter_subjects]
+        self.stream = stream
+        self.next_seq = start_seq
+        """The first stream sequence not seen yet."""
+        self._filters = list(filter_subjects)
+        self._deliver_policy = deliver_policy
+        self._headers_only = headers_only
+        self._consumer_seq = 0
+        self._consumer = ""
+
+    def config(self) -> ConsumerConfig:
+        """The consumer to create now."""
+        policy: DeliverPolicy = "by_start_sequence"
+        start = self.next_seq
+        if self._deliver_policy is not None:
+            policy, start = self._deliver_policy, 0
+        return ConsumerConfig(
+            deliver_policy=policy,
+            opt_start_seq=start,
+            ack_policy="none",
+            max_deliver=1,
+            mem_storage=True,
+            num_replicas=1,
+            headers_only=self._headers_only,
+            inactive_threshold=INACTIVE_THRESHOLD_NS,
+            filter_subject=self._filters[0] if len(self._filters) == 1 else "",
+            filter_subjects=self._filters if len(self._filters) > 1 else [],
+        )
+
+    def started(self, info: ConsumerInfo) -> None:
+        """The consumer was created."""
+        self._consumer = info.name
+        self._consumer_seq = 0
+        if self._deliver_policy == "new":  # from now on this means a certain sequence
+            self.next_seq = info.delivered.stream_seq + 1
+            self._deliver_policy = None
+
+    def take(self, metadata: Metadata) -> bool:
+        """Whether the message is the next one; False means start over."""
+        if metadata.consumer != self._consumer or metadata.consumer_seq != self._consumer_seq + 1:
+            return False
+        self._consumer_seq += 1
+        self.next_seq = metadata.stream_seq + 1
+        self._deliver_policy = None
+        return True
+
+    @staticmethod
+    def recoverable(error: Exception) -> bool:
+        """Whether a new consumer may go on where this one failed."""
+        return isinstance(
+            error,
+            ConsumerDeleted | NoResponders | PullError | ConnectionLost | Timeout,
+        )

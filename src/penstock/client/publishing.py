@@ -1,0 +1,146 @@
+"""Publishing into streams with many acknowledgements outstanding: the bookkeeping of a bounded
+window.
+
+Each message is published with a reply subject ``<inbox>.<number>``; the number finds its entry when
+the ack comes. An entry whose ack does not come in time is sent again only if it carries a message
+id, for then the stream keeps the message once however often it is sent; without an id it fails,
+because nobody can know whether it was stored. Time is handed in (seconds of a monotonic clock).
+Knows nothing of transports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import NoResponders, PenstockError, Timeout
+
+from .jetstream import decode_pub_ack
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .models import PubAck
+
+
+class Pending:
+    """A message whose ack is outstanding; ``waiter`` is the shell's."""
+
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "headers",
+        "msg_id",
+        "payload",
+        "reply",
+        "subject",
+        "waiter",
+    )
+
+    def __init__(
+        self, subject: str, payload: bytes, headers: bytes, msg_id: str, reply: str, waiter: Any
+    ) -> None:
+        """Published now, for the first time."""
+        self.subject = subject
+        self.payload = payload
+        self.headers = headers
+        self.msg_id = msg_id
+        self.reply = reply
+        self.waiter = waiter
+        self.attempts = 1
+        self.deadline = 0.0
+
+
+class Window:
+    """The messages that wait for an ack, oldest deadline first."""
+
+    def __init__(self, inbox: str, size: int, timeout_s: float, attempts_max: int) -> None:
+        """``inbox``: where the acks are received, one level down."""
+        if size < 1:
+            raise ValueError(f"a window has room for at least one message, got {size}")
+        self.inbox = inbox
+        self.size = size
+        self._timeout_s = timeout_s
+        self._attempts_max = attempts_max
+        self._number = 0
+        self._pending: dict[str, Pending] = {}
+
+    def __len__(self) -> int:
+        """How many acks are outstanding."""
+        return len(self._pending)
+
+    @property
+    def full(self) -> bool:
+        """Whether an ack must come before another message may go."""
+        return len(self._pending) >= self.size
+
+    def add(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: bytes,
+        msg_id: str,
+        now: float,
+        waiter: Any = None,
+    ) -> Pending:
+        """A message goes out now, with ``reply`` of the returned entry."""
+        self._number += 1
+        reply = f"{self.inbox}.{self._number}"
+        entry = Pending(subject, payload, headers, msg_id, reply, waiter)
+        entry.deadline = now + self._timeout_s
+        self._pending[reply] = entry
+        return entry
+
+    def drop(self, entry: Pending) -> None:
+        """The message could not be sent after all."""
+        self._pending.pop(entry.reply, None)
+
+    def give_up(self) -> list[Pending]:
+        """Nothing is acknowledged any more: every entry, oldest first."""
+        entries = list(self._pending.values())
+        self._pending.clear()
+        return entries
+
+    def settle(self, message: Message) -> tuple[Pending, PubAck | PenstockError] | None:
+        """An answer came: its entry and the ack or error; None for one nobody waits for."""
+        entry = self._pending.pop(message.subject, None)
+        if entry is None:
+            return None
+        if message.status == 503:
+            return entry, NoResponders(entry.subject)
+        try:
+            return entry, decode_pub_ack(message.data)
+        except PenstockError as error:
+            return entry, error
+
+    def next_deadline(self) -> float | None:
+        """When the oldest entry is overdue."""
+        for entry in self._pending.values():
+            return entry.deadline
+        return None
+
+    def overdue(self, now: float, lost: bool = False) -> tuple[list[Pending], list[Pending]]:
+        """(to send again, failed) among the overdue entries; among all of them when the connection
+        was ``lost``.
+        """
+        again: list[Pending] = []
+        failed: list[Pending] = []
+        for entry in list(self._pending.values()):
+            late = entry.deadline <= now
+            if not (late or lost):
+                break
+            if entry.msg_id and entry.attempts < self._attempts_max:
+                del self._pending[entry.reply]
+                entry.attempts += 1
+                entry.deadline = now + self._timeout_s
+                self._pending[entry.reply] = entry
+                again.append(entry)
+            elif late:
+                del self._pending[entry.reply]
+                failed.append(entry)
+        return again, failed
+
+    def timeout_error(self, entry: Pending) -> Timeout:
+        """Why an entry failed."""
+        return Timeout(
+            f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, "
+            f"{entry.attempts} attempts"
+        )

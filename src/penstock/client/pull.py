@@ -1,0 +1,169 @@
+"""Pull requests as values and state: what to ask a consumer for, and what came back.
+
+A request is published to ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`` with a reply subject of
+its own below the inbox of the handle. Messages arrive with their stream subject, so only statuses
+say which request they belong to::
+
+    request 1 (batch 3)  ──►  message, message, message              complete: no status follows
+    request 2 (batch 3)  ──►  message, 408 Request Timeout                     expired
+    request 3 (no_wait)  ──►  404 No Messages
+
+Messages of a request that was given up still belong to the consumer's user: they count for the next
+request. Knows nothing of time and of transports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api import encode
+from penstock.api.calls import PullRequest
+from penstock.errors import ConsumerDeleted, NoResponders, PenstockError, PullError
+
+if TYPE_CHECKING:
+    from .message import Message
+
+HEARTBEAT = 100
+NOT_FOUND = 404
+TIMEOUT = 408
+CONFLICT = 409
+NO_RESPONDERS = 503
+
+PENDING_MESSAGES = "Nats-Pending-Messages"
+STALLED = "Nats-Consumer-Stalled"
+TRANSIENT = ("leadership change", "server shutdown", "exceeded maxwaiting")
+
+
+def pull_body(
+    batch: int,
+    *,
+    expires_ns: int = 0,
+    no_wait: bool = False,
+    max_bytes: int = 0,
+    idle_heartbeat_ns: int = 0,
+) -> bytes:
+    """The body of a pull request.
+
+    The deadline counts from the server's receipt, 0 for none; a heartbeat is at most half of it.
+    ``max_bytes`` includes subjects and headers, 0 for no limit.
+    """
+    if batch < 1:
+        raise ValueError(f"a pull asks for at least one message, got {batch}")
+    request = PullRequest(
+        batch=batch,
+        expires=expires_ns,
+        no_wait=no_wait,
+        max_bytes=max_bytes,
+        idle_heartbeat=idle_heartbeat_ns,
+    )
+    return encode(request)
+
+
+def status_error(status: int, description: str, subject: str) -> PenstockError | None:
+    """The error a status stands for; None when it only says that a request is over."""
+    low = description.lower()
+    if status in (NOT_FOUND, TIMEOUT) or (status == CONFLICT and low.startswith("batch completed")):
+        return None
+    if status == NO_RESPONDERS:
+        return NoResponders(subject)
+    if status == CONFLICT and low.startswith("consumer deleted"):
+        return ConsumerDeleted(status, description)
+    return PullError(status, description)
+
+
+class Fetch:
+    """One pull request that is waited for. ``subject`` is where it was sent, ``reply`` its own
+    inbox.
+    """
+
+    def __init__(self, subject: str, reply: str, batch: int) -> None:
+        """``reply`` may be set once it is known."""
+        self.subject = subject
+        self.reply = reply
+        self.batch = batch
+        self.messages: list[Message] = []
+        self.done = False
+        self.error: PenstockError | None = None
+
+    def take(self, message: Message) -> None:
+        """A message came for the handle; sets ``done`` when the request is over, and ``error`` if
+        it failed.
+        """
+        status = message.status
+        if status == 0:
+            self.messages.append(message)
+            self.done = len(self.messages) >= self.batch
+        elif status != HEARTBEAT and message.subject == self.reply:
+            self.done = True
+            self.error = status_error(status, message.description, self.subject)
+
+    def result(self) -> list[Message]:
+        """What came; raises the error only if nothing came, so that no message is lost to it."""
+        if self.error is not None and not self.messages:
+            raise self.error
+        return self.messages
+
+
+class Flow:
+    """Pull requests that overlap, so that a consumer's messages never run dry.
+
+    A new request is due when at most half a batch is still outstanding.
+    """
+
+    def __init__(
+        self, subject: str, batch: int, max_bytes: int, expires_ns: int, heartbeat_ns: int
+    ) -> None:
+        """Nothing is outstanding yet; ValueError on an empty batch."""
+        if batch < 1:
+            raise ValueError(f"a batch has at least one message, got {batch}")
+        self.subject = subject
+        self.outstanding = 0
+        self._batch = batch
+        self._max_bytes = max_bytes
+        self._expires_ns = expires_ns
+        self._heartbeat_ns = heartbeat_ns
+
+    def due(self) -> bytes | None:
+        """The body of the request to send now, or None."""
+        if self.outstanding > self._batch // 2:
+            return None
+        count = self._batch - self.outstanding
+        self.outstanding += count
+        return pull_body(
+            count,
+            expires_ns=self._expires_ns,
+            max_bytes=self._max_bytes,
+            idle_heartbeat_ns=self._heartbeat_ns,
+        )
+
+    def restart(self) -> None:
+        """Nothing is outstanding any more: the connection or the server's memory of us is gone."""
+        self.outstanding = 0
+
+    def take(self, message: Message) -> bool:
+        """Whether the message is one for the user. Raises when the consumer cannot be pulled from
+        any more.
+        """
+        status = message.status
+        if status == 0:
+            self.outstanding = max(0, self.outstanding - 1)
+            return True
+        if status == HEARTBEAT:
+            return False
+        error = status_error(status, message.description, self.subject)
+        if error is not None and not message.description.lower().startswith(TRANSIENT):
+            raise error
+        left = message.header(PENDING_MESSAGES)
+        self.outstanding = max(0, self.outstanding - int(left)) if left and left.isdigit() else 0
+        return False
+
+
+def control_reply(message: Message) -> str | None:
+    """For a message of a push consumer: None for a real one, else where to answer ("" for nowhere).
+
+    Heartbeats and flow-control requests (status 100) are answered with an empty message where they
+    ask for it.
+    """
+    if message.status != HEARTBEAT:
+        return None
+    return message.reply or message.header(STALLED) or ""

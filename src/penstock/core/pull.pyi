@@ -1,0 +1,14 @@
+def read_request(text: bytes) -> tuple[int, int, int, int, bool] | None:
+    """(batch, max_bytes, expires_ns, heartbeat_ns, no_wait) of a pull request, or None when it is none."""
+
+def read_slowly(text: bytes) -> list[int | bool]:
+    """The same for JSON of any shape, without the defaults; ValueError says what is wrong with it."""
+
+class PullQueue:
+    """The requests of one consumer that wait. The methods are for tests; consumers use the compiled side."""
+
+    count: int
+    wanted: int
+    def put(self, reply: bytes, left: int, expires_ns: int = 0) -> None: ...
+    def serve(self, now_ns: int = 0) -> bytes | None: ...
+    def replies(self) -> list[tuple[bytes, int]]: ...

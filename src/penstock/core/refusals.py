@@ -1,0 +1,53 @@
+"""What a stream answers to headers whose rules it has switched off.
+
+A stage is a point in the order in which a publish is checked; the stream asks there when the message carries such a header.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.durations import parse_duration
+
+STAGE_BATCH: Final = 0
+STAGE_COUNTER: Final = 1
+STAGE_TTL: Final = 2
+STAGE_SCHEDULE: Final = 3
+STAGE_ROLLUP: Final = 4
+STAGE_TTL_VALUE: Final = 5
+STAGE_STORED: Final = 6
+
+Refusal = tuple[int, int, str]  # code, err_code, description
+
+
+def parse_ttl(text: str) -> int | None:
+    """Seconds of a Nats-TTL value; -1 for `never`; None when it is not valid (below one second, or no duration)."""
+    if text.lower() == "never":
+        return -1
+    if text.isascii() and text.isdigit():
+        seconds = int(text)
+    else:
+        seconds = (parse_duration(text) or 0) // 1_000_000_000
+    return seconds if seconds >= 1 else None
+
+
+def not_allowed(stage: int, header: bytes) -> Refusal | None:
+    """The refusal at a stage by a stream without the feature; None: go on. `header` is the value of the header asked about."""
+    if stage == STAGE_BATCH:
+        return 400, 10174, "atomic publish is disabled"
+    if stage == STAGE_COUNTER:
+        text = header.decode("utf-8", "replace")
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not (digits.isascii() and digits.isdigit()):
+            return 400, 10171, "message counter increment is invalid"
+        return 400, 10168, "message counters is disabled"
+    if stage in (STAGE_TTL, STAGE_TTL_VALUE):
+        valid = parse_ttl(header.decode("utf-8", "replace")) is not None
+        if stage == STAGE_TTL:
+            return (400, 10166, "per-message TTL is disabled") if valid else None
+        return None if valid else (400, 10165, "invalid per-message TTL")
+    if stage == STAGE_SCHEDULE:
+        return 400, 10188, "message schedules is disabled"
+    if stage == STAGE_ROLLUP:
+        return 500, 10111, "rollup not permitted"
+    return None

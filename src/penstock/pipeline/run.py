@@ -1,0 +1,206 @@
+"""``penstock run``: the server, the shipper and the Spark query in one command, from log files to
+tables.
+
+.. code-block:: text
+
+    penstock run ──┬── penstock-server         child process; stream LOGS under DATA/jetstream
+                   ├── thread "shipper"        files ─► stream, a connection of its own
+                   ├── thread "spark"          JVM, child process; stream ─► tables
+                   └── main thread             watches them, shows numbers, decides when to end
+
+Everything it keeps is below one folder, so it can be killed at any moment and started again: what
+is stored, shipped and landed is read from the stream and the tables themselves.
+
+Knows the parts only by what they promise; how each keeps its promise is in its module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from penstock.errors import PenstockError
+from penstock.pipeline import names
+from penstock.pipeline.children import Children, FolderInUseError
+from penstock.pipeline.files import DEFAULT_PATTERN, BadLogPathError, check, find_files
+from penstock.pipeline.parts import ShipperThread, SparkThread
+from penstock.pipeline.progress import Display, Numbers
+from penstock.pipeline.server import (
+    check_alive,
+    check_ports,
+    connect,
+    ensure_stream,
+    start_server,
+    stop_server,
+)
+from penstock.pipeline.settings import RunError, Settings, complain, parse_arguments
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator, Sequence
+
+    from penstock.client.blocking import BlockingClient
+
+_LOOK_EVERY_SECONDS = 0.5
+
+
+def run(argv: Sequence[str]) -> int:
+    """The whole job; the exit code: 0 well, 1 not. Called by the command line, from the main
+    thread.
+    """
+    try:
+        settings = parse_arguments(argv)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    try:
+        return Job(settings, Console()).run()
+    except RunError as error:
+        return complain(str(error))
+
+
+class Job:
+    """One run. Parts are started in order and stopped in the reverse order, whatever happens."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        """Nothing is started yet."""
+        self._settings = settings
+        self._console = console
+        self._stopping = threading.Event()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._shipper = ShipperThread(settings, self._stopping)
+        self._spark: SparkThread | None = None
+        self._stage = "starting the server"
+
+    def run(self) -> int:
+        """Run until the input is drained (``once``) or a signal comes; the exit code."""
+        settings = self._settings
+        self._check_input()
+        children = self._take_folder()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(children.release)
+            cleanup.enter_context(_signals(self._stopping))
+            check_ports(settings)
+            self._server = start_server(settings, children)
+            cleanup.callback(stop_server, self._server, children)
+            client = cleanup.enter_context(connect(settings, self._server))
+            stream = ensure_stream(client)
+            self._shipper.start()
+            cleanup.callback(self._shipper.join)
+            self._spark = SparkThread(settings, stream, children)
+            self._spark.start()
+            cleanup.callback(self._spark.close)
+            cleanup.callback(self._stopping.set)
+            with Display(self._console) as display:
+                self._watch(client, display)
+            return self._finish(client)
+
+    def _check_input(self) -> None:
+        from penstock.spark.java import JavaNotFoundError, ensure_java
+
+        try:
+            check(self._settings.logs)
+            ensure_java()
+        except (BadLogPathError, JavaNotFoundError) as error:
+            raise RunError(str(error)) from None
+        if not find_files(self._settings.logs, self._settings.store) and self._settings.once:
+            where = self._settings.logs or DEFAULT_PATTERN
+            raise RunError(f"no readable log file in {where}; name some with --logs or LOGS=")
+
+    def _take_folder(self) -> Children:
+        try:
+            children = Children(self._settings.store)
+            (self._settings.store / "log").mkdir(exist_ok=True)
+        except FolderInUseError as error:
+            raise RunError(f"{error}: stop it, or choose another --store") from None
+        except OSError as error:
+            raise RunError(f"cannot use --store {self._settings.store}: {error.strerror}") from None
+        return children
+
+    def _watch(self, client: BlockingClient, display: Display) -> None:
+        """Look at the parts until it is time to end."""
+        while not self._stopping.wait(_LOOK_EVERY_SECONDS):
+            self._check_parts()
+            try:
+                state = client.jetstream().stream_info(names.STREAM).state
+            except PenstockError as error:
+                self._check_parts()
+                display.show(
+                    Numbers(stage=self._stage, trouble=f"the server does not answer: {error}")
+                )
+                continue
+            spark = self._spark
+            assert spark is not None
+            landed = spark.landed_seq()
+            self._stage = self._stage_now(spark)
+            display.show(
+                Numbers(
+                    stage=self._stage,
+                    files=self._shipper.files,
+                    stored=state.messages,
+                    shipped=self._shipper.acked,
+                    rows=spark.rows,
+                    lag=max(0, state.last_seq - landed),
+                    batches=spark.batches,
+                    trouble=self._shipper.trouble,
+                )
+            )
+            # Looked at in this order: the state was asked for before drained was, so nothing of the
+            # input is behind it.
+            if self._settings.once and self._shipper.drained and spark.running:
+                last = client.jetstream().stream_info(names.STREAM).state.last_seq
+                if spark.landed_seq() >= last:
+                    return
+
+    def _stage_now(self, spark: SparkThread) -> str:
+        if not spark.running:
+            return "starting Spark"
+        return "draining" if self._settings.once else "running"
+
+    def _check_parts(self) -> None:
+        """Raise RunError when a part has ended that must not."""
+        server, spark = self._server, self._spark
+        assert server is not None
+        assert spark is not None
+        check_alive(server, self._settings)
+        if self._shipper.failure is not None:
+            raise RunError(f"shipping failed: {self._shipper.failure}")
+        spark.check()
+
+    def _finish(self, client: BlockingClient) -> int:
+        """Stop what writes, then print what there is."""
+        from penstock.pipeline.landing import summarise
+
+        drained = self._settings.once and not self._stopping.is_set()
+        self._stopping.set()
+        self._shipper.join()
+        spark = self._spark
+        assert spark is not None
+        landing = spark.stop_query()
+        if landing is None:
+            self._console.print("stopped before the first batch; the next run goes on from here")
+            return 1 if self._settings.once else 0
+        messages = client.jetstream().stream_info(names.STREAM).state.messages
+        summary = summarise(landing, messages, drained=drained)
+        summary.print(self._console, str(self._settings.store / "tables"))
+        return 0 if summary.agrees or not self._settings.once else 1
+
+
+@contextlib.contextmanager
+def _signals(stopping: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask for a clean stop; a second Ctrl-C does not wait for it."""
+
+    def ask(*_: object) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+
+    kept = {which: signal.signal(which, ask) for which in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for which, handler in kept.items():
+            signal.signal(which, handler)

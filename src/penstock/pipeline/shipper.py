@@ -1,0 +1,289 @@
+"""The log shipper: every line of every file into the stream once, whatever is killed and started
+again.
+
+**What a restart knows is in the stream.** Each message says in its headers which file it is of,
+where its line stands and where the next one begins. The last message of a file's subject is
+therefore the place to go on from, after hours as well as after a second; the stream's window for
+duplicate ids plays no part.
+
+**Why that is exact.** It is, if a message is only ever stored when all lines before it are.
+Messages go out many at a time without waiting, so a refusal in the middle must not let the later
+ones in. Each message therefore names the one before it (``Nats-Expected-Last-Msg-Id``), and the
+stream stores it only directly behind that one::
+
+    seq   41        42        43        44
+          a:0  <--  a:120 <-- b:0  <--  a:305      when b:0 is refused, a:305 is refused as well
+
+The first message of each file names the last sequence of its subject
+(``Nats-Expected-Last-Subject-Sequence``) that was seen when the place in the file was looked up, so
+that a second shipper of the same files is noticed as well. When anything is refused or not
+answered, nothing is guessed: all outstanding answers are waited for, the stream is asked what it
+holds, the files are read again from there, and a new chain begins. The same happens when somebody
+else publishes into the stream, or what a killed shipper had sent arrives late; it costs a round of
+questions, never a line.
+
+Knows nothing of how lines are read from files (:mod:`penstock.pipeline.files`), and nothing of
+Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.errors import MessageNotFound, PenstockError, PublishFailed
+from penstock.pipeline import names
+from penstock.pipeline.files import Follower, Identity, Line, Mark, find_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.client.blocking_jetstream import JetStream, Publisher
+    from penstock.client.jetstream import StoredMessage
+
+WINDOW_MESSAGES = 2000
+ACK_TIMEOUT_SECONDS = 10.0
+_DISCOVER_EVERY_SECONDS = 2.0
+_FRUITLESS_BREAKS_MAX = 5
+_EXPECTED_LAST_ID = "Nats-Expected-Last-Msg-Id"
+_EXPECTED_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+
+
+class ChainBrokenError(PenstockError):
+    """The stream refused a message, or did not answer; everything is to be read again from what the
+    stream holds.
+    """
+
+
+class Shipped(NamedTuple):
+    """What the stream holds last of a subject: the sequence, and the mark in its headers (None for
+    a foreign message).
+    """
+
+    sequence: int
+    mark: Mark | None
+
+
+def read_mark(message: StoredMessage) -> Mark | None:
+    """The mark in the headers of a stored message; None when no shipper made it."""
+    headers = {name: values[0] for name, values in message.headers.items() if values}
+    try:
+        identity = Identity.parse(headers[names.IDENTITY_HEADER])
+        next_offset = int(headers[names.NEXT_HEADER])
+    except (KeyError, ValueError):
+        return None
+    return Mark(identity, next_offset, message.data, names.PARTIAL_HEADER in headers)
+
+
+class Chain:
+    """Publishes messages of one stream so that each is stored only behind the one before it."""
+
+    def __init__(self, jetstream: JetStream, stream: str, window: int = WINDOW_MESSAGES) -> None:
+        """``window`` is how many messages may wait for their acknowledgement."""
+        self._jetstream = jetstream
+        self._stream = stream
+        self._window = window
+        self._publisher: Publisher | None = None
+        self._last_id: str | None = None
+        self._looked_up: dict[str, int] = {}
+        self._acked_before = 0
+
+    @property
+    def acked(self) -> int:
+        """Messages the stream has acknowledged, over all chains."""
+        return self._acked_before + (self._publisher.acked if self._publisher else 0)
+
+    def last(self, subject: str) -> Shipped | None:
+        """What the stream holds last of a subject, asked now; the next message of the subject must
+        come directly after it.
+        """
+        try:
+            message = self._jetstream.get_message(self._stream, last_by_subject=subject)
+        except MessageNotFound:
+            self._looked_up[subject] = 0
+            return None
+        self._looked_up[subject] = message.seq
+        return Shipped(message.seq, read_mark(message))
+
+    def publish(self, subject: str, data: bytes, headers: dict[str, str], message_id: str) -> None:
+        """Send a message; waits only when the window is full. Raises :class:`ChainBrokenError`.
+
+        Before the first message of a subject, :meth:`last` was called for it, in this chain.
+        """
+        if self._publisher is None:
+            self._publisher = self._jetstream.publisher(
+                window=self._window, timeout=ACK_TIMEOUT_SECONDS, attempts_max=1
+            )
+        if (before := self._looked_up.pop(subject, None)) is not None:
+            headers[_EXPECTED_SUBJECT_SEQUENCE] = str(before)
+        if self._last_id is not None:
+            headers[_EXPECTED_LAST_ID] = self._last_id
+        self._last_id = message_id
+        self._publisher.publish(subject, data, headers=headers, msg_id=message_id)
+        if self._publisher.failures:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for all answers. Raises :class:`ChainBrokenError` when one was a refusal or did not
+        come.
+        """
+        if self._publisher is None:
+            return
+        try:
+            self._publisher.flush()
+        except PublishFailed as failed:
+            raise ChainBrokenError(str(failed)) from failed
+
+    def begin_anew(self) -> None:
+        """Forget the chain after it broke; the next message begins another."""
+        if self._publisher is not None:
+            self._acked_before += self._publisher.acked
+            # Told of an error, the publisher waits for no answers.
+            self._publisher.__exit__(ChainBrokenError, None, None)
+        self._publisher = None
+        self._last_id = None
+        self._looked_up.clear()
+
+
+class Shipper:
+    """Follows files and ships their lines; one thread calls it."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        where: str | None,
+        host: str,
+        *,
+        not_below: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``where`` as for :func:`find_files`; ``host`` is this machine's name in subjects and
+        headers.
+        """
+        self._chain = chain
+        self._where = where
+        self._host = host
+        self._not_below = not_below
+        self._clock = clock
+        self._followers: dict[Path, Follower] = {}
+        self._discover_at = 0.0
+        self._breaks = 0
+        self._fruitless_breaks = 0
+
+    @property
+    def files(self) -> int:
+        """How many files are followed."""
+        return len(self._followers)
+
+    @property
+    def acked(self) -> int:
+        """Lines the stream has acknowledged to this shipper."""
+        return self._chain.acked
+
+    def step(self) -> int:
+        """Ship what is there now and wait until it is stored; how many lines that was.
+
+        A refusal is made good within the call: the files are set back to what the stream holds.
+        Raises :class:`penstock.errors.PenstockError` when the server cannot be talked to, or
+        refuses again and again; call :meth:`recover` before going on.
+        """
+        self._discover()
+        return self._pass(final=False, until=None)
+
+    def drain(self) -> int:
+        """Ship everything that is in the files now, ends without a newline too; how many lines that
+        was.
+
+        What is written while it runs is for another time, so that it ends.
+        """
+        self._discover_at = 0.0
+        self._discover()
+        until = {path: follower.sizes() for path, follower in self._followers.items()}
+        total = 0
+        # A broken chain ends a pass early; one that ships nothing and breaks nothing has seen all
+        # of it.
+        while True:
+            broken_before = self._breaks
+            total += self._pass(final=True, until=until)
+            if self._breaks == broken_before:
+                return total
+
+    def recover(self) -> None:
+        """Set every file back to what the stream holds, and begin a new chain."""
+        self._chain.begin_anew()
+        for path, follower in self._followers.items():
+            self._start(path, follower)
+
+    def close(self) -> None:
+        """Close the files."""
+        for follower in self._followers.values():
+            follower.close()
+        self._followers.clear()
+
+    def _discover(self) -> None:
+        now = self._clock()
+        if now < self._discover_at:
+            return
+        self._discover_at = now + _DISCOVER_EVERY_SECONDS
+        for path in find_files(self._where, self._not_below):
+            if path not in self._followers:
+                follower = Follower(path, clock=self._clock)
+                self._start(path, follower)
+                self._followers[path] = follower
+
+    def _start(self, path: Path, follower: Follower) -> None:
+        shipped = self._chain.last(names.subject_of(self._host, str(path)))
+        follower.start(shipped.mark if shipped else None)
+
+    def _pass(self, *, final: bool, until: dict[Path, dict[tuple[int, int], int]] | None) -> int:
+        before = self._chain.acked
+        try:
+            for path, follower in list(self._followers.items()):
+                bounds = until.get(path, {}) if until is not None else None
+                for identity, line in follower.lines(final=final, until=bounds):
+                    self._ship(path, identity, line)
+            self._chain.settle()
+        except ChainBrokenError:
+            self._breaks += 1
+            shipped = self._chain.acked - before
+            self._fruitless_breaks = 0 if shipped else self._fruitless_breaks + 1
+            if self._fruitless_breaks >= _FRUITLESS_BREAKS_MAX:
+                self._fruitless_breaks = 0
+                raise
+            self.recover()
+        return self._chain.acked - before
+
+    def _ship(self, path: Path, identity: Identity, line: Line) -> None:
+        headers = {
+            names.HOST_HEADER: self._host,
+            names.FILE_HEADER: str(path),
+            names.IDENTITY_HEADER: str(identity),
+            names.OFFSET_HEADER: str(line.offset),
+            names.NEXT_HEADER: str(line.next_offset),
+        }
+        if line.partial:
+            headers[names.PARTIAL_HEADER] = "1"
+        subject = names.subject_of(self._host, str(path))
+        self._chain.publish(subject, line.data, headers, f"{identity}:{line.offset}")
+
+
+def ship_forever(
+    shipper: Shipper, stop: Callable[[float], bool], on_trouble: Callable[[PenstockError], None]
+) -> None:
+    """Ship until ``stop(seconds)`` (wait so long, say whether to stop) is true; trouble with the
+    server is told and waited out.
+    """
+    trouble = False
+    while not stop(0.0):
+        try:
+            if trouble:
+                shipper.recover()
+                trouble = False
+            busy = shipper.step() > 0
+        except PenstockError as error:
+            on_trouble(error)
+            trouble = True
+            busy = False
+        if not busy and stop(0.5):
+            return

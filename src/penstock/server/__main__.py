@@ -1,0 +1,104 @@
+"""``penstock-server``: reads options and configuration, opens the sockets, runs the server.
+
+What is needed to answer --help, --version and a mistaken option is imported here; the rest only
+when a server starts.
+"""
+
+import sys
+
+from penstock.server.errors import StartError
+from penstock.server.options import PROGRAM, USAGE, Options, parse_options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the console script: the exit status."""
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except StartError as problem:
+        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(arguments: list[str]) -> int:
+    options = parse_options(arguments)
+    if options.action == "help":
+        print(USAGE, end="")
+        return 0
+    if options.action == "version":
+        print(version_line())
+        return 0
+    if options.action == "signal":
+        from penstock.server.signals import send_signal
+
+        send_signal(options.signal)
+        return 0
+    return _check(options) if options.action == "check" else _serve(options)
+
+
+def version_line() -> str:
+    """What --version prints: the nats-server release that clients may take this for, and our own
+    version.
+    """
+    from penstock import __version__
+    from penstock.server.settings import COMPATIBLE_VERSION
+
+    return f"nats-server: v{COMPATIBLE_VERSION} (penstock {__version__})"
+
+
+def _check(options: Options) -> int:
+    from penstock.server.config import load_config
+
+    if not options.config:
+        raise StartError("option -t needs a configuration file: -c <file>")
+    settings, warnings = load_config(options.config)
+    for warning in warnings:
+        print(f"{PROGRAM}: {warning}", file=sys.stderr)
+    print(
+        f"{PROGRAM}: configuration file {options.config} is valid ({settings.config_digest})",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _serve(options: Options) -> int:
+    from penstock.server.listener import open_sockets
+    from penstock.server.log import Log
+    from penstock.server.startup import settings_of
+
+    settings, warnings = settings_of(options)
+    log = Log(
+        settings.log_file,
+        debug=settings.debug,
+        trace=settings.trace,
+        stamps=settings.logtime,
+        utc=settings.logtime_utc,
+        form=settings.log_format,
+    )
+    for warning in warnings:
+        log.warn(warning)
+    sockets = open_sockets(settings.host, settings.port)
+    http_sockets = (
+        open_sockets(settings.http_host or settings.host, settings.http_port, "-m")
+        if settings.http_port
+        else []
+    )
+    store = None
+    if settings.jetstream:
+        from penstock.server.files import StoreLock
+        from penstock.server.startup import store_folder
+
+        store = StoreLock(store_folder(settings))
+    # The kernel takes connections from here on: clients that come while the rest is loaded are
+    # served a little later.
+    from penstock.server.app import Server
+
+    server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
+    server.run()
+    log.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

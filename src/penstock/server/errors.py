@@ -1,0 +1,19 @@
+"""What can be wrong with how the server was started; each is shown to the user as one line, without
+a traceback.
+"""
+
+
+class StartError(Exception):
+    """The server can't start as asked. The text says what is wrong and what to do; the process
+    exits with status 1.
+    """
+
+
+class OptionError(StartError):
+    """A command line option is unknown, lacks its value, or has a value it can't have."""
+
+
+class ConfigError(StartError):
+    """A configuration file can't be used; the text has one line for each problem, as
+    ``file:line:column: message``.
+    """

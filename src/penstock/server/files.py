@@ -1,0 +1,119 @@
+"""Small files and limits around a running server: pid file, ports file, the lock of the store
+folder, open-file limit.
+"""
+
+import fcntl
+import json
+import os
+import resource
+
+from penstock.server.errors import StartError
+
+PORTS_FILE_PREFIX = (
+    "nats-server"  # what tools that start a server look for, whatever the executable is called
+)
+
+
+def write_pid_file(path: str) -> None:
+    """Write this process's id; StartError when it can't be done."""
+    try:
+        _replace(path, f"{os.getpid()}\n")
+    except OSError as problem:
+        raise StartError(
+            f"can't write pid file {path}: {problem.strerror}; choose another with -P"
+        ) from None
+
+
+def write_ports_file(folder: str, nats: list[str], monitoring: list[str]) -> str:
+    """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; its path."""
+    path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")
+    ports = {"nats": nats} | ({"monitoring": monitoring} if monitoring else {})
+    try:
+        _replace(path, json.dumps(ports))
+    except OSError as problem:
+        raise StartError(
+            f"can't write ports file {path}: {problem.strerror}; "
+            "choose another folder with --ports_file_dir"
+        ) from None
+    return path
+
+
+def _replace(path: str, text: str) -> None:
+    """Readers see the file whole or not at all."""
+    temporary = f"{path}.{os.getpid()}.new"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may be gone already."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+class StoreLock:
+    """Holds a store folder for this process alone, until close() or the end of the process."""
+
+    def __init__(self, folder: str) -> None:
+        """Make the folder and lock it; StartError when it can't be used or somebody has it."""
+        self.folder = folder
+        _refuse_foreign(folder)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            self._fd = os.open(
+                os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        except OSError as problem:
+            raise StartError(
+                f"can't use store folder {folder}: {problem.strerror}; choose another with -sd"
+            ) from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._fd, 20).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise StartError(
+                f"store folder {folder} is in use by another server (pid {holder}); "
+                "stop it or choose another with -sd"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.write(self._fd, f"{os.getpid()}\n".encode())
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        os.close(self._fd)
+
+
+def _refuse_foreign(folder: str) -> None:
+    """A nats-server's store looks alike but has other files: keep our hands off it."""
+    accounts = os.path.join(folder, "jetstream")
+    try:
+        for account in os.listdir(accounts):
+            streams = os.path.join(accounts, account, "streams")
+            for stream in os.listdir(streams):
+                if os.path.exists(os.path.join(streams, stream, "meta.inf")):
+                    raise StartError(
+                        f"store folder {folder} holds streams of a nats-server, which this server "
+                        "can't read; choose another with -sd"
+                    )
+    except OSError:
+        return  # nothing there, or nothing that can be listed: making the folder will tell
+
+
+def raise_open_files(wanted: int) -> tuple[int, bool]:
+    """Raise the soft limit of open files to the hard one: (the limit now, whether it allows
+    `wanted` descriptors).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, 1 << 20)
+    if soft != resource.RLIM_INFINITY and soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            return soft, soft >= wanted
+    return soft, soft == resource.RLIM_INFINITY or soft >= wanted

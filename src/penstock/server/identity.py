@@ -1,0 +1,72 @@
+"""What a server says of itself: its id and the INFO line that greets every connection. Pure, but
+for the random id.
+"""
+
+import json
+import os
+import sys
+from binascii import crc_hqx
+
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_SERVER_PREFIX = 13 << 3  # the nkey type "server": the first letter of the encoded key is N
+API_LEVEL = 4  # JetStream API level of the compatible version
+RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}"
+
+
+def new_server_id(entropy: bytes | None = None) -> str:
+    """A fresh server id: 56 letters, a public nkey in form (type, 32 bytes, CRC-16, base32)."""
+    raw = bytes([_SERVER_PREFIX]) + (os.urandom(32) if entropy is None else entropy)
+    raw += crc_hqx(raw, 0).to_bytes(2, "little")
+    number = int.from_bytes(raw, "big")
+    return bytes(_ALPHABET[number >> shift & 31] for shift in range(275, -1, -5)).decode()
+
+
+class Greeting:
+    """The INFO line; all but the two fields of the connection itself is built once."""
+
+    def __init__(
+        self, settings: Settings, server_id: str, server_name: str, host: str, port: int
+    ) -> None:
+        """host and port as clients reach them; read again from the settings by refresh()."""
+        self._fixed: dict[str, object] = {
+            "server_id": server_id,
+            "server_name": server_name,
+            "version": COMPATIBLE_VERSION,
+            "proto": 1,
+            "go": RUNTIME,
+            "host": host,
+            "port": port,
+        }
+        self.refresh(settings)
+
+    def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
+        """Build the constant parts anew, after a reload or when the server is about to go."""
+        head = {**self._fixed, "headers": True}
+        if settings.auth_required:
+            head["auth_required"] = True
+        head["max_payload"] = settings.max_payload
+        if settings.jetstream:
+            head["jetstream"] = True
+        tail: dict[str, object] = {}
+        if settings.jetstream and settings.domain:
+            tail["domain"] = settings.domain
+        if lame_duck:
+            tail["ldm"] = True
+        tail["api_lvl"] = API_LEVEL
+        self._head = b"INFO " + _json(head)[:-1]
+        self._tail = b'","' + _json(tail)[2:] + b" \r\n"
+
+    def line(self, client_id: int, client_ip: str) -> bytes:
+        """The INFO of one connection."""
+        return b'%s,"client_id":%d,"client_ip":"%s%s' % (
+            self._head,
+            client_id,
+            client_ip.encode(),
+            self._tail,
+        )
+
+
+def _json(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()

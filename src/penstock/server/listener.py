@@ -1,0 +1,156 @@
+"""Listening sockets: open them, take connections in batches, hand each descriptor to the core.
+
+Knows nothing of the protocol: what is to be done with a new connection is a callback.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+from penstock.server.errors import StartError
+from penstock.server.log import Log
+
+ACCEPT_BATCH = 256  # connections taken in one wake-up, before the others get their turn again
+BACKLOG = 4096
+NO_ROOM_PAUSE_SECONDS = 0.2
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket]:
+    """Listening sockets for a host (``0.0.0.0`` and ``::`` mean all of their family; a name may
+    have several addresses).
+
+    port -1 or 0 takes a free one, the same on every address. StartError says which address can't be
+    had and why.
+    """
+    wanted = max(port, 0)
+    opened: list[socket.socket] = []
+    for family, address in _addresses(host, wanted):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # "::" takes IPv4 as well, as Go's listeners do; an explicit address takes what it
+                # names
+                listening.setsockopt(
+                    socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1
+                )
+            listening.bind((address, wanted))
+            listening.listen(BACKLOG)
+        except OSError as problem:
+            listening.close()
+            for other in opened:
+                other.close()
+            shown = f"[{address}]" if ":" in address else address
+            raise StartError(_refusal(problem, f"{shown}:{wanted}", option)) from None
+        listening.setblocking(False)
+        wanted = listening.getsockname()[1]
+        opened.append(listening)
+    return opened
+
+
+def _refusal(problem: OSError, where: str, option: str) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return (
+            f"can't listen on {where}: the port is taken; stop who uses it "
+            f"or choose another with {option} (-1: any free one)"
+        )
+    if problem.errno == errno.EACCES:
+        return f"can't listen on {where}: not allowed; choose a port above 1023 with {option}"
+    if problem.errno == errno.EADDRNOTAVAIL:
+        return f"can't listen on {where}: this machine has no such address; choose another with -a"
+    return f"can't listen on {where}: {problem.strerror}"
+
+
+def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+    if ":" in host:
+        return [(socket.AF_INET6, host)]
+    if host.replace(".", "").isdigit():
+        return [(socket.AF_INET, host)]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as problem:
+        raise StartError(
+            f'unknown host "{host}" to listen on: {problem.strerror}; choose another with -a'
+        ) from None
+    unique = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
+    return [
+        (family, address)
+        for family, address in unique
+        if family in (socket.AF_INET, socket.AF_INET6)
+    ]
+
+
+class Listener:
+    """Takes connections from listening sockets as long as it is open."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: list[socket.socket],
+        accepted: Callable[[socket.socket, str, int], None],
+        batched: Callable[[], None],
+        log: Log,
+    ) -> None:
+        """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches
+        or closes it).
+
+        batched() is called after a handful of them, so that their greetings can be sent together.
+        """
+        self._loop = loop
+        self._sockets = sockets
+        self._accepted = accepted
+        self._batched = batched
+        self._log = log
+
+    def open(self) -> None:
+        """Begin to accept."""
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def close(self) -> None:
+        """Stop accepting and give the ports back."""
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self._sockets = []
+
+    def _accept(self, listening: socket.socket) -> None:
+        self._accept_batch(listening)
+        self._batched()
+
+    def _accept_batch(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                self._pause(listening, problem)
+                return
+            try:
+                connected.setblocking(False)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._accepted(connected, plain_address(address[0]), address[1])
+            except OSError:
+                connected.close()
+
+    def _pause(self, listening: socket.socket, problem: OSError) -> None:
+        """Without descriptors the socket stays readable: look away for a moment instead of
+        spinning.
+        """
+        hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
+        self._log.error(f"Can't accept a connection: {os.strerror(problem.errno or 0)}{hint}")
+        self._loop.remove_reader(listening)
+        self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+
+def plain_address(host: str) -> str:
+    """An address as people write it: IPv4 seen through an IPv6 socket loses its ``::ffff:``."""
+    return host[7:] if host.startswith("::ffff:") and "." in host else host

@@ -1,0 +1,213 @@
+"""The command line: nats-server's flags, read the way Go programs read them.
+
+One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or takes ``=true`` or
+``=false``. Options win over the configuration file. Knows nothing of what they do. Imports nothing
+heavy: --help and --version are answered from here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from penstock.server.errors import OptionError
+from penstock.server.units import parse_duration, parse_port
+
+PROGRAM = "penstock-server"
+
+USAGE = """\
+Usage: penstock-server [options]
+
+Server options:
+    -a, --addr, --net <host>         Bind to this address (default: 0.0.0.0)
+    -p, --port <port>                Port for clients (default: 4222, -1: any free one)
+    -n, --name, --server_name <name> Server name (default: the server id)
+    -m, --http_port <port>           Port for HTTP monitoring (-1: any free one)
+    -c, --config <file>              Configuration file; options win over it
+    -t                               Check the configuration and exit
+    -P, --pid <file>                 Write the process id to this file
+        --ports_file_dir <dir>       Write a file with the ports in use into this folder
+    -sl, --signal <name>=<pid>       Signal a running server (stop, quit, term, reopen, reload,
+    ldm); pid or pid file
+
+JetStream options:
+    -js, --jetstream                 Enable JetStream
+    -sd, --store_dir <dir>           Folder that streams are kept in
+        --sync_interval <when>       'always': an ack means on disk (default); a duration such as
+        2m: fsync that often
+
+Logging options:
+    -l, --log <file>                 Log to this file
+    -T, --logtime                    Timestamps on log lines (default: true)
+        --logtime_utc                Timestamps in UTC
+        --log_format <text|json>     Form of log lines (default: text)
+    -D, --debug                      Log debugging lines
+    -V, --trace                      Log connection requests and API requests
+    -DV                              Both
+
+Authorization options:
+        --user <user>                User that clients have to present
+        --pass <password>            Its password
+        --auth <token>               Token that clients have to present
+
+    -h, --help                       Show this text
+    -v, --version                    Show the version
+"""
+
+
+class Options(NamedTuple):
+    """What was asked for: an action, and the settings given, by attribute name of Settings."""
+
+    action: str  # run, check, help, version or signal
+    given: dict[str, Any]
+    config: str = ""
+    signal: str = ""
+
+
+class _Flag(NamedTuple):
+    target: str  # a Settings attribute, or ":name" for what parse_options itself uses
+    convert: Callable[[str], Any] | None  # None: a boolean
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("it may not be empty")
+    return value
+
+
+def _name(value: str) -> str:
+    if not value or any(c.isspace() for c in value):
+        raise ValueError("a server name is not empty and has no spaces")
+    return value
+
+
+def _sync_interval(value: str) -> int:
+    if value.lower() == "always":
+        return 0
+    ns = parse_duration(value)
+    if ns <= 0:
+        raise ValueError('it has to be "always" or a duration above 0')
+    return ns
+
+
+def _log_format(value: str) -> str:
+    if value not in ("text", "json"):
+        raise ValueError("it has to be text or json")
+    return value
+
+
+_FLAGS: dict[str, _Flag] = {
+    name: flag
+    for names, flag in (
+        ("a addr net", _Flag("host", _text)),
+        ("p port", _Flag("port", parse_port)),
+        ("n name server_name", _Flag("server_name", _name)),
+        ("m http_port", _Flag("http_port", parse_port)),
+        ("c config", _Flag(":config", _text)),
+        ("t", _Flag(":check", None)),
+        ("P pid", _Flag("pid_file", _text)),
+        ("ports_file_dir", _Flag("ports_file_dir", _text)),
+        ("sl signal", _Flag(":signal", _text)),
+        ("js jetstream", _Flag("jetstream", None)),
+        ("sd store_dir", _Flag("store_dir", _text)),
+        ("sync_interval", _Flag("sync_interval_ns", _sync_interval)),
+        ("l log", _Flag("log_file", _text)),
+        ("T logtime", _Flag("logtime", None)),
+        ("logtime_utc", _Flag("logtime_utc", None)),
+        ("log_format", _Flag("log_format", _log_format)),
+        ("D debug", _Flag("debug", None)),
+        ("V trace", _Flag("trace", None)),
+        ("DV", _Flag(":debug_trace", None)),
+        ("user", _Flag("user", _text)),
+        ("pass", _Flag("password", _text)),
+        ("auth", _Flag("token", _text)),
+        ("h help", _Flag(":help", None)),
+        ("v version", _Flag(":version", None)),
+    )
+    for name in names.split()
+}
+
+# nats-server's options that this version has nothing behind; refused by name rather than ignored.
+_NOT_SERVED = frozenset(
+    """
+    ms https_port client_advertise s syslog r remote_syslog VV DVV log_size_limit max_traced_msg_len
+    tls tlscert tlskey tlsverify tlscacert routes cluster cluster_name no_advertise
+    cluster_advertise connect_retries cluster_listen profile help_tls
+    """.split()  # noqa: SIM905 # one word on a line would be a page
+)
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Read the arguments after the program's name; OptionError tells what is wrong with which."""
+    found: dict[str, Any] = {}
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        name, flag, value = _split(argument)
+        if flag.convert is None:
+            found[flag.target] = _boolean(name, value)
+            continue
+        if value is None:
+            if not rest:
+                raise OptionError(f"option {name} needs a value; see {PROGRAM} --help")
+            value = rest.pop(0)
+        try:
+            found[flag.target] = flag.convert(value)
+        except ValueError as problem:
+            raise OptionError(f'invalid value "{value}" for option {name}: {problem}') from None
+    return _options(found)
+
+
+def _split(argument: str) -> tuple[str, _Flag, str | None]:
+    """(the option as written, its row, the value after "=")."""
+    body = argument.removeprefix("-").removeprefix("-")
+    if body == argument or not body or body.startswith("-"):
+        raise OptionError(f'unexpected argument "{argument}"; see {PROGRAM} --help')
+    name, equals, value = body.partition("=")
+    shown = argument.partition("=")[0]
+    flag = _FLAGS.get(name)
+    if flag is None:
+        if name in _NOT_SERVED:
+            raise OptionError(
+                f"option {shown} of nats-server is not served by this version; leave it out"
+            )
+        raise OptionError(f"unknown option {shown}; see {PROGRAM} --help")
+    return shown, flag, value if equals else None
+
+
+def _boolean(name: str, value: str | None) -> bool:
+    if value is None:
+        return True
+    if value not in _BOOLEANS:
+        raise OptionError(f'invalid value "{value}" for option {name}: it has to be true or false')
+    return _BOOLEANS[value]
+
+
+def _options(found: dict[str, Any]) -> Options:
+    if found.pop(":debug_trace", False):
+        found["debug"] = found["trace"] = True
+    special = {name: found.pop(name) for name in list(found) if name.startswith(":")}
+    action = "run"
+    for name, candidate in (
+        (":check", "check"),
+        (":signal", "signal"),
+        (":version", "version"),
+        (":help", "help"),
+    ):
+        if special.get(name):
+            action = candidate
+    if action in ("run", "check"):
+        _check_credentials(found)
+    return Options(action, found, special.get(":config", ""), special.get(":signal", ""))
+
+
+def _check_credentials(found: dict[str, Any]) -> None:
+    if "token" in found and ("user" in found or "password" in found):
+        raise OptionError(
+            "options --auth and --user/--pass exclude each other; give one kind of credentials"
+        )
+    if "password" in found and "user" not in found:
+        raise OptionError("option --pass needs --user")

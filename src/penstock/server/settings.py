@@ -1,0 +1,105 @@
+"""What a server runs with: one plain value for each thing that can be set, with nats-server's
+defaults.
+
+Filled by ``penstock.server.config`` from a file and by ``penstock.server.options`` from the command
+line; read by everything else. Knows nothing of how values are written.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.server.units import SECOND_NS
+
+# The nats-server release whose behaviour this server has. Clients decide by it what they may use.
+COMPATIBLE_VERSION = "2.14.0"
+
+DEFAULT_PORT = 4222
+DEFAULT_HTTP_PORT = 8222
+
+
+@dataclass(slots=True)
+class User:
+    """One entry of ``authorization.users``."""
+
+    name: str
+    password: str
+
+
+@dataclass(slots=True)
+class Settings:
+    """All settings; durations in nanoseconds, sizes in bytes."""
+
+    host: str = "0.0.0.0"
+    port: int = DEFAULT_PORT  # -1: any free one
+    server_name: str = ""  # "": the server id
+    config_file: str = ""
+    config_digest: str = ""
+
+    http_host: str = ""  # "": as host
+    http_port: int = 0  # 0: no monitoring; -1: any free one
+
+    jetstream: bool = False
+    store_dir: str = ""  # "": a folder under the system's temporary folder
+    sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
+    max_memory: int = -1  # -1: from what the machine has
+    max_file: int = -1
+    domain: str = ""
+    strict: bool = True  # unknown fields in API requests are errors
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    users: list[User] = field(default_factory=list)
+    auth_timeout_ns: int = 2 * SECOND_NS
+
+    debug: bool = False
+    trace: bool = False
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""
+    log_format: str = "text"  # or json
+    pid_file: str = ""
+    ports_file_dir: str = ""
+
+    max_payload: int = 1024 * 1024
+    max_control_line: int = 4096
+    max_pending: int = 64 * 1024 * 1024
+    max_connections: int = 65536  # 0 or less refuses everybody
+    max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
+    ping_interval_ns: int = 120 * SECOND_NS
+    ping_max: int = 2
+    write_deadline_ns: int = 10 * SECOND_NS
+    lame_duck_duration_ns: int = 120 * SECOND_NS
+    lame_duck_grace_period_ns: int = 10 * SECOND_NS
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether a client has to show who it is."""
+        return bool(self.user or self.token or self.users)
+
+
+# What SIGHUP may change on a running server; everything else keeps its value until a restart.
+RELOADABLE = frozenset(
+    {
+        "debug",
+        "trace",
+        "logtime",
+        "logtime_utc",
+        "log_file",
+        "log_format",
+        "user",
+        "password",
+        "token",
+        "users",
+        "auth_timeout_ns",
+        "max_payload",
+        "max_control_line",
+        "max_connections",
+        "max_subscriptions",
+        "ping_interval_ns",
+        "ping_max",
+        "write_deadline_ns",
+        "pid_file",
+        "ports_file_dir",
+    }
+)

@@ -1,0 +1,30 @@
+"""``format("jetstream")`` for Apache Spark: streams as DataFrames, read over the NATS protocol.
+
+==============  ==================================================================================
+``options``     the options as one frozen value
+``offsets``     planning: positions, micro-batches, partitions, loss; plain functions
+``connection``  one blocking connection per process, and the few requests a reader makes
+``ranges``      the messages of a range of sequences as Arrow batches
+``source``      the classes Spark calls
+``java``        finding a Java, or taking the one from PyPI
+``session``     a Spark session with settings that were measured
+``tables``      Delta tables that take each micro-batch exactly once
+==============  ==================================================================================
+
+Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the format known to
+a session that does not find it by itself (as it does where Penstock is installed on every machine).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("jetstream")`` known to this session; harmless when it is already."""
+    from penstock.spark.source import JetStreamDataSource
+
+    spark.dataSource.register(JetStreamDataSource)

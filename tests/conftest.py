@@ -1,0 +1,58 @@
+"""What every test gets: repeatable randomness with its seed shown, no Spark of the surroundings."""
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Under CI the same examples run every time; elsewhere each run draws new ones.
+# PENSTOCK_SEED repeats a run.
+IN_CI = bool(os.environ.get("CI"))
+SEED = int(
+    os.environ.get("PENSTOCK_SEED")
+    or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
+)
+
+settings.register_profile(
+    "penstock",
+    deadline=None,  # the machine's speed is not what a property says
+    print_blob=True,
+    derandomize=IN_CI,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("penstock")
+
+# Set where Spark or a JVM is installed by hand; those would be used instead of the ones that the
+# tests are about.
+SURROUNDINGS = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_LOCAL_IP",
+    "SPARK_REMOTE",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "PYSPARK_SUBMIT_ARGS",
+    "HADOOP_CONF_DIR",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+)
+for name in SURROUNDINGS:
+    os.environ.pop(name, None)
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Hypothesis the run's seed, unless one was given on the command line."""
+    if not IN_CI and config.getoption("--hypothesis-seed", default=None) is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (repeat with PENSTOCK_SEED={SEED})"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of this test's own: the same for the same PENSTOCK_SEED, whatever else runs."""
+    return random.Random(f"{SEED} {request.node.nodeid}").randrange(2**32)

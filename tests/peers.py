@@ -1,0 +1,159 @@
+"""Real servers for tests: finds what is there, starts one on a free port with its own store, stops
+it by its pid.
+
+Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. The
+environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
+("penstock,nats-server"); without it, all that are found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_TIMEOUT_S = 20.0
+
+
+def command_of(kind: str) -> list[str] | None:
+    """How to start a server of this kind, without arguments; None when it is not here."""
+    if kind == "penstock":
+        if importlib.util.find_spec("penstock.server") is None or not _has_main("penstock.server"):
+            return None
+        return [sys.executable, "-m", "penstock.server"]
+    if kind == "nats-server":
+        found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
+        if found is None and Path("/usr/sbin/nats-server").exists():
+            found = "/usr/sbin/nats-server"
+        return [found] if found else None
+    raise ValueError(f"no such kind of server: {kind!r}")
+
+
+def _has_main(package: str) -> bool:
+    return importlib.util.find_spec(f"{package}.__main__") is not None
+
+
+def available_servers() -> list[str]:
+    """The kinds of servers that tests run against here."""
+    asked = os.environ.get("PENSTOCK_TEST_SERVERS")
+    kinds = [kind.strip() for kind in asked.split(",")] if asked else ["penstock", "nats-server"]
+    found = [kind for kind in kinds if kind and command_of(kind)]
+    if asked and len(found) < len([kind for kind in kinds if kind]):
+        raise RuntimeError(f"PENSTOCK_TEST_SERVERS={asked}, but only these are here: {found}")
+    return found
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class ServerProcess:
+    """A running server; ``stop`` and ``start`` keep port and store, so that a restart can be
+    tested.
+    """
+
+    kind: str
+    port: int = field(default_factory=free_port)
+    arguments: list[str] = field(default_factory=list)
+    store: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="penstock-test-"))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What a client connects to."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        """What the server wrote to its standard output and error."""
+        return Path(self.store) / "server.log"
+
+    def start(self) -> None:
+        """Start, and wait until it greets; RuntimeError with its log when it does not."""
+        command = command_of(self.kind)
+        assert command is not None, f"no {self.kind} here"
+        arguments = [
+            "-js",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-sd",
+            self.store,
+            *self.arguments,
+        ]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._greets():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(
+                    f"{self.kind} did not start: {self.log_path.read_text()[-2000:]}"
+                )
+            time.sleep(0.02)
+
+    def _greets(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                return connection.recv(4) == b"INFO"
+        except OSError:
+            return False
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop the process and wait for its end; ``kill`` gives it no chance to tidy up."""
+        if self.process is None:
+            return
+        if kill:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def remove(self) -> None:
+        """Stop and remove the store."""
+        self.stop(kill=True)
+        shutil.rmtree(self.store, ignore_errors=True)
+
+
+def start_server(kind: str, *arguments: str) -> ServerProcess:
+    """A started server of this kind; the caller calls ``remove``."""
+    server = ServerProcess(kind, arguments=list(arguments))
+    try:
+        server.start()
+    except BaseException:
+        server.remove()
+        raise
+    return server
+
+
+@contextlib.contextmanager
+def running_server(kind: str, *arguments: str) -> Iterator[ServerProcess]:
+    """A server for the length of a ``with`` block."""
+    server = start_server(kind, *arguments)
+    try:
+        yield server
+    finally:
+        server.remove()

@@ -1,0 +1,254 @@
+"""Clients on a hub without sockets: greeting, CONNECT, credentials, pings. Time is set by hand."""
+
+import io
+import json
+
+import pytest
+
+from penstock.core.clock import Clock
+from penstock.core.hub import Hub
+from penstock.core.router import Router
+from penstock.core.session import Sessions
+from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.identity import Greeting
+from penstock.server.log import Log
+from penstock.server.settings import Settings, User
+
+SECOND = 1_000_000_000
+
+
+class World:
+    """A hub with clients that are fed by hand."""
+
+    def __init__(self, **settings):
+        self.settings = Settings(**settings)
+        self.clock = Clock(1000 * SECOND)
+        self.hub = Hub(self.clock)
+        self.router = Router(self.hub)
+        self.text = io.StringIO()
+        log = Log(stream=self.text, debug=True, trace=True)
+        greeting = Greeting(self.settings, "NID", "name", "h", 4222)
+        self.clients = Clients(self.hub, self.router, self.settings, greeting, log)
+        self.sessions = Sessions(
+            self.hub, self.clients.connect, self.router, self.settings.auth_required
+        )
+        self.hub.on_close = self.clients.closed
+
+    def join(self):
+        connection = self.sessions.accept()
+        self.clients.greet(connection, "10.0.0.1", 999)
+        return connection
+
+    def say(self, connection, text):
+        self.sessions.feed(connection, text.encode().replace(b"\n", b"\r\n"))
+        self.hub.turn()
+        return connection.take().decode()
+
+    def after(self, seconds):
+        self.clock.advance(round(seconds * SECOND))
+        self.hub.turn()
+        return self.clients.sweep(self.hub.now_ns)
+
+
+def test_a_client_is_greeted_with_its_own_id_and_address():
+    world = World()
+    first, second = world.join(), world.join()
+    infos = [json.loads(c.take()[5:]) for c in (first, second)]
+    assert [i["client_id"] for i in infos] == [first.id, second.id]
+    assert infos[0]["client_ip"] == "10.0.0.1"
+    assert (world.clients.open, world.clients.total) == (2, 2)
+
+
+def test_connect_sets_what_it_names_and_leaves_the_rest_at_the_protocols_defaults():
+    world = World()
+    c = world.join()
+    c.take()
+    assert world.say(c, "CONNECT {}\n") == "+OK\r\n"
+    assert (c.verbose, c.pedantic, c.echo, c.headers, c.no_responders) == (
+        True,
+        True,
+        True,
+        False,
+        False,
+    )
+    text = (
+        'CONNECT {"verbose":false,"pedantic":false,"echo":false,"headers":true,'
+        '"no_responders":true,"name":"n","lang":"l","version":"v","protocol":1,"later":[1]}\n'
+    )
+    assert world.say(c, text) == ""
+    assert (c.verbose, c.pedantic, c.echo, c.headers, c.no_responders) == (
+        False,
+        False,
+        False,
+        True,
+        True,
+    )
+    assert (c.session.name, c.session.lang, c.session.version) == ("n", "l", "v")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "reason"),
+    [
+        ("{", "", "Parse Error"),
+        ("[]", "", "Parse Error"),
+        ('"x"', "", "Parse Error"),
+        ("\xff", "", "Parse Error"),
+        ('{"verbose":1}', "", "Parse Error"),
+        ('{"protocol":"1"}', "", "Parse Error"),
+        ('{"protocol":2}', "-ERR 'invalid client protocol'\r\n", "Bad Client Protocol Version"),
+        (
+            '{"no_responders":true}',
+            "-ERR 'no responders requires headers support'\r\n",
+            "No Responders Requires Headers",
+        ),
+        ('{"account":"A"}', "-ERR 'Authorization Violation'\r\n", "Authentication Failure"),
+    ],
+)
+def test_a_connect_that_is_refused(text, answer, reason):
+    world = World()
+    c = world.join()
+    c.take()
+    assert world.say(c, f"CONNECT {text}\n") == answer
+    assert (c.closed, c.reason) == (True, reason)
+    assert world.clients.open == 0
+    assert world.clients.departed[0].reason == reason
+
+
+def test_credentials_are_asked_for_and_checked():
+    world = World(users=[User("a", "x")])
+    good, bad, rude = world.join(), world.join(), world.join()
+    infos = [json.loads(c.take()[5:]) for c in (good, bad, rude)]
+    assert all(i["auth_required"] for i in infos)
+    assert world.say(good, 'CONNECT {"user":"a","pass":"x","verbose":false}\nPING\n') == "PONG\r\n"
+    assert good.session.user == "a"
+    assert (
+        world.say(bad, 'CONNECT {"user":"a","pass":"y"}\n') == "-ERR 'Authorization Violation'\r\n"
+    )
+    assert world.say(rude, "PING\n") == "-ERR 'Authorization Violation'\r\n"
+    assert [c.closed for c in (good, bad, rude)] == [False, True, True]
+    assert "x" not in world.text.getvalue().split("authentication error")[1]
+
+
+def test_who_does_not_say_who_it_is_in_time_has_to_go():
+    world = World(token="t")
+    c = world.join()
+    c.take()
+    world.after(1.9)
+    assert c.take() == b""
+    world.after(0.2)
+    assert c.take() == b"-ERR 'Authentication Timeout'\r\n"
+    assert c.closed
+
+
+def test_too_many_connections_are_refused_after_their_greeting():
+    world = World(max_connections=2)
+    kept = [world.join(), world.join()]
+    refused = world.join()
+    text = refused.take()
+    assert text.startswith(b"INFO {")
+    assert text.endswith(b"-ERR 'maximum connections exceeded'\r\n")
+    assert refused.closed
+    kept[0].take()
+    world.hub.disconnect(kept[0], "Client Closed")
+    assert not world.join().closing
+
+
+def test_nobody_is_welcome_when_the_maximum_is_zero():
+    world = World(max_connections=0)
+    assert b"maximum connections exceeded" in world.join().take()
+
+
+def test_a_silent_client_is_pinged_and_then_closed():
+    world = World(ping_interval_ns=10 * SECOND, ping_max=2)
+    c = world.join()
+    c.take()
+    world.after(3)
+    assert c.take() == b"PING\r\n"
+    world.after(10)
+    assert c.take() == b"PING\r\n"
+    world.after(10)
+    assert c.take() == b"-ERR 'Stale Connection'\r\n"
+    assert (c.closed, c.reason) == (True, "Stale Connection")
+    assert world.clients.stale == 1
+
+
+def test_a_client_that_answers_stays():
+    world = World(ping_interval_ns=10 * SECOND, ping_max=2)
+    c = world.join()
+    c.take()
+    pings = 0
+    for _ in range(100):
+        world.after(1)
+        if c.take():
+            pings += 1
+            world.say(c, "PONG\n")
+    assert not c.closed
+    assert 8 <= pings <= 11
+
+
+def test_a_busy_client_is_not_pinged_after_the_first_time():
+    world = World(ping_interval_ns=10 * SECOND, ping_max=2)
+    c = world.join()
+    world.say(c, 'CONNECT {"verbose":false}\n')
+    seen = b""
+    for _ in range(100):
+        world.after(1)
+        world.say(c, "PUB a 1\nx\n")
+        seen += c.take()
+    assert not c.closed
+    assert seen.count(b"PING") <= 1
+
+
+def test_sweep_tells_when_it_is_needed_again():
+    world = World()
+    assert world.after(0) == NEVER_NS
+    c = world.join()
+    due = world.after(0)
+    assert 2 * SECOND <= due - world.hub.now_ns <= 3 * SECOND
+    world.after(3)
+    assert c.session.due_ns - world.hub.now_ns == 120 * SECOND
+
+
+def test_the_departed_are_remembered_up_to_a_number():
+    world = World(max_closed_clients=3)
+    for _ in range(5):
+        world.sessions.eof(world.join())
+    assert [d.cid for d in world.clients.departed] == [3, 4, 5]
+    assert world.clients.departed[0].reason == "Client Closed"
+
+
+def test_lame_duck_is_told_to_those_who_understand_it():
+    world = World()
+    old, new = world.join(), world.join()
+    world.say(old, 'CONNECT {"verbose":false}\n')
+    world.say(new, 'CONNECT {"verbose":false,"protocol":1}\n')
+    world.clients.greeting.refresh(world.settings, lame_duck=True)
+    world.clients.tell_lame_duck()
+    assert old.take() == b""
+    assert json.loads(new.take()[5:])["ldm"] is True
+
+
+def test_after_new_credentials_everybody_has_to_come_again():
+    world = World()
+    c = world.join()
+    world.say(c, 'CONNECT {"verbose":false}\n')
+    world.settings.token = "t"
+    world.clients.reloaded(["token"])
+    assert c.take() == b"-ERR 'Authorization Violation'\r\n"
+
+
+def test_after_a_lower_maximum_the_newest_go():
+    world = World()
+    clients = [world.join() for _ in range(4)]
+    for c in clients:
+        c.take()
+    world.settings.max_connections = 2
+    world.clients.reloaded(["max_connections"])
+    assert [b"exceeded" in c.take() for c in clients] == [False, False, True, True]
+
+
+def test_secrets_are_not_logged():
+    world = World(user="a", password="hidden-x")
+    c = world.join()
+    world.say(c, 'CONNECT {"user":"a","pass":"hidden-y","auth_token":"hidden-z"}\n')
+    assert "hidden" not in world.text.getvalue()

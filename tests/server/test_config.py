@@ -1,0 +1,236 @@
+"""Configuration files: what each key sets, and what is said about mistakes."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.server.config import load_config, read_config
+from penstock.server.errors import ConfigError
+from penstock.server.options import parse_options
+from penstock.server.settings import Settings, User
+from penstock.server.startup import settings_of
+
+SECOND = 1_000_000_000
+
+
+def differences(settings):
+    """What differs from the defaults."""
+    fresh = Settings()
+    names = [name for name in Settings.__slots__ if name not in ("config_digest", "config_file")]
+    return {n: getattr(settings, n) for n in names if getattr(settings, n) != getattr(fresh, n)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("listen: 127.0.0.1:4333", {"host": "127.0.0.1", "port": 4333}),
+        ("listen: 4333", {"port": 4333}),
+        ("listen: ':-1'", {"port": -1}),
+        ('host: "::1"\nport: 4333', {"host": "::1", "port": 4333}),
+        ("net: localhost", {"host": "localhost"}),
+        ("PORT: 4333", {"port": 4333}),
+        ("server_name: one", {"server_name": "one"}),
+        ("http: 8222", {"http_port": 8222}),
+        ("http: 127.0.0.1:8222", {"http_host": "127.0.0.1", "http_port": 8222}),
+        ("monitor_port: -1", {"http_port": -1}),
+        ("jetstream: true", {"jetstream": True}),
+        ("jetstream: enabled", {"jetstream": True}),
+        ("jetstream: disabled", {}),
+        ("jetstream {}", {"jetstream": True}),
+        ("jetstream { store_dir: /x }", {"jetstream": True, "store_dir": "/x"}),
+        ("jetstream { enabled: false, store: /x }", {"store_dir": "/x"}),
+        ("jetstream { sync: always }", {"jetstream": True}),
+        ("jetstream { sync_interval: 5s }", {"jetstream": True, "sync_interval_ns": 5 * SECOND}),
+        ('jetstream { max_mem: "1G" }', {"jetstream": True, "max_memory": 2**30}),
+        ("jetstream { max_file: 1G }", {"jetstream": True, "max_file": 10**9}),
+        ("jetstream { max_file: 1GiB }", {"jetstream": True, "max_file": 2**30}),
+        (
+            "jetstream { domain: hub, strict: false }",
+            {"jetstream": True, "domain": "hub", "strict": False},
+        ),
+        ("authorization { user: a, password: 12 }", {"user": "a", "password": "12"}),
+        ("authorization { token: t }", {"token": "t"}),
+        ("authorization { timeout: 0.5 }", {"auth_timeout_ns": SECOND // 2}),
+        ("authorization { timeout: 3 }", {"auth_timeout_ns": 3 * SECOND}),
+        (
+            "authorization { users: [ {user: a, pass: b}, {username: c, password: d} ] }",
+            {"users": [User("a", "b"), User("c", "d")]},
+        ),
+        ("debug: yes, trace: on, logtime: no", {"debug": True, "trace": True, "logtime": False}),
+        (
+            "logfile: x\npidfile: y\nports_file_dir: z",
+            {"log_file": "x", "pid_file": "y", "ports_file_dir": "z"},
+        ),
+        ("max_payload: 4MB", {"max_payload": 4 * 2**20}),
+        ("max_control_line: 512", {"max_control_line": 512}),
+        ("max_pending: 8MB", {"max_pending": 8 * 2**20}),
+        ("max_conn: 0", {"max_connections": 0}),
+        ("max_subs: 10", {"max_subscriptions": 10}),
+        ('ping_interval: "1s"\nping_max: 3', {"ping_interval_ns": SECOND, "ping_max": 3}),
+        ("write_deadline: 2s", {"write_deadline_ns": 2 * SECOND}),
+        (
+            "lame_duck_duration: 1m, lame_duck_grace_period: 1s",
+            {"lame_duck_duration_ns": 60 * SECOND, "lame_duck_grace_period_ns": SECOND},
+        ),
+        ("jetstream { sync_interval: 2m }", {"jetstream": True, "sync_interval_ns": 120 * SECOND}),
+        ("P: 4333\nport: $P", {"port": 4333}),
+    ],
+)
+def test_keys_set_settings(text, expected):
+    settings, warnings = read_config(text, "t.conf", environ={})
+    assert differences(settings) == expected
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("port: 4222\nfoo: bar", ['t.conf:2:1: unknown field "foo"']),
+        ("jetstream { bogus: 1 }", ['t.conf:1:13: unknown field "bogus"']),
+        ('port: "abc"', ['t.conf:1:1: port: expected a whole number, got "abc"']),
+        ("port: 1.5", ["expected a whole number, got 1.5"]),
+        ("port: -5", ["port: -5 is not a port"]),
+        ("port: 70000", ["port: 70000 is not a port"]),
+        ("listen: '1.2.3.4:xx'", ["is not a port"]),
+        ('trace: "true"', ['trace: expected true or false, got "true"']),
+        ("trace: 1", ["trace: expected true or false, got 1"]),
+        ("ping_interval: zz", ['"zz" is not a duration']),
+        ("max_payload: true", ["max_payload: expected a whole number, got true"]),
+        ('max_payload: "1mb"', ["max_payload: expected a whole number"]),
+        ("max_payload: 0", ["max_payload: 0 is not between"]),
+        ("max_payload: 2MB, max_pending: 1MB", ["can't be larger than max_pending"]),
+        ("server_name: 'a b'", ["no spaces"]),
+        ("jetstream: nope", ["expected a map, true, false, enabled or disabled"]),
+        ('jetstream { max_mem: "1x" }', ["must end in K, M, G, T"]),
+        ("jetstream { domain: a.b }", ["a domain is not empty"]),
+        ("lame_duck_duration: 1s", ["at least 30 seconds"]),
+        ("lame_duck_grace_period: 3m", ["shorter than lame_duck_duration"]),
+        ("authorization: 1", ["expected a map"]),
+        ("authorization { user: a, token: b }", ["exclude each other"]),
+        ("authorization { user: a, users: [{user: c}] }", ["exclude each other"]),
+        ("authorization { pass: a }", ["a password needs a user"]),
+        ("authorization { users: [{user: a}, {user: a}] }", ['user "a" is there twice']),
+        ("authorization { users: [{pass: a}] }", ["a user needs a name"]),
+        ("authorization { users: [a] }", ["expected a user as a map"]),
+        ("authorization { users: {} }", ["expected an array of users"]),
+        ("authorization { user: a, pass: $2a$11$" + "x" * 53 + " }", ["bcrypt"]),
+        (
+            "authorization { users: [{user: a, permissions: {}}] }",
+            ['"permissions" is a nats-server setting'],
+        ),
+        ("tls { cert_file: x }", ['t.conf:1:1: "tls" is a nats-server setting that this version']),
+        ("cluster { port: 1 }\naccounts {}", ['t.conf:1:1: "cluster"', 't.conf:2:1: "accounts"']),
+        ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
+    ],
+)
+def test_mistakes_are_all_told_with_their_places(text, messages):
+    with pytest.raises(ConfigError) as caught:
+        read_config(text, "t.conf", environ={})
+    lines = str(caught.value).split("\n")
+    assert len(lines) == len(messages)
+    for line, message in zip(lines, messages, strict=True):
+        assert message in line
+        assert line.startswith("t.conf:")
+
+
+def test_a_bare_number_of_seconds_is_taken_with_a_warning():
+    settings, warnings = read_config("ping_interval: 5", "t.conf", environ={})
+    assert settings.ping_interval_ns == 5 * SECOND
+    assert warnings == ['t.conf:1:1: ping_interval should be a duration such as "5s"']
+
+
+def test_a_file_includes_relative_to_itself(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "main.conf").write_text("include sub/a.conf\nport: 1")
+    (tmp_path / "sub" / "a.conf").write_text("include b.conf")
+    (tmp_path / "sub" / "b.conf").write_text("server_name: deep")
+    settings, _ = load_config(str(tmp_path / "main.conf"))
+    assert (settings.server_name, settings.port) == ("deep", 1)
+    assert settings.config_digest.startswith("sha256:")
+
+
+def test_a_mistake_in_an_include_names_that_file(tmp_path):
+    (tmp_path / "main.conf").write_text("port: 1\ninclude bad.conf")
+    (tmp_path / "bad.conf").write_text("\nnonsense: 1")
+    with pytest.raises(ConfigError, match=r"bad.conf:2:1: unknown field"):
+        load_config(str(tmp_path / "main.conf"))
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_an_unreadable_file_is_a_mistake(tmp_path, content):
+    path = tmp_path / "x.conf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"can't read configuration file .*x.conf: "):
+        load_config(str(path))
+
+
+def test_options_win_over_the_file(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text(
+        "port: 1\nserver_name: file\njetstream { store_dir: /file }\n"
+        "authorization { users: [{user: a, pass: b}] }"
+    )
+    options = parse_options(["-c", str(path), "-p", "2", "-js=false", "--auth", "t"])
+    settings, _ = settings_of(options)
+    assert (settings.port, settings.server_name) == (2, "file")
+    assert (settings.jetstream, settings.store_dir) == (False, "/file")
+    assert (settings.token, settings.users) == ("t", [])
+
+
+NATS_SERVER = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
+
+PEER_TEXTS = [
+    "port: 4222, debug: true\n",
+    "port: 4222 debug: true\n",
+    "port\n4222\n",
+    "port:\n4222\n",
+    "cluster\n{\n}\n",
+    "server_name: a#b # c\n",
+    "server_name: (\nabc\n)\n",
+    'server_name: "a\\q"\n',
+    'server_name: "abc\n',
+    "port: 4k\n",
+    '{ "port": 4222, "debug": true }\n',
+    '{ "port": 4222 }\nfoo: 1',
+    "A: 5\nport: $A\n",
+    "A: $A\nport: $A\n",
+    'jetstream: { max_mem: "1G", max_file: 1G, sync_interval: always }\n',
+    'jetstream: { max_mem: "1x"}\n',
+    "jetstream: nope\n",
+    "listen: 4333\n",
+    'listen: "localhost:-1"\n',
+    "authorization { user: a, pass: b, users: [{user: c, password: d}] }\n",
+    "authorization { token: x, user: y }\n",
+    "authorization { users = [{user: a, pass: b},{user: a, pass: b}] }\n",
+    "lame_duck_duration: 1s\n",
+    "max_connections: -1\n",
+    "port: 1.5\n",
+    'trace: "true"\n',
+    "include\n",
+    'include "no.conf"\n',
+    "= 3\n",
+    "a: [1 2 3]\n",
+    "x {\n y: 1\n",
+]
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(NATS_SERVER is None, reason="no nats-server installed")
+@pytest.mark.parametrize("text", [text for text in PEER_TEXTS if "cluster" not in text])
+def test_a_real_server_accepts_and_refuses_the_same_files(text, tmp_path):
+    path = Path(tmp_path, "t.conf")
+    path.write_text(text)
+    result = subprocess.run(
+        [str(NATS_SERVER), "-t", "-c", str(path)], capture_output=True, check=False
+    )
+    try:
+        read_config(text, str(path), environ={})
+        accepted = True
+    except ConfigError:
+        accepted = False
+    assert accepted == (result.returncode == 0), result.stderr.decode()

@@ -1,0 +1,260 @@
+"""Who may import whom: the layers as a table, checked against what the source says.
+
+Python modules are read with `ast`. The compiled core is read line by line: `import`, `cimport`
+and `cdef extern`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "penstock"
+
+VALUES = {"errors", "clock", "subject", "headers", "nuid"}
+BASE = VALUES | {"core"}
+SHARED = BASE | {"api"}
+CLIENT_SIDE = SHARED | {"client"}
+
+# Component -> the components it may import. A component is a folder or module directly under
+# src/penstock.
+MAY_IMPORT: dict[str, set[str]] = {
+    "": set(),  # penstock/__init__.py
+    "core": set(),
+    **dict.fromkeys(VALUES, BASE),
+    "api": BASE,
+    "engine": SHARED,
+    "client": SHARED,
+    "server": SHARED | {"engine"},
+    "kv": CLIENT_SIDE,
+    "objects": CLIENT_SIDE,
+    "plgd": CLIENT_SIDE,
+    "spark": CLIENT_SIDE,
+    "pipeline": CLIENT_SIDE | {"kv", "objects", "plgd", "spark"},
+    "cli": CLIENT_SIDE | {"engine", "server", "kv", "objects", "plgd", "spark", "pipeline"},
+    "testing": CLIENT_SIDE
+    | {"engine", "server", "kv", "objects", "plgd", "spark", "pipeline", "cli"},
+}
+
+# Time, disk, network and randomness are handed in to these.
+PURE = VALUES | {"api", "engine"}
+WORLD = {
+    "asyncio",
+    "concurrent",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uvloop",
+}
+# These read the wall clock without importing `time`.
+CLOCK_CALLS = {"now", "utcnow", "today"}
+# Executors of Spark and the pipeline's sinks run in plain threads.
+NO_EVENT_LOOP = PURE | {"spark", "kv", "objects"}
+
+# The modules of the core that are made for a part of the world; all others get it handed in.
+CORE_WORLD = {
+    "clock": {"posix", "time", "time.h"},
+    # of `os`: the texts of errno and the names of paths
+    "log_files": {"os"},
+    "stream": {"os"},
+    "disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
+    "hub": {"unistd.h"},  # fdatasync in place, where there are no sync threads
+    "turn": {"fcntl.h", "netinet/in.h", "netinet/tcp.h", "pthread.h", "sys/epoll.h"}
+    | {"sys/eventfd.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h", "os", "socket"},
+}
+C_WORLD = {
+    "posix",
+    "fcntl.h",
+    "netinet/in.h",
+    "netinet/tcp.h",
+    "pthread.h",
+    "sys/epoll.h",
+    "sys/eventfd.h",
+    "sys/random.h",
+    "sys/socket.h",
+    "sys/stat.h",
+    "sys/time.h",
+    "sys/timerfd.h",
+    "time.h",
+    "unistd.h",
+}
+
+PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
+CORE_FILES = sorted([*SOURCE.glob("core/*.pyx"), *SOURCE.glob("core/*.pxd")])
+
+
+def component(path: Path) -> str:
+    """The component that a source file belongs to."""
+    parts = path.relative_to(SOURCE).parts
+    first = parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a file but those under `if TYPE_CHECKING:`, which only name types."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from running(node)
+
+
+def imported(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every module name that a Python file imports, absolute; for `from a import b` that is a.b."""
+    package = ["penstock", *path.relative_to(SOURCE).parts[:-1]]
+    for node in running(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def of_ours(name: str) -> str | None:
+    """The component of ours that an import names ("" for the package itself), or None."""
+    top, *rest = name.split(".")
+    if top != "penstock":
+        return None
+    if len(rest) == 1 and rest[0] not in MAY_IMPORT:
+        return ""  # a name that penstock/__init__.py defines
+    return rest[0] if rest else ""
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
+    mine = component(path)
+    assert mine in MAY_IMPORT, f"{path}: a new component; give {mine!r} its place in MAY_IMPORT"
+    allowed = MAY_IMPORT[mine] | {mine, ""}
+    tree = ast.parse(path.read_text())
+    bad = [
+        f"{path.name}:{line} imports {name}"
+        for line, name in imported(path, tree)
+        if (target := of_ours(name)) is not None and target not in allowed
+    ]
+    assert not bad, f"{mine} may import {sorted(MAY_IMPORT[mine])} only: {bad}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in PYTHON_FILES if component(p) in NO_EVENT_LOOP],
+    ids=lambda p: str(p.relative_to(SOURCE)),
+)
+def test_a_pure_module_gets_the_world_handed_in(path: Path) -> None:
+    banned = WORLD if component(path) in PURE else {"asyncio", "uvloop"}
+    tree = ast.parse(path.read_text())
+    bad = [
+        f"{path.name}:{line} imports {name}"
+        for line, name in imported(path, tree)
+        if name.split(".")[0] in banned
+    ]
+    if component(path) in PURE:
+        bad += [
+            f"{path.name}:{node.lineno} calls .{node.func.attr}()"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in CLOCK_CALLS
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in {"datetime", "date"}
+        ]
+    assert not bad, bad
+
+
+IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+(.+)|c?import\s+([\w., ]+))")
+EXTERN = re.compile(r"^\s*cdef extern from\s+[\"']<?([\w./]+)>?[\"']")
+
+
+def core_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module and C header that a file of the core imports, cimports or declares."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if match := IMPORT.match(line):
+            if match[1]:
+                yield number, match[1]
+            else:
+                yield from ((number, name.strip().split(" ")[0]) for name in match[3].split(","))
+        elif match := EXTERN.match(line):
+            yield number, match[1]
+
+
+def part_of_the_world(name: str) -> str:
+    """The name that CORE_WORLD and C_WORLD use for a module or header."""
+    if name == "libc.time":
+        return "time.h"
+    return name if name.endswith(".h") else name.split(".")[0]
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.name)
+def test_the_core_knows_nothing_above_it(path: Path) -> None:
+    bad = [
+        f"{path.name}:{line} {name}"
+        for line, name in core_imports(path)
+        if name.split(".")[0] == "penstock" and not name.startswith("penstock.core")
+    ]
+    assert not bad, bad
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.name)
+def test_only_the_modules_made_for_it_touch_the_world(path: Path) -> None:
+    allowed = CORE_WORLD.get(path.stem, set())
+    bad = [
+        f"{path.name}:{line} {name}"
+        for line, name in core_imports(path)
+        if part_of_the_world(name) in (WORLD | C_WORLD) - allowed
+    ]
+    assert not bad, bad
+
+
+def test_the_modules_of_the_core_form_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in CORE_FILES:
+        names = {
+            name.removeprefix("penstock.core.")
+            for _, name in core_imports(path)
+            if name.startswith("penstock.core.")
+        }
+        graph.setdefault(path.stem, set()).update(names - {path.stem})
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"modules of the core that import each other: {error.args[1]}")
+    assert order, "no module of the core was found"
+
+
+def test_nothing_but_tests_imports_testing() -> None:
+    assert all(
+        "testing" not in allowed for name, allowed in MAY_IMPORT.items() if name != "testing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [
+        ("from penstock.client import connect", False),
+        ("import penstock.server.app", False),
+        ("from ..server import app", False),
+        ("from penstock.api import types", True),
+        ("from penstock import __version__", True),
+        ("def f():\n    import penstock.cli", False),
+    ],
+)
+def test_the_check_sees_every_way_to_import(source: str, allowed: bool) -> None:
+    found = imported(SOURCE / "engine" / "example.py", ast.parse(source))
+    targets = {target for _, name in found if (target := of_ours(name)) is not None}
+    assert (targets <= MAY_IMPORT["engine"] | {""}) is allowed
