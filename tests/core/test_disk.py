@@ -80,7 +80,10 @@ STEP = st.one_of(
     st.tuples(st.just("head"), st.integers(1, 40)),
     st.tuples(st.just("delete"), st.integers(0, 10_000)),
     st.tuples(st.just("purge"), st.integers(0, 10_000)),
-    st.tuples(st.sampled_from(["flush", "fsync", "fsync", "maintain", "crash", "crash_torn"]), st.integers(0, 1 << 30)),
+    st.tuples(
+        st.sampled_from(["flush", "fsync", "fsync", "maintain", "crash", "crash_torn"]),
+        st.integers(0, 1 << 30),
+    ),
 )
 
 
@@ -92,8 +95,8 @@ def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> Non
     log.fsync()
     given_out: dict[int, set[bytes]] = {}
     live: set[int] = set()
-    gone: set[int] = set()          # removed, and the removal synced
-    synced: set[int] = set()        # appended and synced
+    gone: set[int] = set()  # removed, and the removal synced
+    synced: set[int] = set()  # appended and synced
     last_synced = 0
     n = 0
     for step, value in steps:

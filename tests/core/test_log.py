@@ -145,7 +145,11 @@ class Model(RuleBasedStateMachine):
         self.log.maintain()
 
     @precondition(lambda self: not self.memory)
-    @rule(how=st.sampled_from(["close", "kill", "kill"]), damage=st.integers(0, 3), pick=st.randoms(use_true_random=False))
+    @rule(
+        how=st.sampled_from(["close", "kill", "kill"]),
+        damage=st.integers(0, 3),
+        pick=st.randoms(use_true_random=False),
+    )
     def reopen(self, how: str, damage: int, pick: random.Random) -> None:
         if how == "close":
             self.log.close()
@@ -178,7 +182,9 @@ class Model(RuleBasedStateMachine):
         log.segments.loaded_limit = 1200
         assert log.last_seq == self.last
         assert log.msgs == len(self.live)
-        assert log.bytes == sum(accounted(m[1], m[2], m[3], self.memory) for m in self.live.values())
+        assert log.bytes == sum(
+            accounted(m[1], m[2], m[3], self.memory) for m in self.live.values()
+        )
         if self.live:
             assert log.first_seq == min(self.live)
             assert log.first_ts_ns == self.live[min(self.live)][0]
@@ -197,7 +203,11 @@ class Model(RuleBasedStateMachine):
         holes = [seq for first, count in self.log.deleted() for seq in (first, first + count - 1)]
         assert holes == sorted(holes)
         assert sum(count for _, count in self.log.deleted()) == self.log.deleted_count()
-        assert not any(first + k in self.live for first, count in self.log.deleted() for k in range(min(count, 500)))
+        assert not any(
+            first + k in self.live
+            for first, count in self.log.deleted()
+            for k in range(min(count, 500))
+        )
 
     @rule(pattern=st.sampled_from(PATTERNS), data=st.data())
     def subjects_agree(self, pattern: str, data: st.DataObject) -> None:
