@@ -166,9 +166,10 @@ def test_streams_are_managed(js: JetStream, unique: str) -> None:
     filled(js, unique, 10)
     counts = js.stream_info(unique, subjects_filter=">").state.subjects
     assert counts == {f"{unique}.0": 3, f"{unique}.1": 4, f"{unique}.2": 3}
-    assert js.purge_stream(unique, filter_subject=f"{unique}.0") == 3
-    assert js.purge_stream(unique, keep=2) == 5
-    assert js.purge_stream(unique) == 2
+    assert js.purge_stream(unique, keep=6) == 4
+    assert js.purge_stream(unique, seq=6) == 1
+    assert js.purge_stream(unique, filter_subject=f"{unique}.0") == 2  # 6 and 9 of 6 to 10
+    assert js.purge_stream(unique) == 3
     assert js.account_info().streams >= 1
     js.delete_stream(unique)
     with pytest.raises(StreamNotFound):
@@ -195,7 +196,7 @@ def test_consumers_are_managed(js: JetStream, unique: str) -> None:
     info = js.create_consumer(unique, config, action="create")
     assert (info.name, info.stream_name) == ("c", unique)
     config.max_deliver = 5
-    assert js.update_consumer(unique, config).config.max_deliver == 5  # type: ignore[union-attr]
+    assert js.update_consumer(unique, config).config.max_deliver == 5
     ephemeral = js.create_consumer(unique, ConsumerConfig())
     assert sorted(js.consumer_names(unique)) == sorted(["c", ephemeral.name])
     assert len(js.consumers(unique)) == 2
@@ -303,7 +304,7 @@ def test_ordered_reading_goes_on_when_its_consumer_is_lost(js: JetStream, unique
         seen.append(next(reader).metadata.stream_seq)
     first = [seq for seq in range(1, 21) if seq % 3]
     assert seen == first + [20 + seq for seq in range(1, 31) if seq % 3]
-    reader.close()  # type: ignore[attr-defined]  # a generator
+    reader.close()
     assert js.consumer_names(unique) == []
 
 
@@ -314,7 +315,7 @@ def test_a_range_is_read_in_columns(js: JetStream, unique: str) -> None:
     def rows(start: int, stop: int, **options: object) -> list[tuple[int, bytes]]:
         return [
             (row[0], row[4])
-            for columns in js.read_columns(unique, start, stop, **options)  # type: ignore[arg-type]
+            for columns in js.read_columns(unique, start, stop, **options)
             for row in columns.rows()
         ]
 

@@ -1,4 +1,4 @@
-"""Clients on a hub without sockets: greeting, CONNECT, authentication, pings. Time is set by hand."""
+"""Clients on a hub without sockets: greeting, CONNECT, credentials, pings. Time is set by hand."""
 
 import io
 import json

@@ -165,7 +165,7 @@ def test_an_unreadable_file_is_a_mistake(tmp_path, content):
     path = tmp_path / "x.conf"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match="can't read configuration file .*x.conf: "):
+    with pytest.raises(ConfigError, match=r"can't read configuration file .*x.conf: "):
         load_config(str(path))
 
 

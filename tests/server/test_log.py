@@ -94,7 +94,7 @@ def test_moving_to_a_file_that_cant_be_opened_stays(tmp_path):
 
 
 def test_a_file_that_cant_be_opened_stops_the_start(tmp_path):
-    with pytest.raises(StartError, match="can't open log file .*choose another with -l"):
+    with pytest.raises(StartError, match=r"can't open log file .*choose another with -l"):
         Log(str(tmp_path / "no" / "log"))
 
 

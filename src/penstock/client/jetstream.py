@@ -265,7 +265,10 @@ class Plans:
         """Create or, depending on ``action`` ("create", "update", "" for either), change one."""
         name = config.name or config.durable_name
         if config.name:
-            subject = self.subjects.create_consumer(stream, name, config.filter_subject)
+            # a wildcard can't stand in a subject that is published to; then the body alone has it
+            literal = not {"*", ">"} & set(config.filter_subject.split("."))
+            filter_subject = config.filter_subject if literal else ""
+            subject = self.subjects.create_consumer(stream, name, filter_subject)
         elif name:
             subject = self._consumer("DURABLE.CREATE", stream, name)
         else:

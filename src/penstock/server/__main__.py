@@ -84,11 +84,17 @@ def _serve(options: Options) -> int:
         if settings.http_port
         else []
     )
+    store = None
+    if settings.jetstream:
+        from penstock.server.files import StoreLock
+        from penstock.server.startup import store_folder
+
+        store = StoreLock(store_folder(settings))
     # The kernel takes connections from here on: clients that come while the rest is loaded are
     # served a little later.
     from penstock.server.app import Server
 
-    server = Server(settings, log, sockets, http_sockets, lambda: settings_of(options))
+    server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
     server.run()
     log.close()
     return 0

@@ -26,7 +26,13 @@ from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.errors import StartError
-from penstock.server.files import raise_open_files, remove_file, write_pid_file, write_ports_file
+from penstock.server.files import (
+    StoreLock,
+    raise_open_files,
+    remove_file,
+    write_pid_file,
+    write_ports_file,
+)
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
@@ -44,6 +50,7 @@ Reload = Callable[[], tuple[Settings, list[str]]]
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 class Server:
@@ -55,9 +62,10 @@ class Server:
         log: Log,
         sockets: list[socket.socket],
         http_sockets: list[socket.socket],
+        store: StoreLock | None,
         reload: Reload,
     ) -> None:
-        """The sockets listen already; reload() reads file and options again."""
+        """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -68,6 +76,7 @@ class Server:
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self._read_again = reload
+        self._store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
@@ -109,14 +118,22 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
-        try:
-            self._start()
-            self.loop.run_until_complete(self._stopped)
-            self.loop.run_until_complete(self._shutdown())
-        finally:
-            self.loop.close()
+        self.loop.run_until_complete(self._live())
+        # A second SIGTERM on the way out must not turn a clean exit into a killed one. (For the same
+        # reason the loop stays open: closing it gives the signals their default back.)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
-    def _start(self) -> None:
+    async def _live(self) -> None:
+        # All on the running loop: uvloop loses a signal that comes while it does not run.
+        await self._start()
+        await self._stopped
+        await self._shutdown()
+
+    async def _start(self) -> None:
+        actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
+        for number, action in zip(SIGNALS, actions, strict=True):
+            self.loop.add_signal_handler(number, action)
         self._announce()
         limit, enough = raise_open_files(
             min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
@@ -127,22 +144,14 @@ class Server:
                 "raise the limit (ulimit -n)"
             )
         if self._http_sockets:
-            self._start_monitoring()
-        if self.settings.jetstream:
+            await self._start_monitoring()
+        if self._store is not None:
             from penstock.server.jetstream import JetStream
 
             self.jetstream = JetStream(
-                self.settings, self.turn, self.router, self.loop, self.log, self.server_name
+                self.settings, self._store, self.turn, self.router, self.log, self.server_name
             )
-            self.jetstream.open()
-        for number, action in (
-            (signal.SIGINT, self._terminate),
-            (signal.SIGTERM, self._terminate),
-            (signal.SIGUSR1, self._reopen),
-            (signal.SIGUSR2, self._go_lame),
-            (signal.SIGHUP, self._reload),
-        ):
-            self.loop.add_signal_handler(number, action)
+            self.jetstream.open(self.loop)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
         self.listener.open()
@@ -159,13 +168,13 @@ class Server:
         if self.settings.config_file:
             self.log.info(f"Using configuration file: {self.settings.config_file}")
 
-    def _start_monitoring(self) -> None:
+    async def _start_monitoring(self) -> None:
         from penstock.server.http import HttpServer
         from penstock.server.monitor import answer
 
         facts = self.facts()
         self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        self.loop.run_until_complete(self._http.open(self._http_sockets))
+        await self._http.open(self._http_sockets)
         shown = join_address(self.settings.http_host or self.host, self.http_port)
         self.log.info(f"Starting http monitor on {shown}")
 
@@ -254,9 +263,6 @@ class Server:
         self.turn.kick()
 
     # -- signals
-
-    def _terminate(self) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """Ask run() to shut down and return."""

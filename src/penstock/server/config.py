@@ -411,5 +411,5 @@ _NOT_SERVED = frozenset(
     jetstream.max_buffered_msgs jetstream.request_queue_limit jetstream.info_queue_limit
     jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
     jetstream.max_concurrent_io
-    """.split()  # noqa: SIM905 - one word on a line would be two pages
+    """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

@@ -59,6 +59,8 @@ class StoreLock:
 
     def __init__(self, folder: str) -> None:
         """Make the folder and lock it; StartError when it can't be used or somebody has it."""
+        self.folder = folder
+        _refuse_foreign(folder)
         try:
             os.makedirs(folder, exist_ok=True)
             self._fd = os.open(
@@ -83,6 +85,22 @@ class StoreLock:
     def close(self) -> None:
         """Let others have the folder."""
         os.close(self._fd)
+
+
+def _refuse_foreign(folder: str) -> None:
+    """A nats-server's store looks alike but has other files: keep our hands off it."""
+    accounts = os.path.join(folder, "jetstream")
+    try:
+        for account in os.listdir(accounts):
+            streams = os.path.join(accounts, account, "streams")
+            for stream in os.listdir(streams):
+                if os.path.exists(os.path.join(streams, stream, "meta.inf")):
+                    raise StartError(
+                        f"store folder {folder} holds streams of a nats-server, which this server "
+                        "can't read; choose another with -sd"
+                    )
+    except OSError:
+        return  # nothing there, or nothing that can be listed: making the folder will tell
 
 
 def raise_open_files(wanted: int) -> tuple[int, bool]:

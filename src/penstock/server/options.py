@@ -131,7 +131,7 @@ _NOT_SERVED = frozenset(
     ms https_port client_advertise s syslog r remote_syslog VV DVV log_size_limit max_traced_msg_len
     tls tlscert tlskey tlsverify tlscacert routes cluster cluster_name no_advertise
     cluster_advertise connect_retries cluster_listen profile help_tls
-    """.split()  # noqa: SIM905 - one word on a line would be a page
+    """.split()  # noqa: SIM905 # one word on a line would be a page
 )
 
 _BOOLEANS = {

@@ -2,10 +2,21 @@
 defaults.
 """
 
+import os
+
 from penstock.server.config import load_config
 from penstock.server.errors import OptionError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
+
+
+def store_folder(settings: Settings) -> str:
+    """Where streams are kept; without a setting, a folder that a reboot may empty."""
+    if settings.store_dir:
+        return settings.store_dir
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), "penstock")
 
 
 def settings_of(options: Options) -> tuple[Settings, list[str]]:

@@ -1,0 +1,80 @@
+"""Entry point of ``penstock``: runs the command tree, and makes one line of every error."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status (0 well, 1 not, 130 interrupted)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["server"]:
+        # The same program as penstock-server, without loading what only the other commands need.
+        from penstock.server.__main__ import main as serve
+
+        return serve(given[1:])
+    if given[:1] == ["run"]:
+        return run_pipeline(given[1:])
+    try:
+        import click
+    except ImportError:
+        return complain("the command line is not installed; pip install 'penstock[cli]'")
+    return _run(click, given)
+
+
+def _run(click: "ModuleType", given: list[str]) -> int:
+    from penstock.cli.tree import penstock
+    from penstock.errors import NoResponders, PenstockError
+
+    try:
+        result = penstock.main(given, prog_name="penstock", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as shown:
+        print(shown.format_message())
+        return 0
+    except click.ClickException as mistake:
+        context = getattr(mistake, "ctx", None)
+        hint = f"; see {context.command_path} --help" if context is not None else ""
+        return complain(mistake.format_message().rstrip(".") + hint)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except NoResponders as problem:
+        return complain(_nobody(problem.subject))
+    except (PenstockError, OSError, ValueError) as problem:
+        return complain(str(problem) or type(problem).__name__)
+    return result if isinstance(result, int) else 0
+
+
+def _nobody(subject: str) -> str:
+    if ".CONSUMER.MSG.NEXT." in subject:
+        stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
+        return f"stream {stream} has no pull consumer {consumer}"
+    if subject.startswith("$JS."):
+        return "the server does not offer JetStream (start it with -js)"
+    return f"nobody answers on {subject}"
+
+
+def run_pipeline(arguments: list[str]) -> int:
+    """``penstock run``: server, shipper, Spark tables."""
+    try:
+        from penstock.pipeline.run import run
+    except ImportError as problem:
+        return complain(f"{problem}; pip install 'penstock[pipeline]'")
+    return run(arguments)
+
+
+def complain(text: str) -> int:
+    """One line on stderr; the exit status."""
+    print(f"penstock: {' '.join(text.split())}", file=sys.stderr)
+    return 1
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""``penstock pub``, ``sub`` and ``req``: messages of core NATS, and publishing into streams."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import as_data, payload, print_json, print_json_line, readable
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from penstock.client.blocking_subscription import BlockingMessage
+
+
+def _body(text: str | None) -> bytes:
+    """The message: the argument, or all of standard input when there is none (or it is "-")."""
+    if text is not None and text != "-":
+        return text.encode("utf-8", "surrogateescape")
+    if text is None and sys.stdin.isatty():
+        return b""
+    return sys.stdin.buffer.read()
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, list[str]]:
+    headers: dict[str, list[str]] = {}
+    for each in given:
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError(f'"{each}" is not a header; write it as "name: value"')
+        headers.setdefault(name.strip(), []).append(value.strip())
+    return headers
+
+
+@click.command()
+@click.argument("subject")
+@click.argument("body", required=False)
+@click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
+@click.option("--reply", default="", help="Subject for answers.")
+@click.option("--count", default=1, type=click.IntRange(1), help="How many times.")
+@click.option("-J", "--jetstream", "acked", is_flag=True, help="Wait until a stream has stored it.")
+@click.option("--id", "msg_id", default=None, help="Message id, for deduplication (implies -J).")
+@command
+@click.pass_obj
+def pub(
+    session: Session,
+    subject: str,
+    body: str | None,
+    header: tuple[str, ...],
+    reply: str,
+    count: int,
+    acked: bool,
+    msg_id: str | None,
+) -> None:
+    """Publish BODY (or standard input) to SUBJECT."""
+    data, headers = _body(body), _headers(header)
+    if reply and (acked or msg_id):
+        raise click.UsageError("--reply and --jetstream exclude each other")
+    with session.connect() as client:
+        if acked or msg_id is not None:
+            jetstream = session.jetstream(client)
+            for _ in range(count):
+                ack = jetstream.publish(subject, data, headers=headers, msg_id=msg_id)
+                if session.as_json:
+                    print_json_line(as_data(ack))
+                else:
+                    again = " (duplicate)" if ack.duplicate else ""
+                    print(f"stored in {ack.stream} at sequence {ack.seq}{again}")
+            return
+        for _ in range(count):
+            client.publish(subject, data, reply=reply, headers=headers)
+        client.flush()
+        if session.as_json:
+            print_json({"subject": subject, "count": count, "bytes": len(data) * count})
+        else:
+            plural = "s" if count > 1 else ""
+            print(f"published {count} message{plural} of {len(data)} bytes to {subject}")
+
+
+@click.command()
+@click.argument("subject")
+@click.option("-q", "--queue", default="", help="Queue group.")
+@click.option("-n", "--count", default=0, type=click.IntRange(0), help="End after so many.")
+@click.option("--wait", type=DURATION, default=0, help="End after so long without a message.")
+@click.option("-r", "--raw", is_flag=True, help="Only the payloads, each with a line end.")
+@command
+@click.pass_obj
+def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: bool) -> None:
+    """Print the messages that arrive on SUBJECT until interrupted."""
+    from penstock.errors import Timeout
+
+    with session.connect() as client:
+        subscription = client.subscribe(subject, queue=queue, max_msgs=count)
+        client.flush()
+        if not raw and not session.as_json:
+            print(f"listening on {subject}", file=sys.stderr, flush=True)
+        received = 0
+        while not count or received < count:
+            try:
+                message = subscription.next(wait / 1e9 if wait else float("inf"))
+            except Timeout:
+                return
+            received += 1
+            _show(session, message, raw, received)
+
+
+@click.command()
+@click.argument("subject")
+@click.argument("body", required=False)
+@click.option("-H", "--header", "header", multiple=True, help='A header, as "name: value".')
+@click.option("-r", "--raw", is_flag=True, help="Only the payload.")
+@command
+@click.pass_obj
+def req(
+    session: Session, subject: str, body: str | None, header: tuple[str, ...], raw: bool
+) -> None:
+    """Send BODY (or standard input) to SUBJECT and print the answer."""
+    data, headers = _body(body), _headers(header)
+    with session.connect() as client:
+        _show(session, client.request(subject, data, headers=headers), raw, 0)
+
+
+def _show(session: Session, message: BlockingMessage, raw: bool, index: int) -> None:
+    if session.as_json:
+        data: dict[str, object] = {"subject": message.subject}
+        if message.reply:
+            data["reply"] = message.reply
+        if message.raw_headers:
+            data["headers"] = message.headers
+        print_json_line(data | payload(message.data))
+    elif raw:
+        sys.stdout.buffer.write(message.data + b"\n")
+        sys.stdout.buffer.flush()
+    else:
+        show_message(message, f"[#{index}] " if index else "")
+
+
+def show_message(message: BlockingMessage, mark: str = "") -> None:
+    """A message for the eye."""
+    reply = f" reply {message.reply}" if message.reply else ""
+    print(f"{mark}{message.subject}{reply}")
+    if message.raw_headers:
+        for name, values in message.headers.items():
+            for value in values:
+                print(f"{name}: {value}")
+    print(readable(message.data), flush=True)

@@ -1,0 +1,126 @@
+"""Printing: tables with colour for people at a terminal, plain columns for pipes, JSON for
+programs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import encode
+from penstock.api.times import format_duration, format_time
+
+if TYPE_CHECKING:
+    import msgspec
+
+Rows = Sequence[Sequence[str]]
+
+
+def as_data(message: msgspec.Struct) -> Any:
+    """An API message as it looks on the wire."""
+    return json.loads(encode(message))
+
+
+def print_json(data: object) -> None:
+    """One JSON document, indented."""
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def print_json_line(data: object) -> None:
+    """One JSON document on one line, written at once: for streams of them."""
+    print(json.dumps(data, ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
+    """A table; `right` names the columns of numbers."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(header_style="bold cyan")
+        for name in columns:
+            table.add_column(name, justify="right" if name in right else "left")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        Console().print(table)
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(row, widths, columns, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
+    """Names and values under a title; facts with an empty value are left out."""
+    facts = [(name, value) for name, value in facts if value]
+    width = max((len(name) for name, _ in facts), default=0)
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console()
+        console.print(Text(title, style="bold cyan"))
+        for name, value in facts:
+            console.print(
+                Text(f"  {name.rjust(width)}: ", style="dim") + Text(value), soft_wrap=True
+            )
+        return
+    print(title)
+    for name, value in facts:
+        print(f"  {name.rjust(width)}: {value}")
+
+
+def number(value: int) -> str:
+    """1,234,567."""
+    return f"{value:,}"
+
+
+def limit(value: int) -> str:
+    """A limit, where nothing and -1 mean none."""
+    return "unlimited" if value <= 0 else number(value)
+
+
+def size(value: int) -> str:
+    """Bytes for people: 12 B, 3.4 KiB."""
+    if value < 1024:
+        return f"{value} B"
+    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = min((value.bit_length() - 1) // 10, len(units))
+    return f"{value / 1024**power:.1f} {units[power - 1]}"
+
+
+def size_limit(value: int) -> str:
+    """A limit of bytes, where nothing and -1 mean none."""
+    return "unlimited" if value <= 0 else size(value)
+
+
+def duration(ns: int) -> str:
+    """A time span; nothing for 0."""
+    return format_duration(ns) if ns else ""
+
+
+def moment(ns: int | None) -> str:
+    """A point in time; nothing for none."""
+    return format_time(ns) if ns else ""
+
+
+def payload(data: bytes) -> dict[str, str]:
+    """A payload in JSON: as text where it is text, else in base64."""
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"data_base64": base64.b64encode(data).decode()}
+
+
+def readable(data: bytes) -> str:
+    """A payload for the eye: control characters that move the cursor are shown, not obeyed."""
+    text = data.decode("utf-8", "replace")
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -1,0 +1,25 @@
+"""Commands that are whole programs: their options are their own."""
+
+import sys
+
+import click
+
+OWN_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+@click.command(context_settings=OWN_OPTIONS, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def server(arguments: tuple[str, ...]) -> None:
+    """Start a server: the same as penstock-server."""
+    from penstock.server.__main__ import main
+
+    sys.exit(main(list(arguments)))
+
+
+@click.command(context_settings=OWN_OPTIONS, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(arguments: tuple[str, ...]) -> None:
+    """Server, log shipper and Spark tables in one."""
+    from penstock.cli.__main__ import run_pipeline
+
+    sys.exit(run_pipeline(list(arguments)))

@@ -1,0 +1,121 @@
+"""The command tree: which commands there are, one line about each, and where they are. Nothing of a
+command is loaded before it is used.
+"""
+
+from importlib import import_module
+
+import click
+
+from penstock import __version__
+from penstock.cli.session import Session
+from penstock.cli.values import DURATION
+
+# name -> (one line of help, module, attribute)
+Row = tuple[str, str, str]
+
+TOP: dict[str, Row] = {
+    "run": ("Server, log shipper and Spark tables in one.", "programs", "run"),
+    "server": ("Start a server (options: penstock server --help).", "programs", "server"),
+    "pub": ("Publish messages.", "messages", "pub"),
+    "sub": ("Print the messages of a subject.", "messages", "sub"),
+    "req": ("Ask, and print the answer.", "messages", "req"),
+    "stream": ("Streams: ls, add, info, rm, purge, get.", "tree", "stream"),
+    "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
+    "account": ("What the account uses: info.", "tree", "account"),
+}
+STREAM: dict[str, Row] = {
+    "ls": ("List streams.", "streams", "ls"),
+    "add": ("Create a stream.", "streams", "add"),
+    "info": ("Show a stream.", "streams", "info"),
+    "rm": ("Remove a stream with all its messages.", "streams", "rm"),
+    "purge": ("Remove messages of a stream.", "streams", "purge"),
+    "get": ("Print a stored message.", "streams", "get"),
+}
+CONSUMER: dict[str, Row] = {
+    "ls": ("List the consumers of a stream.", "consumers", "ls"),
+    "add": ("Create a consumer.", "consumers", "add"),
+    "info": ("Show a consumer.", "consumers", "info"),
+    "rm": ("Remove a consumer.", "consumers", "rm"),
+    "next": ("Fetch messages from a pull consumer and acknowledge them.", "consumers", "next_"),
+}
+ACCOUNT: dict[str, Row] = {
+    "info": ("Show what the account uses and may use.", "account", "info"),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are named in a table and imported when they are used."""
+
+    rows: dict[str, Row]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, in the order of the table."""
+        return list(self.rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; None when there is none."""
+        row = self.rows.get(cmd_name)
+        if row is None:
+            return None
+        found = getattr(import_module(f"penstock.cli.{row[1]}"), row[2])
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help text, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row[0]) for name, row in self.rows.items()])
+
+
+def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
+    made = Lazy(name=name, help=text, no_args_is_help=True)
+    made.rows = rows
+    return made
+
+
+stream = _group("stream", "Look at streams and change them.", STREAM)
+consumer = _group("consumer", "Look at consumers and change them.", CONSUMER)
+account = _group("account", "Look at the account.", ACCOUNT)
+
+
+@click.group(
+    cls=Lazy, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, message="penstock %(version)s")
+@click.option(
+    "-s",
+    "--server",
+    default="nats://127.0.0.1:4222",
+    envvar="NATS_URL",
+    show_default=True,
+    show_envvar=True,
+    help="URL of the server, or several with commas.",
+)
+@click.option("--user", default="", envvar="NATS_USER", help="User name.")
+@click.option("--password", default="", envvar="NATS_PASSWORD", help="Password.")
+@click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
+@click.option("--domain", default="", help="JetStream domain.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    default="5s",
+    show_default=True,
+    help="How long to wait for answers.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.pass_context
+def penstock(
+    ctx: click.Context,
+    server: str,
+    user: str,
+    password: str,
+    token: str,
+    domain: str,
+    timeout: int,
+    as_json: bool,
+) -> None:
+    """Publish, subscribe, and manage streams of a NATS server."""
+    ctx.obj = Session(server, user, password, token, domain, timeout, as_json)
+
+
+penstock.rows = TOP

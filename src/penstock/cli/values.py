@@ -1,0 +1,56 @@
+"""Kinds of values on the command line: durations and sizes."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.api.times import parse_duration
+
+if TYPE_CHECKING:
+    _Kind = click.ParamType[int]
+else:
+    _Kind = click.ParamType  # not generic in every click that we run with
+
+_SIZE = re.compile(r"(\d+)([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+class Duration(_Kind):
+    """``250ms``, ``10s``, ``2m``, ``1h30m``; also whole days, ``30d``. In nanoseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds."""
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        try:
+            ns = int(text[:-1]) * 86_400_000_000_000 if re.fullmatch(r"\d+d", text) else None
+            ns = parse_duration(text) if ns is None else ns
+        except ValueError:
+            self.fail(f'"{text}" is not a duration such as 250ms, 10s, 2m, 1h30m or 7d', param, ctx)
+        if ns < 0:
+            self.fail(f'"{text}" is negative', param, ctx)
+        return ns
+
+
+class Size(_Kind):
+    """``1024``, ``64KB``, ``1MiB``, ``10G``: powers of 1024. In bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes; -1 for no limit."""
+        text = str(value)
+        if text == "-1":
+            return -1
+        found = _SIZE.fullmatch(text)
+        if found is None:
+            self.fail(f'"{text}" is not a size such as 65536, 64KB or 8MB', param, ctx)
+        power = " kmgt".index(found[2].lower() or " ")
+        return int(found[1]) * int(1024**power)
+
+
+DURATION = Duration()
+SIZE = Size()

@@ -1,0 +1,204 @@
+"""JetStream in a running server: opens the store, drives the engine's timers, reports on it.
+
+Knows nothing of the API's calls or of the log: those are the engine's and the core's.
+"""
+
+import asyncio
+import json
+import os
+import time
+from random import Random
+from typing import Any
+
+from penstock.api.codec import encode
+from penstock.core.disk import Disk
+from penstock.core.router import Router
+from penstock.core.turn import Turn
+from penstock.engine import Engine
+from penstock.engine import Settings as EngineSettings
+from penstock.engine.entries import StreamEntry, consumer_info, stream_info
+from penstock.server.errors import StartError
+from penstock.server.files import StoreLock
+from penstock.server.identity import API_LEVEL
+from penstock.server.log import Log
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.units import SECOND_NS, format_size
+
+BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
+IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
+USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
+
+
+class JetStream:
+    """The engine of one server and everything that it needs from outside."""
+
+    def __init__(
+        self, settings: Settings, store: StoreLock, turn: Turn, router: Router, log: Log, name: str
+    ) -> None:
+        """The store folder is locked already; name is the server's."""
+        self._settings = settings
+        self._store = store
+        self._turn = turn
+        self._log = log
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine_settings = EngineSettings(
+            server_name=name,
+            server_version=COMPATIBLE_VERSION,
+            api_level=API_LEVEL,
+            domain=settings.domain,
+            strict=settings.strict,
+            sync_interval_ns=settings.sync_interval_ns,
+        )
+        self._engine = Engine(
+            turn,
+            router,
+            Disk(),
+            store.folder,
+            settings=self._engine_settings,
+            random=Random(os.urandom(16)),
+            report=log.warn,
+        )
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Recover what the store holds and serve it; StartError when the store can't be used."""
+        settings, log = self._settings, self._log
+        log.info("Starting JetStream")
+        log.info("---------------- JETSTREAM ----------------")
+        if settings.domain:
+            log.info(f"  Domain:          {settings.domain}")
+        log.info(f"  Strict:          {str(settings.strict).lower()}")
+        log.info(f"  Max Memory:      {format_size(self._max_memory())}")
+        log.info(f"  Max Storage:     {format_size(self._max_storage())}")
+        log.info(f'  Store Directory: "{os.path.join(self._store.folder, "jetstream")}"')
+        log.info(f"  Sync Interval:   {self._sync()}")
+        log.info(f"  API Level:       {API_LEVEL}")
+        log.info("-------------------------------------------")
+        if not settings.store_dir:
+            log.warn("Temporary storage directory used, data could be lost on system reboot")
+        for name, value in (("max_mem", settings.max_memory), ("max_file", settings.max_file)):
+            if value >= 0:
+                log.warn(f"jetstream.{name} is reported but not enforced by this version")
+        started = time.perf_counter()
+        self._turn.now_ns = self._turn.clock.now()
+        try:
+            self._engine.start()
+        except OSError as problem:
+            raise StartError(
+                f"can't start JetStream in {self._store.folder}: {problem}; choose another with -sd"
+            ) from None
+        log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
+        self._loop = loop
+        self._tick()
+
+    def _sync(self) -> str:
+        ns = self._settings.sync_interval_ns
+        return f"{ns / SECOND_NS:g}s" if ns else "always"
+
+    def _tick(self) -> None:
+        now_ns = self._turn.clock.now()
+        try:
+            due_ns = self._engine.tick(now_ns)
+            self._turn.kick()
+        finally:
+            if self._loop is not None:
+                latest = now_ns + (BUSY_TICK_NS if self._engine.account.streams else IDLE_TICK_NS)
+                due_ns = min(due_ns, latest) if due_ns > now_ns else latest
+                self._timer = self._loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
+
+    def close(self) -> None:
+        """Bring everything to disk and let the store go."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop = None
+        self._engine.close()
+        self._store.close()
+
+    # -- reports
+
+    def report(self, streams: bool, consumers: bool, config: bool) -> dict[str, Any]:
+        """The fields of /jsz; `detail` has the rows of the streams when they were asked for."""
+        account = self._engine.account
+        entries = list(account.streams.values())
+        info = account.info()
+        body: dict[str, Any] = {
+            "memory": info.memory,
+            "storage": info.storage,
+            "reserved_memory": info.reserved_memory,
+            "reserved_storage": info.reserved_storage,
+            "accounts": 1,
+            "ha_assets": 0,
+            "api": {
+                "level": API_LEVEL,
+                "total": account.api_total,
+                "errors": account.api_errors,
+            },
+            "config": self._config(),
+            "streams": len(entries),
+            "consumers": sum(len(entry.consumers) for entry in entries),
+            "messages": sum(entry.core.log.msgs for entry in entries),
+            "bytes": sum(entry.core.log.bytes for entry in entries),
+            "detail": None,
+        }
+        if streams:
+            body["detail"] = [self._row(entry, consumers, config) for entry in entries]
+        return body
+
+    def _config(self) -> dict[str, Any]:
+        settings = self._settings
+        body: dict[str, Any] = {
+            "max_memory": self._max_memory(),
+            "max_storage": self._max_storage(),
+            "store_dir": os.path.join(self._store.folder, "jetstream"),
+            "sync_interval": settings.sync_interval_ns,
+        }
+        if not settings.sync_interval_ns:
+            body["sync_always"] = True
+        if settings.domain:
+            body["domain"] = settings.domain
+        if settings.strict:
+            body["strict"] = True
+        return body
+
+    def _row(self, entry: StreamEntry, consumers: bool, config: bool) -> dict[str, Any]:
+        now_ns = self._turn.clock.now()
+        info = json.loads(encode(stream_info(entry, self._engine_settings, now_ns)))
+        row = {"name": entry.config.name, "created": info["created"]}
+        if config:
+            row["config"] = info["config"]
+        row["state"] = info["state"]
+        if consumers:
+            details = [
+                json.loads(encode(consumer_info(entry, each, self._engine_settings, now_ns)))
+                for each in entry.consumers.values()
+            ]
+            if not config:
+                for detail in details:
+                    detail.pop("config", None)
+            row["consumer_detail"] = details
+        return row
+
+    def health(self, stream: str, consumer: str) -> str:
+        """What is wrong with a stream or consumer; empty when nothing is."""
+        entry = self._engine.account.streams.get(stream)
+        if entry is None:
+            return f'JetStream stream "{stream}" not found on account "$G"'
+        if consumer and consumer not in entry.consumers:
+            return (
+                f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "$G"'
+            )
+        return ""
+
+    def _max_memory(self) -> int:
+        if self._settings.max_memory >= 0:
+            return self._settings.max_memory
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * USABLE_SHARE)
+
+    def _max_storage(self) -> int:
+        if self._settings.max_file >= 0:
+            return self._settings.max_file
+        try:
+            found = os.statvfs(self._store.folder)
+        except OSError:
+            return 0
+        return int(found.f_bavail * found.f_frsize * USABLE_SHARE)

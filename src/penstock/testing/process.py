@@ -1,0 +1,143 @@
+"""A penstock-server as a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Sequence
+
+
+class StartFailedError(RuntimeError):
+    """The server did not come up; the text has what it said."""
+
+
+class LocalServer:
+    """A server on a free loopback port with JetStream on a store of its own.
+
+    Usable in `with`, which waits until it serves and stops it at the end. `start` after `stop` or
+    `kill` is a restart on the same store and the same port.
+    """
+
+    POLL_SECONDS: ClassVar[float] = 0.005
+    START_SECONDS: ClassVar[float] = 30.0
+    STOP_SECONDS: ClassVar[float] = 30.0
+
+    def __init__(self, *, options: Sequence[str] = (), store: str | None = None) -> None:
+        """Starts at once; `options`: more options of penstock-server, `store`: a folder to keep."""
+        self._options = list(options)
+        self._folder = tempfile.mkdtemp(prefix="penstock-test-")
+        self.store = store or os.path.join(self._folder, "store")
+        self.port = 0
+        """For clients; known once it is ready."""
+        self.monitoring_url = ""
+        """Of the monitoring port, when the options ask for one."""
+        self._child: subprocess.Popen[bytes] | None = None
+        self._deadline = 0.0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """For clients; empty before it is ready."""
+        return f"nats://127.0.0.1:{self.port}" if self.port else ""
+
+    @property
+    def pid(self) -> int:
+        """The process; 0 when there is none."""
+        return self._child.pid if self._child is not None else 0
+
+    def start(self) -> None:
+        """Start the process; see `wait_ready`."""
+        if self._child is not None:
+            raise RuntimeError("the server runs already")
+        command = [sys.executable, "-m", "penstock.server", "-a", "127.0.0.1"]
+        command += ["-p", str(self.port or -1), "-js", "-sd", self.store]
+        command += ["--ports_file_dir", self._folder, *self._options]
+        with open(self._log_path, "ab") as log:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._deadline = time.monotonic() + self.START_SECONDS
+
+    def is_ready(self) -> bool:
+        """Whether it serves; StartFailedError when it has ended or takes too long."""
+        child = self._child
+        if child is None:
+            raise StartFailedError("the server was stopped")
+        try:
+            with open(os.path.join(self._folder, f"nats-server_{child.pid}.ports"), "rb") as file:
+                ports = json.load(file)
+        except FileNotFoundError:
+            if child.poll() is not None:
+                raise StartFailedError(f"the server has ended: {self.log()}") from None
+            if time.monotonic() > self._deadline:
+                self.kill()
+                raise StartFailedError(f"the server does not come up: {self.log()}") from None
+            return False
+        self.port = int(ports["nats"][0].rpartition(":")[2])
+        self.monitoring_url = ports.get("monitoring", [""])[0]
+        return True
+
+    def wait_ready(self) -> None:
+        """Wait until it serves; StartFailedError."""
+        while not self.is_ready():
+            time.sleep(self.POLL_SECONDS)
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        with open(self._log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    @property
+    def _log_path(self) -> str:
+        return os.path.join(self._folder, "log")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._child is not None:
+            self._child.send_signal(number)
+
+    def end(self) -> int:
+        """Stop it in good order; its exit status (0 when it was not running). The store stays."""
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        child.terminate()
+        try:
+            return child.wait(self.STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return child.wait()
+
+    def kill(self) -> None:
+        """End it as a crash would; the store stays."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+
+    def stop(self) -> None:
+        """End it and remove what is temporary."""
+        self.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> LocalServer:
+        """Once it serves."""
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()

@@ -1,0 +1,322 @@
+"""Real processes: starting, refusing to start, stopping, signals, files."""
+
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .process import GoneError, ServerProcess, Wire, running
+
+
+def refused(*arguments):
+    """Run a server that can't start: the lines that it leaves on stderr."""
+    server = ServerProcess(*arguments)
+    assert server.end() == 1, server.text
+    return server.text.splitlines()
+
+
+def test_version_and_help_are_answered_at_once():
+    for option, text in (("--version", "nats-server: v2."), ("-h", "--store_dir")):
+        started = time.perf_counter()
+        result = subprocess.run(
+            [sys.executable, "-m", "penstock.server", option],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert text in result.stdout
+        assert result.stderr == ""
+        assert time.perf_counter() - started < 2
+    assert result.stdout.count("\n") > 20
+
+
+def test_version_is_one_line():
+    result = subprocess.run(
+        [sys.executable, "-m", "penstock.server", "-v"], capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+ \(penstock \d+\.\d+\.\d+\)\n", result.stdout)
+
+
+def test_no_heavy_module_is_loaded_by_a_bare_server():
+    code = (
+        "import sys, penstock.server.__main__, penstock.server.listener, penstock.server.startup,"
+        " penstock.server.app;"
+        "print([m for m in ('rich', 'click', 'http.server', 'http.client', 'numpy', 'pyspark',"
+        " 'penstock.client', 'penstock.engine', 'penstock.server.monitor', 'unittest')"
+        " if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_bare_server_answers_ping_within_the_budget():
+    """0.12 s from exec to PONG on an idle machine; a loaded one gets four times that."""
+    times = []
+    for _ in range(5):
+        port = free_port()
+        started = time.perf_counter()
+        server = ServerProcess("-a", "127.0.0.1", "-p", str(port))
+        while True:
+            try:
+                wire = Wire(port)
+                break
+            except ConnectionRefusedError:
+                assert time.perf_counter() - started < 5
+        wire.ping()
+        times.append(time.perf_counter() - started)
+        wire.close()
+        assert server.stop() == 0
+    assert statistics.median(times) < 0.48, times
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_server_serves_and_stops(tmp_path):
+    with running() as server, Wire(server.port()) as wire:
+        assert wire.info["port"] == server.port()
+        assert wire.info["server_id"].startswith("N")
+        wire.send("SUB a 1\r\nPUB a 2\r\nhi\r\n")
+        assert wire.ping() == b"MSG a 1 2\r\nhi\r\n"
+        server.signal(signal.SIGTERM)
+        assert wire.rest() == b""
+    for line in server.text.splitlines():
+        assert re.match(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[[A-Z]{3}\] ", line), line
+    assert "Server Exiting" in server.text
+
+
+def test_interrupt_stops_it_well():
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1")
+    server.port()
+    server.signal(signal.SIGINT)
+    assert server.end() == 0
+    assert "Server Exiting" in server.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--bogus"], "unknown option --bogus; see penstock-server --help"),
+        (["-p", "x"], 'invalid value "x" for option -p'),
+        (["-c", "/no/such.conf"], "can't read configuration file /no/such.conf: No such file"),
+        (["-t"], "option -t needs a configuration file"),
+        (["-l", "/no/such/log", "-p", "-1"], "can't open log file /no/such/log"),
+        (["-a", "203.0.113.7", "-p", "-1"], "this machine has no such address"),
+        (["-p", "4999", "-m", "4999"], "can't share port 4999"),
+        (["-sl", "explode=1"], 'unknown signal "explode"'),
+        (["-sl", "quit"], "-sl needs a process"),
+        (["-sl", "quit=/no/such.pid"], "neither a process id nor a readable pid file"),
+        (["-sl", "quit=999999999"], "there is no process 999999999"),
+    ],
+)
+def test_what_cant_start_says_why_in_one_line(arguments, text):
+    lines = refused(*arguments)
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("penstock-server: ")
+    assert text in lines[0]
+
+
+def test_a_taken_port_is_told_in_one_line():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        lines = refused("-a", "127.0.0.1", "-p", str(port))
+        assert len(lines) == 1
+        assert f"can't listen on 127.0.0.1:{port}: the port is taken" in lines[0]
+        lines = refused("-a", "127.0.0.1", "-p", "-1", "-m", str(port))
+        assert len(lines) == 1
+        assert "choose another with -m" in lines[0]
+
+
+def test_a_broken_configuration_lists_its_mistakes(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("port: x\nfoo: 1\n")
+    lines = refused("-c", str(path))
+    assert lines[0].startswith(f"penstock-server: {path}:1:1: port:")
+    assert lines[1] == f'{path}:2:1: unknown field "foo"'
+
+
+def test_checking_a_configuration(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("port: 4222\n")
+    server = ServerProcess("-t", "-c", str(path))
+    assert server.end() == 0
+    assert f"configuration file {path} is valid (sha256:" in server.text
+
+
+def test_files_that_tell_others_where_it_is(tmp_path):
+    with running(
+        "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path), "-m", "-1"
+    ) as server:
+        assert (tmp_path / "pid").read_text() == f"{server.pid}\n"
+        ports = json.loads((tmp_path / f"nats-server_{server.pid}.ports").read_text())
+        assert ports == {
+            "nats": [f"nats://127.0.0.1:{server.port()}"],
+            "monitoring": [f"http://127.0.0.1:{server.http_port()}"],
+        }
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["-P", "/no/such/pid"], ["--ports_file_dir", "/no/such"]])
+def test_files_that_cant_be_written_stop_the_start(option):
+    lines = refused("-a", "127.0.0.1", "-p", "-1", *option)
+    assert "can't write" in lines[-1]
+
+
+def test_it_listens_on_ipv6_when_asked():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    server = ServerProcess("-a", "::1", "-p", "-1")
+    port = server.port()
+    with socket.create_connection(("::1", port), timeout=10) as connected:
+        assert b'"client_ip":"::1"' in connected.recv(4096)
+    assert server.stop() == 0
+    assert f"on [::1]:{port}" in server.text
+
+
+def test_a_log_file_is_written_and_reopened(tmp_path):
+    path = tmp_path / "log"
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-l", str(path))
+    wait_until(lambda: path.exists() and "Server is ready" in path.read_text())
+    path.rename(tmp_path / "old")
+    server.signal(signal.SIGUSR1)
+    wait_until(lambda: path.exists() and "File log re-opened" in path.read_text())
+    assert server.stop() == 0
+    assert "Server Exiting" in path.read_text()
+    assert server.text == ""
+
+
+def wait_until(true):
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_structured_log_lines():
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "--log_format", "json")
+    server.wait_for("Server is ready")
+    assert server.stop() == 0
+    texts = [json.loads(line)["text"] for line in server.text.splitlines()]
+    assert "Server is ready" in texts
+
+
+def test_signals_by_option(tmp_path):
+    with running("-P", str(tmp_path / "pid")) as server:
+        command = ServerProcess("-sl", f"reload={tmp_path / 'pid'}")
+        assert command.end() == 0
+        server.wait_for("Reloaded server configuration")
+        assert ServerProcess("--signal", f"term={server.pid}").end() == 0
+        assert server.end() == 0
+
+
+def test_a_reload_changes_what_it_can(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("max_payload: 1000\n")
+    with running("-c", str(path)) as server:
+        before = Wire(server.port())
+        assert before.info["max_payload"] == 1000
+        path.write_text("max_payload: 2000, debug: true, authorization { token: t }\n")
+        server.signal(signal.SIGHUP)
+        server.wait_for("Reloaded server configuration")
+        assert before.rest() == b"-ERR 'Authorization Violation'\r\n"
+        after = Wire(server.port(), hello='{"auth_token":"t","verbose":false}')
+        assert after.info["max_payload"] == 2000
+        assert after.ping() == b""
+        path.write_text("max_payload: 3000, server_name: other\n")
+        server.signal(signal.SIGHUP)
+        server.wait_for("config reload not supported for server_name")
+        assert Wire(server.port(), hello=None).info["max_payload"] == 2000
+        path.write_text("max_payload: nonsense\n")
+        server.signal(signal.SIGHUP)
+        server.wait_for("Failed to reload server configuration: .*expected a whole number")
+        assert after.ping() == b""
+
+
+def test_lame_duck_tells_clients_and_leaves(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text('lame_duck_duration: "30s", lame_duck_grace_period: "50ms"\n')
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
+    wire = Wire(server.port(), hello='{"verbose":false,"protocol":1}')
+    wire.ping()
+    server.signal(signal.SIGUSR2)
+    assert json.loads(wire.line()[5:])["ldm"] is True
+    with pytest.raises((GoneError, OSError)):
+        Wire(server.port())
+    assert wire.rest() == b""
+    assert server.end() == 0
+
+
+def test_the_limit_of_open_files_is_raised_and_a_low_one_is_told():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = (
+        "import resource, sys;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 500));"
+        "from penstock.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "-a", "127.0.0.1", "-p", "-1"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    lines = []
+    for line in child.stderr:
+        lines.append(line)
+        if "Server is ready" in line:
+            break
+    limits = Path(f"/proc/{child.pid}/limits").read_text()
+    child.terminate()
+    child.communicate(timeout=20)
+    assert re.search(r"Max open files +500 +500", limits)
+    assert any("Only 500 files may be open" in line for line in lines)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+
+
+def test_running_out_of_descriptors_is_survived():
+    code = (
+        "import resource, sys;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60));"
+        "from penstock.server.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "-a", "127.0.0.1", "-p", "-1"], stderr=subprocess.PIPE
+    )
+    server = ServerProcess.__new__(ServerProcess)
+    server.child, server.text = child, ""
+    port = server.port()
+    many = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(80)]
+    server.wait_for("Can't accept a connection: Too many open files")
+    for each in many:
+        each.close()
+    with Wire(port) as wire:
+        assert wire.ping() == b""
+    assert server.stop() == 0
+
+
+def test_environment_and_includes_reach_the_running_server(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("include more.conf\nserver_name: $THE_NAME\n")
+    (tmp_path / "more.conf").write_text("max_payload: 512\n")
+    with running("-c", str(path), env={**os.environ, "THE_NAME": "from-outside"}) as server:
+        info = Wire(server.port(), hello=None).info
+    assert (info["server_name"], info["max_payload"]) == ("from-outside", 512)
