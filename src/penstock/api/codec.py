@@ -225,9 +225,9 @@ def _number(mark: Number) -> _Kind:
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
-        if isinstance(value, str) and (value in words or reader.open_choices):
+        if type(value) is str and (value in words or reader.open_choices):
             return value
-        raw = value if isinstance(value, _Literal) else msgspec.json.encode(value).decode()
+        raw = msgspec.json.encode(value, enc_hook=_as_written).decode()
         raise JsonError(
             mark.error.format(
                 raw=_quote(raw), value=_quote(value if isinstance(value, str) else "")
@@ -235,6 +235,10 @@ def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
         )
 
     return _Kind(None, read, "string")
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
 
 
 def _list(item: _Kind) -> _Kind:

@@ -68,6 +68,15 @@ class ApiError(errors.ApiError):
         return ErrorBody(code=self.code, err_code=self.err_code, description=self.description)
 
 
+def define(name: str, code: int, err_code: int, template: str) -> type[ApiError]:
+    """A class for one documented error; raising fills in the `{parts}` of the template."""
+    doc = f"{err_code} ({code}): {template}."
+    attributes = {"code": code, "err_code": err_code, "template": template, "__doc__": doc}
+    kind = type(name, (ApiError,), attributes)
+    kind.__module__ = "penstock.api.errors_generated"
+    return kind
+
+
 def error_from(body: ErrorBody) -> ApiError:
     """The exception for an error that a server answered, with the server's own description and
     code.

@@ -16,7 +16,7 @@ from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES, LogFiles
 from penstock.core.log_files import LogClosed
 from penstock.core.pages cimport Pages
 from penstock.core.record cimport (
-    MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, Head, check_record, put_skip, ranges_add,
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, Head, check_record, put_skip, ranges_add,
     seal_record,
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
@@ -106,7 +106,7 @@ cdef class Log(LogFiles):
             raise ValueError("a subject of more than 65535 bytes, or a message of more than 64 MiB")
         n = name_len + body_len
         length = n + RECORD_EXTRA_BYTES
-        if s.size + length > self.segment_bytes and s.count:
+        if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
             self.roll(seq)
             s = self.active
         # Everything that can fail comes first.
@@ -133,8 +133,6 @@ cdef class Log(LogFiles):
         if not self.memory:
             seal_record(p, length, s.salt)
         out.len += length
-        if s.live == 0:
-            s.first_ts = ts_ns
         s.last_ts = ts_ns
         push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
         n += self.size_extra + (self.header_extra if hlen else 0)
@@ -161,7 +159,7 @@ cdef class Log(LogFiles):
         gap = next_seq - 1 - self.last_seq
         if gap == 0:
             return 0
-        if gap > HOLES_MAX:
+        if gap > HOLES_MAX or self.active.count + gap > GAP_MAX:
             self.roll(next_seq)
         else:
             self.active.push_holes(<uint32_t>gap)
@@ -291,6 +289,7 @@ cdef class Log(LogFiles):
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
         # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
+        s.damaged = True
         self.lost.append((s.first + i, 1, reason))
         return self.drop(s, i)
 
@@ -362,6 +361,17 @@ cdef class Log(LogFiles):
         cdef Record r
         return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
 
+    def sync_start(self) -> tuple[list[int], int]:
+        """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
+        cdef int handles[16]
+        cdef uint64_t upto = self.synced_seq
+        cdef int k, n = self.sync_begin(handles, 16, &upto)
+        return [handles[k] for k in range(n)], upto
+
+    def sync_done(self, upto: int, error: int = 0) -> None:
+        """The handles of sync_start are synced, or it failed with that errno (then LogClosed, now and for every append)."""
+        self.sync_end(upto, error)
+
     def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """Append one message; its sequence."""
         cdef bytes name = subject.encode("utf-8", "surrogateescape")
@@ -392,3 +402,76 @@ cdef class Log(LogFiles):
     def at_time(self, ts_ns: int) -> int:
         """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
         return self.seq_at(max(ts_ns, 0))
+
+    def delete(self, seq: int, erase: bool = False) -> bool:
+        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
+        from penstock.core import log_upkeep
+        return log_upkeep.delete(self, seq, erase)
+
+    def purge(self, below: int | None = None) -> int:
+        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
+        from penstock.core import log_upkeep
+        return log_upkeep.purge(self, below)
+
+    def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
+        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep`."""
+        from penstock.core import log_queries
+        return log_queries.purge_subjects(self, pattern, below, keep)
+
+    def deleted(self) -> list[tuple[int, int]]:
+        """Holes between first_seq and last_seq, as (first, count), ascending."""
+        from penstock.core import log_queries
+        return log_queries.deleted(self)
+
+    def deleted_count(self) -> int:
+        """How many sequences the holes have together."""
+        return self.last_seq + 1 - self.first_seq - self.msgs
+
+    def subjects(self, pattern: str = ">") -> dict[str, int]:
+        """Subject -> live messages, for subjects that match."""
+        from penstock.core import log_queries
+        return log_queries.subjects(self, pattern)
+
+    def subject_state(self, subject: str) -> tuple[int, int, int]:
+        """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        cdef int64_t id = self.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        cdef SubjectState* state = self.subject(<uint32_t>id) if id >= 0 else NULL
+        if state == NULL:
+            return (0, 0, 0)
+        return (state.msgs, state.first, state.last)
+
+    def size_of(self, seq: int) -> int:
+        """The accounted size of a live message (what it adds to `bytes`); 0 when it is not there."""
+        cdef uint32_t id, size
+        return size if 0 < seq <= self.last_seq and self.peek(seq, &id, &size) else 0
+
+    def count_from(self, seq: int, pattern: str = ">") -> int:
+        """Live messages with that sequence or a higher one whose subject matches."""
+        from penstock.core import log_queries
+        return log_queries.count_from(self, seq, pattern)
+
+    def last_of(self, pattern: str, upto: int | None = None) -> object:
+        """The newest message (with sequence <= upto) whose subject matches."""
+        from penstock.core import log_queries
+        return log_queries.last_of(self, pattern, upto)
+
+    def next_of(self, pattern: str, start: int) -> object:
+        """The oldest message with sequence >= start whose subject matches."""
+        from penstock.core import log_queries
+        return log_queries.next_of(self, pattern, start)
+
+    def maintain(self) -> bool:
+        """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""
+        from penstock.core import log_upkeep
+        return log_upkeep.maintain(self)
+
+    def close(self) -> None:
+        """Flush, fsync, bring the index files up to date; the log takes nothing afterwards."""
+        from penstock.core import log_upkeep
+        log_upkeep.close(self)
+
+    def destroy(self) -> None:
+        """Close and remove its folder."""
+        from penstock.core import log_upkeep
+        log_upkeep.destroy(self)

@@ -55,6 +55,7 @@ cdef class LogFiles:
             s.memory.len = 1
         else:
             s.salt = <uint32_t>hash_bytes(<const char*>&first, 8) ^ <uint32_t>(self.last_ts_ns >> 7)
+            self.segments.spare_handles()
             s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
             self.folder_dirty = True
             self.segments.open_handles += 1
@@ -81,7 +82,8 @@ cdef class LogFiles:
             return self.retire(old)
         if not self.memory:
             self.segments.loaded_bytes += old.count * sizeof(Entry)
-            write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
+            if not old.damaged:
+                write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
             self.segments.make_room(None)
         return 0
 

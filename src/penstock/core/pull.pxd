@@ -32,11 +32,13 @@ cdef class PullQueue:
     cdef PullRequest head, tail
     cdef readonly size_t count
     cdef readonly int64_t wanted               # messages that all of them still want
+    cdef size_t impatient                      # requests with no_wait
     cdef uint64_t due_ns                       # no expiry or heartbeat is due before this (0: none at all)
     cdef int add(self, PullRequest r) except -1
     cdef int served(self, uint64_t now_ns) except -1       # the head got a message: it goes to the end, or leaves when it has all
     cdef PullRequest pop(self)                             # the head leaves
     cdef int rotate(self) except -1                        # the head goes to the end
+    cdef PullRequest detach(self)                          # empties the queue; the requests hang on each other by `next`
 
 
 # 1: read; 0: not a request (`error` says why)

@@ -170,6 +170,7 @@ cdef class PullQueue:
         self.tail = r
         self.count += 1
         self.wanted += r.left
+        self.impatient += r.no_wait
         if r.heartbeat_ns and (due == 0 or r.beat_ns < due):
             due = r.beat_ns
         if due and (self.due_ns == 0 or due < self.due_ns):
@@ -184,6 +185,15 @@ cdef class PullQueue:
         r.next = None
         self.count -= 1
         self.wanted -= r.left
+        self.impatient -= r.no_wait
+        return r
+
+    cdef PullRequest detach(self):
+        cdef PullRequest r = self.head
+        self.head = self.tail = None
+        self.count = self.impatient = 0
+        self.wanted = 0
+        self.due_ns = 0
         return r
 
     cdef int rotate(self) except -1:

@@ -28,6 +28,7 @@ cdef class Scan:
     cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
     cdef uint64_t last_ts
     cdef list missing            # (first sequence, count, reason) not there because of damage
+    cdef object bad_end          # None, or the sequence that the damaged bytes at the end claim (0: none)
     cdef list damaged            # (offset, end) of bytes that are no record
 
 
@@ -37,6 +38,7 @@ cdef class Opened:
     cdef Sidecar sidecar
     cdef Scan scan
     cdef bint touched            # removals newer than the sidecar
+    cdef bint headless           # its head is gone: none of its records can be believed
 
 
 def open_log(Log log, create: bool) -> None:
@@ -59,6 +61,9 @@ def open_log(Log log, create: bool) -> None:
     for k in range(len(names)):
         o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
         opened.append(o)
+    log.disk.sync_dir(log.folder)
+    for k in range(len(opened) - 1):
+        note_bad_end((<Opened>opened[k]), (<Opened>opened[k + 1]).segment.first)
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
@@ -72,7 +77,12 @@ def open_log(Log log, create: bool) -> None:
     count_all(log, opened)
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
-    log.write()
+    log.written_seq = log.last_seq
+    if log.dirty():
+        # What was mended is on the disk before anybody builds on it.
+        log.write()
+        log.sync_files()
+        log.sync_used = False
 
 
 def is_segment_name(name: str) -> bool:
@@ -102,6 +112,8 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         if is_last and got < SEGMENT_HEAD_BYTES:
             restart(log, s)
             return o
+        o.headless = True
+        s.damaged = True
         o.scan = Scan()
         o.scan.last_seq = guess_last(log, s)
         o.scan.missing = [(first, o.scan.last_seq - first + 1, "head of the segment")]
@@ -111,6 +123,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     o.sidecar = read_sidecar(log.segments, log.subjects_table, s)
     if o.sidecar is None:
         o.scan = scan(log, s)
+        s.damaged = len(o.scan.damaged) > 0
     elif is_last:
         log.segments.need(s)
         read_ranges(log.segments, s, &s.removes)
@@ -223,8 +236,7 @@ cdef Scan scan(Log log, Segment s):
             found.last_seq = head.seq
         at += n
         found.good_end = at
-    if s.sealed and bad is not None:
-        found.missing.append(missing_of(bad, s.first + s.count, 0))
+    found.bad_end = bad
     return found
 
 
@@ -255,8 +267,6 @@ cdef int take_message(Log log, Segment s, const char* p, uint32_t offset, Head* 
         s.set_dead(s.count - 1)
         return 0
     s.live += 1
-    if s.live == 1:
-        s.first_ts = head.ts_ns
     s.last_ts = head.ts_ns
     return 0
 
@@ -271,6 +281,14 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
 
 
 # --- putting the segments together ---------------------------------------------------------------
+
+cdef int note_bad_end(Opened o, uint64_t following) except -1:
+    # A sealed segment that ends in damage: what is missing goes up to where the next one starts.
+    cdef uint64_t expected = o.segment.first + o.segment.count
+    if o.scan is not None and o.scan.bad_end is not None and not o.headless:
+        o.scan.missing.append(missing_of(o.scan.bad_end, expected, following - expected if following > expected else 0))
+    return 0
+
 
 cdef int note_last(Log log, Opened o) except -1:
     cdef Segment s = o.segment
@@ -290,7 +308,7 @@ cdef int note_last(Log log, Opened o) except -1:
 
 cdef int apply_removals(Log log, list opened) except -1:
     cdef Opened o
-    cdef Ranges all_ranges, one
+    cdef Ranges one
     cdef Segment holder
     cdef size_t k
     cdef list known = []
@@ -384,13 +402,14 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Head head
     cdef uint64_t expected = s.first + s.count
     cdef uint64_t seen = 0
-    if o.scan is not None and s.salt == 0 and o.scan.good_end == s.size and o.scan.damaged:
-        # Its head is gone: it can't be carried on. It stays as it is, and a new segment follows.
+    if o.headless:
+        # It can't be carried on. It stays as it is, and a new segment follows.
         s.sealed = True
         log.start_segment(log.last_seq + 1)
         return 0
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
+        s.damaged = len(o.scan.damaged) > 1
         if plausible(PyBytes_AS_STRING(cut), len(cut), &head) and head.kind == MESSAGE and expected <= head.seq <= expected + GAP_MAX:
             seen = head.seq
             if head.length <= <uint64_t>len(cut):
@@ -400,6 +419,7 @@ cdef int mend_tail(Log log, Opened o) except -1:
     log.segments.active = s
     if s.entries == NULL and s.count:
         log.segments.need(s)
+    s.has_index = False       # it will not match any more
     if seen > log.last_seq:
         log.last_seq = seen
     if log.last_seq >= expected:
@@ -456,10 +476,10 @@ cdef int count_all(Log log, list opened) except -1:
             count_entries(log, s)
         log.msgs += s.live
         log.bytes += s.live_bytes
-        if o.sidecar is None and s is not log.active and s.live:
+        if o.sidecar is None and s is not log.active and s.live and not s.damaged:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
         if s.live == 0 and s is not log.active:
-            if o.scan is not None and o.scan.damaged:
+            if s.damaged:
                 continue      # nothing in it can be read, but it is not recorded as dead: it stays
             log.retire(s)
         log.segments.make_room(s)
@@ -528,12 +548,14 @@ cdef class Rebuild:
         for i in range(s.count):
             if is_live(s, i) and s.entries[i].offset == 0:
                 log.lost.append((s.first + i, 1, "checksum"))
+                s.damaged = True
                 s.set_dead(i)
                 s.live -= 1
                 short = True
         if short:
             recount(log)
-        write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+        if not s.damaged:
+            write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
 
 
 cdef int recount(Log log) except -1:

@@ -36,9 +36,9 @@ cdef class Segment:
     cdef int handle                       # -1: not open
     cdef readonly bint sealed
     cdef bint has_index                   # a sidecar that belongs to it is on the disk
+    cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
     cdef bint index_old                   # removals since the sidecar was written
-    cdef uint64_t first_ts
-    cdef uint64_t last_ts
+    cdef uint64_t last_ts                 # timestamp of its last message
     cdef uint32_t* subjects               # ids of the subjects in it, by local number
     cdef uint32_t subject_count
     cdef uint32_t subject_cap
@@ -83,7 +83,7 @@ cdef class SegmentList:
     cdef object rebuild                   # called with a segment whose entries can't be read back from its sidecar
     cdef uint64_t tick
     cdef size_t loaded_bytes              # entry arrays of sealed segments in memory
-    cdef size_t loaded_limit
+    cdef public size_t loaded_limit       # ... and how much they may be
     cdef size_t loads
     cdef int open_handles
     cdef Py_ssize_t hint
@@ -98,6 +98,7 @@ cdef class SegmentList:
     cdef int load(self, Segment s) except -1
     cdef int make_room(self, Segment keep) except -1
     cdef int handle(self, Segment s) except -1                  # its open file
+    cdef int spare_handles(self) except -1
     cdef int close_handle(self, Segment s) except -1
     cdef uint64_t next_live(self, uint64_t seq) noexcept
     cdef uint64_t prev_live(self, uint64_t seq) noexcept

@@ -294,21 +294,27 @@ cdef class SegmentList:
         return 0
 
     cdef int handle(self, Segment s) except -1:
-        cdef Segment other, oldest = None
         self.tick += 1
         s.used = self.tick
         if s.handle >= 0:
             return s.handle
-        if self.open_handles >= HANDLES_MAX:
-            for other in self.items:
-                if other.handle >= 0 and other is not self.active and other.sync_target == 0:
-                    if oldest is None or other.used < oldest.used:
-                        oldest = other
-            if oldest is not None:
-                self.close_handle(oldest)
+        self.spare_handles()
         s.handle = self.disk.open(self.path(s, ".seg"), False)
         self.open_handles += 1
         return s.handle
+
+    cdef int spare_handles(self) except -1:
+        # Room for one more open file: the sealed one used longest ago is closed.
+        cdef Segment s, oldest = None
+        if self.open_handles < HANDLES_MAX:
+            return 0
+        for s in self.items:
+            if s.handle >= 0 and s is not self.active and s.sync_target == 0:
+                if oldest is None or s.used < oldest.used:
+                    oldest = s
+        if oldest is not None:
+            self.close_handle(oldest)
+        return 0
 
     cdef int close_handle(self, Segment s) except -1:
         cdef int handle = s.handle

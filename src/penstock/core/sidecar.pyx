@@ -2,7 +2,7 @@
 
     head (112):   0  "PNSTKIDX"     8  u32 version=1   12  u32 salt of the segment   16  u64 first   24  u64 segment bytes
                  32  u32 count     36  u32 live        40  u64 live bytes            48  u64 last_seq
-                 56  u64 first ts  64  u64 last ts     72  u32 subjects              76  u32 bytes of names
+                 56  u64 0         64  u64 last ts     72  u32 subjects              76  u32 bytes of names
                  80  u32 words of the bitmap           84  u32 ranges                88  u64 0
                  96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 0
                 108  u32 crc32c of the 108 bytes before
@@ -140,7 +140,6 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     put32(p, 36, s.live)
     put64(p, 40, s.live_bytes)
     put64(p, 48, last_seq)
-    put64(p, 56, s.first_ts)
     put64(p, 64, s.last_ts)
     put32(p, 72, s.subject_count)
     put32(p, 76, names)
@@ -224,7 +223,6 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
         memcpy(s.dead, end, words * 8)
     s.live = get32(head, 36)
     s.live_bytes = get64(head, 40)
-    s.first_ts = get64(head, 56)
     s.last_ts = get64(head, 64)
     s.has_index = True
     return found

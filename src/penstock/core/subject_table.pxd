@@ -43,6 +43,7 @@ cdef class SubjectTable:
     cdef readonly bint tracking          # every subject with more than one live message has a history
     cdef BytesMap ids
     cdef SegmentList segments
+    cdef public uint64_t debt_free       # entries that may be looked at before histories are worth a thought
     cdef uint64_t debt                   # entries looked at for want of histories
     cdef uint64_t total                  # live messages of all subjects
     cdef list arena

@@ -16,7 +16,7 @@ from penstock.core.segment cimport Segment, SegmentList, is_live
 
 cdef enum:
     ARENA_BYTES = 16384
-    DEBT_FREE = 65536        # entries looked at before histories are worth a thought
+    DEBT_FREE = 65536
 
 
 cdef class SubjectTable:
@@ -26,6 +26,7 @@ cdef class SubjectTable:
         self.segments = segments
         self.ids = BytesMap()
         self.arena = []
+        self.debt_free = DEBT_FREE
 
     def __dealloc__(self) -> None:
         cdef uint32_t id
@@ -136,7 +137,7 @@ cdef class SubjectTable:
 
     cdef int repair(self, Subject* s, uint32_t id) except -1:
         cdef uint64_t found
-        if not self.tracking and self.debt > DEBT_FREE + 4 * self.total:
+        if not self.tracking and self.debt > self.debt_free + 4 * self.total:
             self.track()
         if self.tracking and s.history != NULL:
             self.repair_by_history(s)

@@ -1,0 +1,295 @@
+"""The rare doings of a record log: purge, erase, compaction, close.
+
+Compaction rewrites a sealed segment of which less than half is live: same name, same sequences, a new salt, without what
+was removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file,
+synced, and renamed over it, so that at any moment one whole version is there.
+
+Knows nothing of the protocol. Called by the methods of Log (core/log).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
+from penstock.core.log cimport Log
+from penstock.core.log_files cimport CLOSED, FAILED, TAKES
+from penstock.core.record cimport (
+    ERASED, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, ranges_add, ranges_free,
+    seal_record,
+)
+from penstock.core.segment cimport SIZE_MASK, Entry, Segment, is_live
+from penstock.core.sidecar cimport read_ranges, write_sidecar
+
+cdef enum:
+    COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
+    EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
+
+
+# --- purge and erase -----------------------------------------------------------------------------
+
+def purge(Log log, below: object) -> int:
+    """Remove every message (below that sequence); how many. One range, whatever the count."""
+    cdef uint64_t end = log.last_seq + 1 if below is None else min(max(below, 1), log.last_seq + 1)
+    cdef uint64_t before = log.msgs
+    cdef Segment s
+    cdef uint32_t i
+    if log.condition == CLOSED:
+        log.refuse()
+    if log.msgs == 0 or end <= log.first_seq:
+        return 0
+    if not log.memory:
+        ranges_add(&log.ranges, log.first_seq, end - log.first_seq)
+    if end > log.last_seq:
+        purge_all(log)
+        return before
+    for s in list(log.segments.items):
+        if s.first >= end:
+            break
+        if s.live == 0:
+            continue
+        log.segments.need(s)
+        i = s.next_live(0)
+        while i < s.count and s.first + i < end:
+            log.drop(s, i)
+            i = s.next_live(i + 1)
+    return before - log.msgs
+
+
+cdef int purge_all(Log log) except -1:
+    cdef Segment s
+    cdef uint32_t i
+    log.removed += log.msgs
+    log.msgs = 0
+    log.bytes = 0
+    log.first_seq = log.last_seq + 1
+    log.subjects_table.reset()
+    log.subject_count = 0
+    for s in list(log.segments.items):
+        if s is not log.active:
+            s.live = 0
+            s.live_bytes = 0
+            log.retire(s)
+    s = log.active
+    for i in range(s.count):
+        s.set_dead(i)
+    s.live = 0
+    s.live_bytes = 0
+    return 0
+
+
+def delete(Log log, seq: int, erase: bool) -> bool:
+    """Remove one message; with erase, its bytes are overwritten with zeros too, durably, before this returns."""
+    cdef Segment s
+    if log.condition == CLOSED:
+        log.refuse()
+    if seq < 1 or seq > log.last_seq:
+        return False
+    if not erase:
+        return bool(log.remove(seq))
+    s = log.segments.find(seq)
+    if s is None or not is_live(s, seq - s.first):
+        return False
+    # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).
+    if not log.memory:
+        ranges_add(&log.ranges, seq, 1)
+        log.sync()
+    log.segments.need(s)
+    overwrite(log, s, <uint32_t>(seq - s.first))
+    log.drop(s, <uint32_t>(seq - s.first))
+    return True
+
+
+cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
+    cdef uint32_t offset = s.entries[i].offset
+    cdef uint32_t length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+    cdef const char* p = log.record_at(s, i)
+    cdef Head head
+    cdef bytes data
+    cdef char* q
+    cdef size_t body
+    if p == NULL:
+        # Damaged: nothing says where its parts are, so all of it behind the head goes.
+        body = RECORD_HEAD_BYTES
+        data = bytes(length)
+        q = PyBytes_AS_STRING(data)
+    else:
+        data = PyBytes_FromStringAndSize(p, length)
+        q = PyBytes_AS_STRING(data)
+        memcpy(&head, q, RECORD_HEAD_BYTES)
+        head.state |= ERASED
+        body = RECORD_HEAD_BYTES + head.subject_len
+        memcpy(q, &head, RECORD_HEAD_BYTES)
+        memset(q + body, 0, length - body)
+        seal_record(q, length, s.salt)
+    if log.memory:
+        memcpy(s.memory.data + offset, q, length)
+        return 0
+    if s is log.active and offset >= log.tail_base:
+        memcpy(log.tail.data + (offset - log.tail_base), q, length)
+    log.pages.forget(s.serial)
+    log.disk.write_at(log.segments.handle(s), q, length, offset)
+    log.disk.sync(s.handle)
+    return 0
+
+
+# --- compaction ----------------------------------------------------------------------------------
+
+def maintain(Log log) -> bool:
+    """Compact at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
+    cdef Segment s, worst = None
+    if log.memory or log.condition != TAKES:
+        return False
+    if log.active.live == 0 and log.active.size > EMPTY_MAX_BYTES:
+        log.roll(log.last_seq + 1)
+        return True
+    for s in log.segments.items:
+        if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
+            continue
+        if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
+            worst = s
+    if worst is None:
+        return False
+    return compact(log, worst)
+
+
+cdef bint compact(Log log, Segment s) except -1:
+    cdef Out out
+    cdef Ranges kept
+    cdef bytes places = PyBytes_FromStringAndSize(NULL, s.count * sizeof(uint32_t))
+    cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
+    cdef uint32_t salt = s.salt * 2654435761u + 40503u
+    cdef size_t before = s.size
+    memset(&out, 0, sizeof(Out))
+    memset(&kept, 0, sizeof(Ranges))
+    memset(offsets, 0, s.count * sizeof(uint32_t))
+    try:
+        log.write()
+        if s not in log.segments.items or not ranges_kept(log, s, &kept):
+            return False
+        put_segment_head(&out, s.first, salt)
+        copy_live(log, s, &out, offsets, salt)
+        if s.live == 0 or s.damaged:
+            return True
+        put_ranges(&out, kept.items, kept.count, log.last_seq, salt)
+        if out.len >= before:
+            return False
+        log.segments.close_handle(s)
+        log.disk.write_file_atomic(log.segments.path(s, ".seg"), PyBytes_FromStringAndSize(out.data, out.len), True)
+        take_over(log, s, salt, out.len, offsets)
+        ranges_free(&s.removes)
+        s.removes = kept
+        memset(&kept, 0, sizeof(Ranges))
+    finally:
+        out_free(&out)
+        ranges_free(&kept)
+    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    return True
+
+
+cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
+    # Its ranges that name sequences of older segments that are still there.
+    cdef Ranges held
+    cdef Segment older
+    cdef size_t k
+    cdef uint64_t end
+    memset(&held, 0, sizeof(Ranges))
+    try:
+        if s.has_index:
+            if not read_ranges(log.segments, s, &held):
+                # Its sidecar is bad: it is made anew before anything else.
+                s.has_index = False
+                s.drop_entries()
+                log.segments.loaded_bytes -= s.count * sizeof(Entry)
+                log.segments.need(s)
+                return False
+        else:
+            for k in range(s.removes.count):
+                ranges_add(&held, s.removes.items[k].first, s.removes.items[k].count)
+        for k in range(held.count):
+            end = held.items[k].first + held.items[k].count
+            for older in log.segments.items + log.doomed:
+                if older.first < s.first and older.first < end and held.items[k].first < older.first + older.count:
+                    ranges_add(kept, held.items[k].first, held.items[k].count)
+                    break
+    finally:
+        ranges_free(&held)
+    return True
+
+
+cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, uint32_t salt) except -1:
+    cdef uint32_t i, length
+    cdef const char* p
+    log.segments.need(s)
+    i = s.next_live(0)
+    while i < s.count:
+        p = log.record_at(s, i)
+        if p == NULL:
+            log.quarantine(s, i, "checksum")
+        else:
+            length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+            offsets[i] = <uint32_t>out.len
+            out_put(out, p, length)
+            seal_record(out.data + out.len - length, length, salt)
+        i = s.next_live(i + 1)
+    return 0
+
+
+cdef int take_over(Log log, Segment s, uint32_t salt, uint64_t size, const uint32_t* offsets) except -1:
+    # The file is the new one: the index follows.
+    cdef uint32_t i, n = 0
+    cdef uint32_t* subjects = s.subjects
+    log.pages.forget(s.serial)
+    log.segments.serials += 1
+    s.serial = log.segments.serials
+    s.salt = salt
+    s.size = s.written_size = s.synced_size = size
+    s.has_index = False
+    s.relog_low = s.relog_high = 0
+    for i in range(s.subject_count):
+        log.subjects_table.table[subjects[i]].local = 0
+    for i in range(s.count):
+        s.entries[i].offset = offsets[i]
+        if offsets[i]:
+            log.subjects_table.table[s.entries[i].subject].local = 1
+    for i in range(s.subject_count):
+        if log.subjects_table.table[subjects[i]].local:
+            subjects[n] = subjects[i]
+            n += 1
+    s.subject_count = n
+    return 0
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+def close(Log log) -> None:
+    """Flush, fsync, bring the index files up to date; the log takes nothing afterwards. Reads go on."""
+    cdef Segment s
+    if log.condition == CLOSED:
+        return
+    try:
+        if not log.memory and log.condition < FAILED:
+            log.write()
+            log.sync_files()
+            for s in list(log.segments.items):
+                if s.damaged:
+                    log.disk.unlink(log.segments.path(s, ".idx"))
+                elif s is log.active or s.index_old:
+                    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    finally:
+        log.condition = CLOSED
+        if not log.sync_running:
+            log.close_handles()
+        log.pages.forget(0)
+
+
+def destroy(Log log) -> None:
+    """Close without writing, forget all messages, remove the folder."""
+    cdef Segment s
+    log.condition = CLOSED
+    if not log.sync_running:
+        log.close_handles()
+    purge_all(log)
+    log.pages.forget(0)
+    log.doomed = []
+    log.unsynced = []
+    if not log.memory:
+        log.disk.remove_tree(log.folder)

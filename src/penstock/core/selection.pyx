@@ -1,0 +1,213 @@
+"""Which message of a stream a consumer gets next, and how many are ahead of it.
+
+Filters are matched against subjects once per subject: the answer is kept by the log's subject id, and the log skips what is
+not wanted. Only subjects with live messages are asked when filters are set; the stream tells of others when they are published.
+The number of messages ahead is counted once and then carried along: minus one for each taken, plus what was appended; counted
+again only after messages were removed from the middle of the stream. Knows nothing of acks, requests or delivery.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.string cimport memset
+from penstock.core.log cimport Log
+from penstock.core.subject_table cimport SubjectState
+from penstock.core.subjects cimport subject_has_wildcard, subject_matches
+
+
+cdef int ascending(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<uint64_t*>a)[0], y = (<uint64_t*>b)[0]
+    return -1 if x < y else (1 if x > y else 0)
+
+
+@cython.final
+cdef class Selection:
+    """The reading position of one consumer."""
+
+    def __init__(self, Log log, start_seq: int) -> None:
+        self.log = log
+        self.next_seq = start_seq
+        self.passed = start_seq - 1
+        self.filters = ()
+
+    def __dealloc__(self):
+        free(self.wanted)
+        free(self.starts)
+
+    cdef int set_filters(self, tuple filters) except -1:
+        cdef uint32_t i
+        cdef SubjectState* s
+        cdef bytes pattern
+        self.filters = filters
+        self.filtered = len(filters) > 0 and filters != (b">",)
+        self.literal = len(filters) == 1 and not subject_has_wildcard(
+            PyBytes_AS_STRING(<bytes>filters[0]), PyBytes_GET_SIZE(<bytes>filters[0]))
+        self.known = self.caught_up = False
+        self.found = 0
+        if not self.filtered:
+            return 0
+        memset(self.wanted, 0, self.wanted_cap)
+        self.wanted_len = 0
+        for i in range(self.log.subject_ids):
+            s = self.log.subject(i)
+            if s == NULL:
+                continue
+            for pattern in filters:
+                if subject_matches(s.name, s.name_len, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+                    self.want(i)
+                    break
+        return 0
+
+    cdef int want(self, uint32_t subject_id) except -1:
+        cdef uint32_t cap = self.wanted_cap
+        cdef uint8_t* wanted
+        if subject_id >= cap:
+            cap = max(subject_id + 1, cap * 2, 64)
+            wanted = <uint8_t*>realloc(self.wanted, cap)
+            if wanted == NULL:
+                raise MemoryError
+            memset(wanted + self.wanted_cap, 0, cap - self.wanted_cap)
+            self.wanted = wanted
+            self.wanted_cap = cap
+        self.wanted[subject_id] = 1
+        if subject_id >= self.wanted_len:
+            self.wanted_len = subject_id + 1
+        return 0
+
+    cdef int start_with_last(self) except -1:
+        cdef uint32_t i
+        cdef SubjectState* s
+        cdef size_t n = 0
+        free(self.starts)
+        self.starts_at = self.starts_len = 0
+        self.starts = <uint64_t*>malloc((self.log.subject_count + 1) * sizeof(uint64_t))
+        if self.starts == NULL:
+            raise MemoryError
+        for i in range(self.log.subject_ids):
+            if not self.filtered or (i < self.wanted_len and self.wanted[i]):
+                s = self.log.subject(i)
+                if s != NULL and s.last >= self.next_seq:
+                    self.starts[n] = s.last
+                    n += 1
+        qsort(self.starts, n, sizeof(uint64_t), ascending)
+        self.starts_len = n
+        self.next_seq = self.log.last_seq + 1
+        self.known = self.caught_up = False
+        return 0
+
+    cdef int skip_below(self, uint64_t seq) except -1:
+        if self.next_seq < seq:
+            self.next_seq = seq
+            self.known = False
+            self.found = 0
+            self.caught_up = False
+            if self.starts_at == self.starts_len and self.passed < seq - 1:
+                self.passed = seq - 1
+        return 0
+
+    cdef uint64_t peek(self, uint64_t visible) except? 18446744073709551615:
+        cdef uint64_t seq
+        cdef uint32_t subject_id, size
+        while self.starts_at < self.starts_len:
+            seq = self.starts[self.starts_at]
+            if seq > visible:
+                return 0
+            if self.log.peek(seq, &subject_id, &size):
+                return seq
+            self.starts_at += 1
+        if self.next_seq < self.log.first_seq:
+            self.skip_below(self.log.first_seq)
+        if self.found >= self.next_seq and self.found and self.found <= visible:
+            return self.found
+        if self.next_seq > visible or self.caught_up:
+            if self.filtered and self.next_seq > self.log.last_seq:
+                self.caught_up = True
+            return 0
+        seq = self.find(visible)
+        if seq == 0 or seq > visible:
+            if self.filtered:
+                # Everything up to here is unwanted, so what is counted lies beyond.
+                if self.known and self.counted < visible:
+                    self.counted = visible
+                self.next_seq = visible + 1
+                self.passed = visible
+                self.caught_up = visible == self.log.last_seq
+            self.found = 0
+            return 0
+        self.found = seq
+        return seq
+
+    cdef uint64_t find(self, uint64_t visible) except? 18446744073709551615:
+        cdef int64_t subject_id
+        cdef SubjectState* s
+        if not self.filtered:
+            return self.log.next_live(self.next_seq)
+        if self.literal:
+            subject_id = self.log.find_subject(PyBytes_AS_STRING(<bytes>self.filters[0]), PyBytes_GET_SIZE(<bytes>self.filters[0]))
+            s = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
+            if s == NULL or s.last < self.next_seq:
+                return 0
+            if s.first >= self.next_seq:
+                return s.first
+        return self.log.next_wanted(self.next_seq, visible, self.wanted, self.wanted_len)
+
+    cdef int took(self, uint64_t seq) except -1:
+        self.found = 0
+        if self.starts_at < self.starts_len:
+            self.starts_at += 1
+            self.passed = seq if self.starts_at < self.starts_len else max(seq, self.next_seq - 1)
+            return 0
+        if self.known and self.counted >= seq and self.ahead:
+            self.ahead -= 1
+        self.next_seq = seq + 1
+        self.passed = seq
+        return 0
+
+    cdef int jump(self, uint64_t seq) except -1:
+        self.caught_up = False
+        self.next_seq = seq
+        self.found = seq
+        if self.known:
+            self.ahead = 0
+            self.counted = seq - 1
+        return 0
+
+    cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615:
+        cdef uint64_t last = self.log.last_seq
+        if self.next_seq < self.log.first_seq:
+            self.skip_below(self.log.first_seq)
+        if not self.known or self.removals != removals or self.counted > last:
+            self.ahead = self.log.wanted_from(self.next_seq, self.wanted, self.wanted_len) if self.filtered else (
+                self.log.live_from(self.next_seq))
+            self.known = True
+            self.removals = removals
+        elif self.counted < last:
+            if self.filtered:
+                self.ahead += self.log.wanted_from(max(self.counted + 1, self.next_seq), self.wanted, self.wanted_len)
+            else:
+                self.ahead += self.log.appended - self.appended
+        self.counted = last
+        self.appended = self.log.appended
+        return self.ahead + (self.starts_len - self.starts_at)
+
+    def remaining_starts(self) -> list:
+        """Sequences of the last_per_subject start that are still to come."""
+        cdef size_t i
+        return [self.starts[i] for i in range(self.starts_at, self.starts_len)]
+
+    def resume(self, next_seq: int, passed: int, starts: list) -> None:
+        """Take up a stored position."""
+        cdef size_t i, n = len(starts)
+        free(self.starts)
+        self.starts = <uint64_t*>malloc((n + 1) * sizeof(uint64_t))
+        if self.starts == NULL:
+            self.starts_len = self.starts_at = 0
+            raise MemoryError
+        for i in range(n):
+            self.starts[i] = starts[i]
+        self.starts_at = 0
+        self.starts_len = n
+        self.next_seq = next_seq
+        self.passed = passed
+        self.known = self.caught_up = False
+        self.found = 0

@@ -1,0 +1,348 @@
+"""The `$JS.API.` table: which subject is which call, what it takes, what it answers; and the one
+place that answers.
+
+A subject that is in no row gets silence, as the protocol has it; direct get of a stream that does
+not offer it is not taken, so that the requester learns that nobody serves it. Help, manual and
+metrics read the same rows.
+"""
+
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import (
+    TYPE_PREFIX,
+    AccountInfoResponse,
+    ConsumerInfoResponse,
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    ConsumersRequest,
+    CreateConsumerRequest,
+    EmptyRequest,
+    LeaderStepDownRequest,
+    MsgDeleteRequest,
+    MsgGetRequest,
+    MsgGetResponse,
+    PeerRemoveRequest,
+    Response,
+    StreamConfigRequest,
+    StreamCreateResponse,
+    StreamInfoRequest,
+    StreamInfoResponse,
+    StreamListRequest,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamNamesResponse,
+    StreamPurgeRequest,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+    SuccessResponse,
+)
+from penstock.api.codec import JsonError, decode_request, encode
+from penstock.api.errors import ApiError
+from penstock.api.subjects import API_PREFIX
+from penstock.core.hub import Connection
+from penstock.engine import consumer_calls, message_calls, stream_calls
+from penstock.engine.account import Account
+
+_NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
+_REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
+_DIRECT = f"{API_PREFIX}.DIRECT.GET."
+
+
+class Body(enum.Enum):
+    """What a call does with its body."""
+
+    JSON = "read as JSON; empty is the zero request"
+    REQUIRED = "read as JSON; empty or `{}` is refused (10003)"
+    OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
+    EMPTY = "must be empty or `{}` (10038)"
+    IGNORED = "passed over"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One row: `pattern` is the subject behind `$JS.API.`, its wildcards are the handler's
+    arguments.
+    """
+
+    pattern: str
+    handler: Callable[..., Response]
+    request: type[Struct]
+    response: type[Response]
+    type: str
+    body: Body
+
+
+CALLS = (
+    Call(
+        "INFO",
+        stream_calls.account_info,
+        EmptyRequest,
+        AccountInfoResponse,
+        "account_info_response",
+        Body.IGNORED,
+    ),
+    Call(
+        "STREAM.CREATE.*",
+        stream_calls.create,
+        StreamConfigRequest,
+        StreamCreateResponse,
+        "stream_create_response",
+        Body.JSON,
+    ),
+    Call(
+        "STREAM.UPDATE.*",
+        stream_calls.update,
+        StreamConfigRequest,
+        StreamUpdateResponse,
+        "stream_update_response",
+        Body.JSON,
+    ),
+    Call(
+        "STREAM.NAMES",
+        stream_calls.names,
+        StreamNamesRequest,
+        StreamNamesResponse,
+        "stream_names_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.LIST",
+        stream_calls.list_,
+        StreamListRequest,
+        StreamListResponse,
+        "stream_list_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.INFO.*",
+        stream_calls.info,
+        StreamInfoRequest,
+        StreamInfoResponse,
+        "stream_info_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.DELETE.*",
+        stream_calls.delete,
+        EmptyRequest,
+        SuccessResponse,
+        "stream_delete_response",
+        Body.EMPTY,
+    ),
+    Call(
+        "STREAM.PURGE.*",
+        stream_calls.purge,
+        StreamPurgeRequest,
+        StreamPurgeResponse,
+        "stream_purge_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.MSG.GET.*",
+        message_calls.get,
+        MsgGetRequest,
+        MsgGetResponse,
+        "stream_msg_get_response",
+        Body.REQUIRED,
+    ),
+    Call(
+        "STREAM.MSG.DELETE.*",
+        message_calls.delete,
+        MsgDeleteRequest,
+        SuccessResponse,
+        "stream_msg_delete_response",
+        Body.REQUIRED,
+    ),
+    Call(
+        "STREAM.LEADER.STEPDOWN.*",
+        stream_calls.step_down,
+        LeaderStepDownRequest,
+        SuccessResponse,
+        "stream_leader_stepdown_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.PEER.REMOVE.*",
+        stream_calls.remove_peer,
+        PeerRemoveRequest,
+        SuccessResponse,
+        "stream_remove_peer_response",
+        Body.JSON,
+    ),
+    Call(
+        "CONSUMER.CREATE.*",
+        consumer_calls.create,
+        CreateConsumerRequest,
+        ConsumerInfoResponse,
+        "consumer_create_response",
+        Body.JSON,
+    ),
+    Call(
+        "CONSUMER.CREATE.*.*",
+        consumer_calls.create,
+        CreateConsumerRequest,
+        ConsumerInfoResponse,
+        "consumer_create_response",
+        Body.JSON,
+    ),
+    Call(
+        "CONSUMER.CREATE.*.*.>",
+        consumer_calls.create,
+        CreateConsumerRequest,
+        ConsumerInfoResponse,
+        "consumer_create_response",
+        Body.JSON,
+    ),
+    Call(
+        "CONSUMER.DURABLE.CREATE.*.*",
+        consumer_calls.create_durable,
+        CreateConsumerRequest,
+        ConsumerInfoResponse,
+        "consumer_create_response",
+        Body.JSON,
+    ),
+    Call(
+        "CONSUMER.NAMES.*",
+        consumer_calls.names,
+        ConsumersRequest,
+        ConsumerNamesResponse,
+        "consumer_names_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.LIST.*",
+        consumer_calls.list_,
+        ConsumersRequest,
+        ConsumerListResponse,
+        "consumer_list_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.INFO.*.*",
+        consumer_calls.info,
+        EmptyRequest,
+        ConsumerInfoResponse,
+        "consumer_info_response",
+        Body.EMPTY,
+    ),
+    Call(
+        "CONSUMER.DELETE.*.*",
+        consumer_calls.delete,
+        EmptyRequest,
+        SuccessResponse,
+        "consumer_delete_response",
+        Body.EMPTY,
+    ),
+    Call(
+        "CONSUMER.LEADER.STEPDOWN.*.*",
+        consumer_calls.step_down,
+        LeaderStepDownRequest,
+        SuccessResponse,
+        "consumer_leader_stepdown_response",
+        Body.OPTIONAL,
+    ),
+)
+
+
+class Dispatcher:
+    """Answers the API requests of one account; `take` is what its desk calls."""
+
+    def __init__(self, account: Account) -> None:
+        """Serves the account's API subjects from now on."""
+        self._account = account
+        self._strict = account.settings.strict
+        self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
+        for call in CALLS:
+            tokens = call.pattern.split(".")
+            head = [token for token in tokens if token not in ("*", ">")]
+            rest = tokens[-1] == ">"
+            wildcards = len(tokens) - len(head) - rest
+            self._rows.setdefault(".".join(head), []).append((wildcards, rest, call))
+        account.serve(self.take)
+
+    def take(
+        self, _: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+    ) -> bool:
+        """One message under `$JS.API.`; False: nobody serves this subject."""
+        if subject.startswith(_DIRECT):
+            return self._direct(subject, reply, body)
+        found = self._find(subject.removeprefix(f"{API_PREFIX}."))
+        if found is None:
+            return True
+        call, names = found
+        answer = self._answer(call, names, headers, body)
+        if reply:
+            self._account.router.publish_message(reply, answer)
+        return True
+
+    def _find(self, subject: str) -> tuple[Call, list[str]] | None:
+        tokens = subject.split(".")
+        if "" in tokens:
+            return None
+        for length in (3, 2, 1):
+            rows = self._rows.get(".".join(tokens[:length])) if len(tokens) >= length else None
+            for wildcards, rest, call in rows or ():
+                names = tokens[length:]
+                if len(names) == wildcards and not rest:
+                    return call, names
+                if rest and len(names) > wildcards:
+                    return call, [*names[:wildcards], ".".join(names[wildcards:])]
+        return None
+
+    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes:
+        account = self._account
+        try:
+            self._check_level(headers)
+            response = call.handler(account, self._request(call, body), *names)
+        except ApiError as error:
+            account.api_errors += 1
+            response = call.response(error=error.body())
+        except OSError as error:
+            # the disk failed where no call has a better word for it
+            account.api_errors += 1
+            account.report(f"{call.pattern}: {error}")
+            response = call.response(error=errors.StreamGeneralError(error).body())
+        account.api_total += 1
+        response.type = TYPE_PREFIX + call.type
+        return encode(response)
+
+    def _request(self, call: Call, body: bytes) -> Any:
+        if call.body is Body.IGNORED:
+            return call.request()
+        if call.body is Body.EMPTY:
+            if body and not _NO_MEMBERS.fullmatch(body):
+                raise errors.NotEmptyRequestError()
+            return call.request()
+        if call.body is Body.REQUIRED and (not body or _NO_MEMBERS.fullmatch(body)):
+            raise errors.BadRequestError()
+        if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
+            return call.request()
+        try:
+            return decode_request(call.request, body, strict=self._strict)
+        except JsonError as error:
+            raise errors.InvalidJSONError(error) from None
+
+    def _check_level(self, headers: bytes) -> None:
+        match = _REQUIRED_LEVEL.search(headers) if headers else None
+        if match is None:
+            return
+        text = match[1].strip()
+        if not text.isdigit() or int(text) > self._account.settings.api_level:
+            raise errors.RequiredApiLevelError()
+
+    def _direct(self, subject: str, reply: str, body: bytes) -> bool:
+        name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
+        entry = self._account.streams.get(name)
+        if entry is None or not entry.config.allow_direct:
+            return False
+        if reply:
+            headers, payload = message_calls.direct_get(entry, body, wanted)
+            self._account.router.publish_message(reply, payload, headers=headers)
+        return True

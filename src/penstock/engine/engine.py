@@ -1,0 +1,136 @@
+"""The engine: the accounts of a server, their recovery, their timers, their end.
+
+A shell owns sockets and the loop: it calls `tick` when a deadline has come, then the hub's turn as
+usual, and `close` at the end. The engine has no clock: time is what the hub and the callers say.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from penstock.api import ApiError
+from penstock.core.disk import Disk
+from penstock.core.hub import Hub
+from penstock.core.router import Router
+from penstock.engine import consumers, streams
+from penstock.engine.account import Account
+from penstock.engine.dispatch import Dispatcher
+from penstock.engine.entries import ConsumerEntry, StreamEntry
+from penstock.engine.settings import MILLISECOND, SECOND, Settings
+
+SAVE_INTERVAL_NS = 100 * MILLISECOND
+"""How old a consumer's state on disk may be."""
+RETRY_INTERVAL_NS = 5 * SECOND
+IDLE_INTERVAL_NS = 250 * MILLISECOND
+"""How exactly inactive_threshold and max_age keep time."""
+ACCOUNT = "$G"
+
+
+class Engine:
+    """The control plane of one server."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        router: Router,
+        disk: Disk,
+        store: str,
+        *,
+        settings: Settings,
+        random: Random,
+        report: Callable[[str], None],
+    ) -> None:
+        """`router` is the one account's; `store` the folder that all is kept in; `report` gets a
+        line for the operator.
+        """
+        self._hub = hub
+        self.account = Account(
+            ACCOUNT,
+            router,
+            hub=hub,
+            disk=disk,
+            store=store,
+            settings=settings,
+            random=random,
+            report=report,
+        )
+        self._dispatcher: Dispatcher | None = None
+        self._sync_interval_ns = settings.sync_interval_ns
+        self._save_at_ns = 0
+        self._idle_at_ns = 0
+        self._sync_at_ns = 0
+
+    def start(self) -> None:
+        """Recover every stream and consumer, serve the API. OSError: the store can't be used."""
+        self._dispatcher = Dispatcher(self.account)
+        streams.recover(self.account)
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
+
+        0: not needed until a turn changes something (an API request, a delivery). Between two calls
+        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
+        least every 50 ms.
+        """
+        self._hub.now_ns = now_ns
+        account = self.account
+        while (entry := account.timers.pop(now_ns)) is not None:
+            due_ns = entry.core.tick()
+            account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
+        if now_ns >= self._save_at_ns:
+            self._save_at_ns = now_ns + SAVE_INTERVAL_NS
+            self._each_consumer(self._save)
+        if now_ns >= self._idle_at_ns:
+            self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            self._each_consumer(self._remove_idle)
+            self._expire(now_ns)
+        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+            self._sync_at_ns = now_ns + self._sync_interval_ns
+            self._sync()
+        return self.next_deadline_ns()
+
+    def next_deadline_ns(self) -> int:
+        """When `tick` has something to do; 0: not needed."""
+        if not self.account.streams:
+            return 0
+        soon = min(self._save_at_ns, self._idle_at_ns)
+        due_ns = self.account.timers.next_ns()
+        return min(soon, due_ns) if due_ns else soon
+
+    def close(self) -> None:
+        """Stop cleanly: consumer states and logs are on disk afterwards."""
+        streams.close(self.account)
+
+    def _sync(self) -> None:
+        for stream in self.account.streams.values():
+            if stream.files is not None:
+                try:
+                    stream.core.log.fsync()
+                except OSError as error:
+                    self.account.report(f"stream {stream.config.name}: fsync failed: {error}")
+
+    def _each_consumer(self, do: Callable[[StreamEntry, ConsumerEntry], None]) -> None:
+        for stream in self.account.streams.values():
+            for entry in list(stream.consumers.values()):
+                do(stream, entry)
+
+    def _expire(self, now_ns: int) -> None:
+        for stream in self.account.streams.values():
+            if now_ns >= stream.expire_at_ns:
+                try:
+                    stream.expire_at_ns = stream.core.expire()
+                except OSError as error:
+                    stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
+                    self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
+
+    def _save(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
+        consumers.save_state(self.account, stream, entry, durable=False)
+
+    def _remove_idle(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
+        threshold = entry.config.inactive_threshold
+        if threshold > 0:
+            idle_ns = entry.core.idle_since_ns()
+            if idle_ns and self._hub.now_ns - idle_ns >= threshold:
+                try:
+                    consumers.delete(self.account, stream, entry)
+                except ApiError as error:
+                    self.account.report(f"consumer {entry.name} is gone, its files not: {error}")

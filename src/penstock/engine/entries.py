@@ -1,0 +1,197 @@
+"""What the control plane keeps for one stream and one consumer, and how it looks in the API.
+
+An entry joins the configuration that was asked for, the compiled object that carries it out, and
+the files. Entries decide nothing.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from penstock.api.streams import (
+    ClusterInfo,
+    LostStreamData,
+    StreamConfig,
+    StreamInfo,
+    StreamState,
+)
+from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE, Consumer
+from penstock.core.stream import Stream
+from penstock.engine.consumer_config import filters_of
+from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.settings import Settings
+from penstock.engine.stream_config import with_version
+
+_ACK_POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+
+
+@dataclass(eq=False)
+class ConsumerEntry:
+    """One consumer."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    start_seq: int  # where the deliver policy pointed when it was created
+    core: Consumer
+    persistent: bool  # configuration and state are on disk
+    unsaved: bool = False  # the last write of the state failed
+
+    def file(self) -> ConsumerFile:
+        """What is written down about it."""
+        return ConsumerFile(
+            format=FORMAT,
+            created=self.created_ns,
+            name=self.name,
+            start_seq=self.start_seq,
+            config=self.config,
+        )
+
+
+@dataclass(eq=False)
+class StreamEntry:
+    """One stream."""
+
+    config: StreamConfig
+    created_ns: int
+    core: Stream
+    files: StreamFiles | None  # None: in memory
+    consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
+    expire_at_ns: int = 0  # when core wants expire() to be called again
+
+    def file(self) -> StreamFile:
+        """What is written down about it."""
+        return StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
+
+
+def configure_stream(core: Stream, config: StreamConfig) -> None:
+    """Hand the rules to the data path."""
+    core.configure(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_age_ns=config.max_age,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+        max_msg_size=config.max_msg_size,
+        discard_new=config.discard == "new",
+        discard_new_per_subject=config.discard_new_per_subject,
+        duplicate_window_ns=config.duplicate_window,
+        no_ack=config.no_ack,
+        sealed=config.sealed,
+    )
+
+
+def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Hand the rules to the data path."""
+    core.configure(
+        ack_policy=_ACK_POLICIES[config.ack_policy],
+        ack_wait_ns=config.ack_wait,
+        backoff_ns=tuple(config.backoff),
+        max_deliver=config.max_deliver,
+        max_ack_pending=config.max_ack_pending,
+        max_waiting=config.max_waiting,
+        max_batch=config.max_batch,
+        max_expires_ns=config.max_expires,
+        max_bytes=config.max_bytes,
+        filters=filters_of(config),
+        last_per_subject=(
+            config.deliver_policy == "last_per_subject" and stream.max_msgs_per_subject != 1
+        ),
+        headers_only=config.headers_only,
+        rate_limit_bps=config.rate_limit_bps,
+        replay_original=config.replay_policy == "original",
+        deliver_subject=config.deliver_subject,
+        deliver_group=config.deliver_group,
+        idle_heartbeat_ns=config.idle_heartbeat,
+        flow_control=config.flow_control,
+    )
+
+
+def stream_state(entry: StreamEntry) -> StreamState:
+    """The counts of a stream."""
+    log = entry.core.log
+    state = StreamState(
+        messages=log.msgs,
+        bytes=log.bytes,
+        first_seq=log.first_seq,
+        first_ts=log.first_ts_ns if log.msgs else 0,
+        last_seq=log.last_seq,
+        last_ts=log.last_ts_ns,
+        num_subjects=log.subject_count,
+        num_deleted=log.deleted_count(),
+        consumer_count=len(entry.consumers),
+    )
+    if log.last_seq == 0:
+        state.first_seq = 0
+    elif not log.msgs:
+        state.first_seq = log.last_seq + 1
+    if log.lost:
+        state.lost = LostStreamData(
+            msgs=[seq for first, count, _ in log.lost for seq in range(first, first + count)]
+        )
+    return state
+
+
+def deleted_sequences(entry: StreamEntry) -> list[int]:
+    """Every sequence between the first and the last that holds no message."""
+    return [seq for first, count in entry.core.log.deleted() for seq in range(first, first + count)]
+
+
+def stream_info(
+    entry: StreamEntry, settings: Settings, now_ns: int, *, versioned: bool = True
+) -> StreamInfo:
+    """A stream as the API shows it; lists show it without the server's version."""
+    config = entry.config
+    if versioned:
+        metadata = with_version(config.metadata, settings.server_version, settings.api_level)
+        config = msgspec.structs.replace(config, metadata=metadata)
+    return StreamInfo(
+        config=config,
+        created=entry.created_ns,
+        state=stream_state(entry),
+        domain=settings.domain,
+        ts=now_ns,
+    )
+
+
+def leader(settings: Settings) -> ClusterInfo:
+    """A server alone leads everything."""
+    return ClusterInfo(leader=settings.server_name)
+
+
+def consumer_info(
+    stream: StreamEntry,
+    entry: ConsumerEntry,
+    settings: Settings,
+    now_ns: int,
+    *,
+    versioned: bool = True,
+) -> ConsumerInfo:
+    """A consumer as the API shows it; lists show it without the server's version."""
+    config = entry.config
+    if versioned:
+        metadata = with_version(config.metadata, settings.server_version, settings.api_level)
+        config = msgspec.structs.replace(config, metadata=metadata)
+    state = entry.core.state()
+    return ConsumerInfo(
+        stream_name=stream.config.name,
+        name=entry.name,
+        created=entry.created_ns,
+        config=config,
+        delivered=SequenceInfo(
+            consumer_seq=state.delivered_consumer_seq,
+            stream_seq=state.delivered_stream_seq,
+            last_active=state.delivered_last_ns or None,
+        ),
+        ack_floor=SequenceInfo(
+            consumer_seq=state.floor_consumer_seq,
+            stream_seq=state.floor_stream_seq,
+            last_active=state.floor_last_ns or None,
+        ),
+        num_ack_pending=state.num_ack_pending,
+        num_redelivered=0 if config.max_deliver == 1 else state.num_redelivered,
+        num_waiting=0 if config.deliver_subject else state.num_waiting,
+        num_pending=state.num_pending,
+        push_bound=bool(config.deliver_subject) and entry.core.push_bound(),
+        ts=now_ns,
+    )

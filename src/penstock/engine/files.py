@@ -1,0 +1,180 @@
+"""Where an account's streams and consumers live on disk, and their configuration files.
+
+    <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
+                                                 log/                  its messages (core.log)
+                                                 consumers/<c>.json    a consumer
+                                                 consumers/<c>.state   its state (core.consumer)
+    <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
+
+Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
+answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
+of it. Knows nothing of what the files mean.
+"""
+
+import string
+from typing import TypeVar
+
+from msgspec import Struct, field
+
+from penstock.api.codec import JsonError, decode_request, encode
+from penstock.api.consumers import ConsumerConfig
+from penstock.api.fields import Int, Time, Uint64
+from penstock.api.streams import StreamConfig
+from penstock.core.disk import Disk
+
+_SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
+FORMAT = 1
+
+
+class StreamFile(Struct, kw_only=True):
+    """meta.json."""
+
+    format: Int = 0
+    created: Time = 0
+    config: StreamConfig = field(default_factory=StreamConfig)
+
+
+class ConsumerFile(Struct, kw_only=True):
+    """consumers/<c>.json; `start_seq` is where the deliver policy pointed when it was created."""
+
+    format: Int = 0
+    created: Time = 0
+    name: str = ""
+    start_seq: Uint64 = 0
+    config: ConsumerConfig = field(default_factory=ConsumerConfig)
+
+
+T = TypeVar("T", StreamFile, ConsumerFile)
+
+
+class BadFileError(Exception):
+    """A file is there but can't be understood; str() says which and why."""
+
+
+class AccountFiles:
+    """The folders of one account."""
+
+    def __init__(self, disk: Disk, store: str, account: str) -> None:
+        """Nothing is touched before the first call."""
+        self._disk = disk
+        root = f"{store}/jetstream/{file_name(account)}"
+        self._streams = f"{root}/streams"
+        self._deleted = f"{root}/deleted"
+
+    def open(self) -> list[str]:
+        """Make the folders, finish deletions that were cut short; the stream folders there are."""
+        self._disk.make_dir(self._streams)
+        self._disk.make_dir(self._deleted)
+        for name in self._disk.list_dir(self._deleted):
+            self._disk.remove_tree(f"{self._deleted}/{name}")
+        return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
+
+    def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
+        """The files of a stream, by its name or by its folder."""
+        folder = f"{self._streams}/{file_name(folder_or_name)}" if by_name else folder_or_name
+        return StreamFiles(self._disk, folder)
+
+    def remove(self, files: "StreamFiles", unique: str) -> None:
+        """Delete a stream's folder; what it holds is gone even if this is cut short after the
+        rename.
+        """
+        name = files.folder.rpartition("/")[2]
+        target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
+        self._disk.rename(files.folder, target)
+        self._disk.sync_dir(self._streams)
+        self._disk.remove_tree(target)
+
+
+class StreamFiles:
+    """The files of one stream."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        """Nothing is touched before the first call."""
+        self._disk = disk
+        self.folder = folder
+        self.log_folder = f"{folder}/log"
+        self._consumers = f"{folder}/consumers"
+
+    def create(self) -> None:
+        """Make the folders, durably; FileExistsError when there is a stream in them already.
+
+        A folder that holds no configuration and no log is what a create that was cut short left
+        behind.
+        """
+        for present in ("meta.json", "log"):
+            if self._disk.exists(f"{self.folder}/{present}"):
+                raise FileExistsError(f"{self.folder} holds a stream that was left aside")
+        self._disk.make_dir(self.folder)
+        self._disk.make_dir(self._consumers)
+        self._disk.sync_dir(self.folder)
+        self._disk.sync_dir(self.folder.rpartition("/")[0])
+
+    def write(self, meta: StreamFile) -> None:
+        """Replace meta.json."""
+        self._disk.write_file_atomic(f"{self.folder}/meta.json", encode(meta))
+
+    def read(self) -> StreamFile | None:
+        """meta.json; None when there is none. BadFileError: it can't be understood."""
+        path = f"{self.folder}/meta.json"
+        if not self._disk.exists(path):
+            return None
+        meta = _decode(StreamFile, path, self._disk.read_file(path))
+        if not meta.config.name:
+            raise BadFileError(f"{path}: no stream name")
+        return meta
+
+    def consumers(self) -> list[ConsumerFile | BadFileError]:
+        """Every consumer, by file name; a file that is no consumer as the error."""
+        found: list[ConsumerFile | BadFileError] = []
+        for name in self._disk.list_dir(self._consumers):
+            if not name.endswith(".json"):
+                continue
+            path = f"{self._consumers}/{name}"
+            try:
+                meta = _decode(ConsumerFile, path, self._disk.read_file(path))
+                if not meta.name:
+                    raise BadFileError(f"{path}: no consumer name")
+                found.append(meta)
+            except BadFileError as error:
+                found.append(error)
+        return found
+
+    def write_consumer(self, meta: ConsumerFile) -> None:
+        """Replace a consumer's configuration."""
+        self._disk.write_file_atomic(self._consumer(meta.name, "json"), encode(meta))
+
+    def write_state(self, consumer: str, state: bytes, *, durable: bool) -> None:
+        """Replace a consumer's state."""
+        self._disk.write_file_atomic(self._consumer(consumer, "state"), state, durable)
+
+    def read_state(self, consumer: str) -> bytes | None:
+        """A consumer's state; None when it has not been written yet."""
+        path = self._consumer(consumer, "state")
+        return self._disk.read_file(path) if self._disk.exists(path) else None
+
+    def remove_consumer(self, consumer: str) -> None:
+        """Delete a consumer's files; the configuration first, so that it is gone as a whole."""
+        for kind in ("json", "state"):
+            path = self._consumer(consumer, kind)
+            if self._disk.exists(path):
+                self._disk.unlink(path)
+                self._disk.sync_dir(self._consumers)
+
+    def _consumer(self, name: str, kind: str) -> str:
+        return f"{self._consumers}/{file_name(name)}.{kind}"
+
+
+def file_name(name: str) -> str:
+    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX."""
+    data = name.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+
+
+def _decode(kind: type[T], path: str, data: bytes) -> T:
+    try:
+        value = decode_request(kind, data, strict=False)
+    except JsonError as error:
+        raise BadFileError(f"{path}: {error}") from None
+    if value.format != FORMAT:
+        raise BadFileError(f"{path}: format {value.format}, not {FORMAT}")
+    return value

@@ -1,0 +1,30 @@
+"""What a server tells the engine about itself, and the limits that hold for every account."""
+
+from dataclasses import dataclass
+
+MAX_NAME_LENGTH = 255
+MAX_DESCRIPTION_LENGTH = 4096
+MAX_METADATA_BYTES = 128 * 1024
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+SUBJECTS_LIMIT = 100_000
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+MIN_WINDOW_NS = 100 * MILLISECOND
+DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
+DEFAULT_ACK_WAIT_NS = 30 * SECOND
+DEFAULT_MAX_ACK_PENDING = 1000
+DEFAULT_MAX_WAITING = 512
+DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Identity and policies of a server."""
+
+    server_name: str
+    server_version: str
+    api_level: int = 4
+    domain: str = ""
+    strict: bool = True  # unknown fields in requests are errors
+    sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often

@@ -1,0 +1,154 @@
+"""The STREAM calls of the API but for messages, and INFO: from request to response.
+
+Each function is a row of the dispatch table: (account, request, names from the subject) ->
+response. Refusals are raised as ApiError.
+"""
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import (
+    AccountInfoResponse,
+    EmptyRequest,
+    LeaderStepDownRequest,
+    PeerRemoveRequest,
+    Response,
+    StreamConfigRequest,
+    StreamCreateResponse,
+    StreamInfoRequest,
+    StreamInfoResponse,
+    StreamListRequest,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamNamesResponse,
+    StreamPurgeRequest,
+    StreamPurgeResponse,
+    StreamUpdateResponse,
+    SuccessResponse,
+)
+from penstock.engine import stream_config, streams
+from penstock.engine.account import Account
+from penstock.engine.entries import (
+    StreamEntry,
+    deleted_sequences,
+    leader,
+    stream_info,
+)
+from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT, SUBJECTS_LIMIT
+from penstock.engine.subject_rules import any_collision, is_valid
+
+
+def account_info(account: Account, request: EmptyRequest) -> AccountInfoResponse:
+    """INFO."""
+    return AccountInfoResponse(info=account.info())
+
+
+def create(account: Account, request: StreamConfigRequest, name: str) -> StreamCreateResponse:
+    """STREAM.CREATE."""
+    if request.name != name:
+        raise errors.StreamMismatchError()
+    if "/" in name or "\\" in name:
+        raise errors.StreamNameContainsPathSeparatorsError()
+    config = stream_config.from_request(request)
+    stream_config.check_create(config)
+    entry = streams.create(account, stream_config.checked(config, pedantic=request.pedantic))
+    info = stream_info(entry, account.settings, account.now_ns)
+    return StreamCreateResponse(info=info, did_create=True)
+
+
+def update(account: Account, request: StreamConfigRequest, name: str) -> StreamUpdateResponse:
+    """STREAM.UPDATE."""
+    config = stream_config.checked(stream_config.from_request(request), pedantic=request.pedantic)
+    if request.name != name:
+        raise errors.StreamMismatchError()
+    entry = streams.update(account, config)
+    return StreamUpdateResponse(info=stream_info(entry, account.settings, account.now_ns))
+
+
+def info(account: Account, request: StreamInfoRequest, name: str) -> StreamInfoResponse:
+    """STREAM.INFO."""
+    entry = account.stream(name)
+    found = stream_info(entry, account.settings, account.now_ns)
+    found.cluster = leader(account.settings)
+    if request.deleted_details:
+        found.state.deleted = deleted_sequences(entry)
+    response = StreamInfoResponse(info=found)
+    if request.subjects_filter:
+        _add_subjects(entry, request, response)
+    return response
+
+
+def names(account: Account, request: StreamNamesRequest) -> StreamNamesResponse:
+    """STREAM.NAMES."""
+    found = _matching(account, request.subject)
+    offset = min(max(request.offset, 0), len(found))
+    page = [entry.config.name for entry in found[offset : offset + NAMES_LIMIT]]
+    return StreamNamesResponse(
+        total=len(found), offset=offset, limit=NAMES_LIMIT, streams=page or None
+    )
+
+
+def list_(account: Account, request: StreamListRequest) -> StreamListResponse:
+    """STREAM.LIST."""
+    found = _matching(account, request.subject)
+    offset = min(max(request.offset, 0), len(found))
+    page = [
+        stream_info(entry, account.settings, account.now_ns, versioned=False)
+        for entry in found[offset : offset + LIST_LIMIT]
+    ]
+    return StreamListResponse(total=len(found), offset=offset, limit=LIST_LIMIT, streams=page)
+
+
+def delete(account: Account, request: EmptyRequest, name: str) -> SuccessResponse:
+    """STREAM.DELETE."""
+    streams.delete(account, name)
+    return SuccessResponse(success=True)
+
+
+def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPurgeResponse:
+    """STREAM.PURGE."""
+    entry = account.stream(name)
+    if entry.config.sealed:
+        raise errors.StreamSealedError()
+    if entry.config.deny_purge:
+        raise errors.StreamPurgeFailedError("stream purge not permitted")
+    if request.seq and request.keep:
+        raise errors.BadRequestError()
+    purged = 0
+    # up to but not including 1 is nothing; what is no subject matches nothing
+    if request.seq != 1 and (not request.filter or is_valid(request.filter)):
+        try:
+            purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
+        except OSError as error:
+            raise errors.StreamPurgeFailedError(error) from error
+    return StreamPurgeResponse(success=True, purged=purged)
+
+
+def step_down(account: Account, request: LeaderStepDownRequest, name: str) -> Response:
+    """STREAM.LEADER.STEPDOWN: a server alone has nobody to hand over to."""
+    raise errors.ClusterRequiredError()
+
+
+def remove_peer(account: Account, request: PeerRemoveRequest, name: str) -> Response:
+    """STREAM.PEER.REMOVE: a server alone has no peers."""
+    raise errors.ClusterRequiredError()
+
+
+def _matching(account: Account, subject: str) -> list[StreamEntry]:
+    entries = [account.streams[name] for name in sorted(account.streams)]
+    if not subject:
+        return entries
+    if not is_valid(subject):
+        return []
+    return [entry for entry in entries if any_collision([subject], entry.config.subjects)]
+
+
+def _add_subjects(
+    entry: StreamEntry, request: StreamInfoRequest, response: StreamInfoResponse
+) -> None:
+    found: dict[str, int] = {}
+    if is_valid(request.subjects_filter):
+        found = entry.core.log.subjects(request.subjects_filter)
+    offset = max(request.offset, 0)
+    page = sorted(found)[offset : offset + SUBJECTS_LIMIT]
+    response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
+    if response.info is not None:
+        response.info.state.subjects = {subject: found[subject] for subject in page}

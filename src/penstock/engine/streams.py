@@ -1,0 +1,187 @@
+"""Lifecycle of streams: create, update, delete, recover, close.
+
+A create is on disk before it returns; what fails half way is undone. Works on an Account; knows
+neither JSON nor the dispatch table.
+"""
+
+from collections.abc import Iterable
+
+from penstock.api import errors_generated as errors
+from penstock.api.streams import StreamConfig
+from penstock.core.log import Log
+from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
+from penstock.engine import consumers, stream_config
+from penstock.engine.account import Account
+from penstock.engine.entries import StreamEntry, configure_stream
+from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.subject_rules import any_collision
+
+
+def create(account: Account, config: StreamConfig) -> StreamEntry:
+    """A new stream, or the one that is there with the same configuration (checked already).
+
+    10058: another configuration has the name; 10065: another stream has a subject; 10052: not
+    supported here; 10049: the disk.
+    """
+    present = account.streams.get(config.name)
+    if present is not None:
+        if stream_config.same(present.config, config):
+            return present
+        raise errors.StreamNameExistError()
+    _check_overlap(account, config)
+    stream_config.check_supported(config)
+    files = None if config.storage == "memory" else account.files.stream(config.name)
+    try:
+        entry = _open(account, config, account.now_ns, files, new=True)
+    except OSError as error:
+        raise errors.StreamCreateError(error) from error
+    account.streams[config.name] = entry
+    _attach(account, entry, config.subjects)
+    account.advisories.stream(config.name, "create", account.now_ns)
+    return entry
+
+
+def update(account: Account, config: StreamConfig) -> StreamEntry:
+    """Change a stream to a configuration (checked already); lower limits hold at once.
+
+    10059: no such stream; 10052: can't be changed so; 10065, 10069.
+    """
+    entry = account.stream(config.name)
+    config = stream_config.check_update(entry.config, config)
+    _check_overlap(account, config)
+    stream_config.check_supported(config)
+    _check_consumer_limits(entry, config)
+    old = entry.config
+    entry.config = config
+    if entry.files is not None:
+        try:
+            entry.files.write(entry.file())
+        except OSError as error:
+            entry.config = old
+            raise errors.StreamUpdateError(error) from error
+    for subject in set(old.subjects) - set(config.subjects):
+        account.router.detach(subject, entry.core)
+    _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
+    configure_stream(entry.core, config)
+    entry.expire_at_ns = 0
+    account.advisories.stream(config.name, "modify", account.now_ns)
+    return entry
+
+
+def delete(account: Account, name: str) -> None:
+    """Remove a stream with its consumers and its messages; 10059, 10050."""
+    entry = account.stream(name)
+    for consumer in list(entry.consumers.values()):
+        consumers.detach(account, entry, consumer, "Consumer Deleted")
+    _detach(account, entry)
+    del account.streams[name]
+    entry.core.close()
+    try:
+        if entry.files is None:
+            entry.core.log.destroy()
+        else:
+            entry.core.log.close()
+            account.files.remove(entry.files, account.ids.next())
+    except OSError as error:
+        raise errors.StreamDeleteError(error) from error
+    account.advisories.stream(name, "delete", account.now_ns)
+
+
+def recover(account: Account) -> None:
+    """Open every stream folder; one that can't be read is reported and left as it is."""
+    for folder in account.files.open():
+        files = account.files.stream(folder, by_name=False)
+        try:
+            meta = files.read()
+            if meta is None:
+                continue  # a create that was never answered: its name is free
+            _check_level(account, meta.config)
+            entry = _open(account, meta.config, meta.created, files, new=False)
+        except (OSError, BadFileError) as error:
+            account.report(f"stream folder {folder} is left aside: {error}")
+            continue
+        for first, count, why in entry.core.log.lost:
+            what = f"messages {first} to {first + count - 1}"
+            account.report(f"stream {meta.config.name}: {what} are lost: {why}")
+        account.streams[meta.config.name] = entry
+        _attach(account, entry, meta.config.subjects)
+        consumers.recover(account, entry)
+
+
+def close(account: Account) -> None:
+    """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
+    for entry in account.streams.values():
+        for consumer in list(entry.consumers.values()):
+            consumers.save_state(account, entry, consumer, durable=True)
+            consumers.detach(account, entry, consumer, "Server Shutdown")
+        _detach(account, entry)
+        entry.core.close()
+        try:
+            entry.core.log.close()
+        except OSError as error:
+            account.report(f"stream {entry.config.name} could not be closed: {error}")
+    account.streams.clear()
+
+
+def _open(
+    account: Account, config: StreamConfig, created_ns: int, files: StreamFiles | None, *, new: bool
+) -> StreamEntry:
+    first_seq = config.first_seq or 1
+    if files is None:
+        log = Log(None, first_seq=first_seq)
+    else:
+        if new:
+            files.create()
+            # the configuration first: a folder without one holds no message that anybody was told
+            # of
+            files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
+        log = Log(files.log_folder, account.disk, first_seq=first_seq)
+    durable = files is not None and not account.settings.sync_interval_ns
+    core = Stream(
+        account.router,
+        config.name,
+        log,
+        sync=SYNC_ALWAYS if durable else SYNC_INTERVAL,
+        domain=account.settings.domain,
+    )
+    configure_stream(core, config)
+    if not new:
+        core.rebuild_dedupe()
+    return StreamEntry(config, created_ns, core, files)
+
+
+def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:
+    for subject in subjects:
+        account.router.attach(subject, entry.core)
+
+
+def _detach(account: Account, entry: StreamEntry) -> None:
+    for subject in entry.config.subjects:
+        account.router.detach(subject, entry.core)
+
+
+def _check_level(account: Account, config: StreamConfig) -> None:
+    needed = stream_config.required_level(config)
+    level = account.settings.api_level
+    if needed > level:
+        what = f"unsupported - required API level: {needed}, current API level: {level}"
+        raise BadFileError(what)
+
+
+def _check_overlap(account: Account, config: StreamConfig) -> None:
+    for name, other in account.streams.items():
+        if name != config.name and any_collision(config.subjects, other.config.subjects):
+            raise errors.StreamSubjectOverlapError()
+
+
+def _check_consumer_limits(entry: StreamEntry, config: StreamConfig) -> None:
+    limits = config.consumer_limits
+    broken = [
+        name
+        for name, consumer in sorted(entry.consumers.items())
+        if 0 < limits.inactive_threshold < consumer.config.inactive_threshold
+        or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+    ]
+    if broken:
+        what = f"change to limits violates consumers: {', '.join(broken)}"
+        raise errors.StreamUpdateError(what)

@@ -1,0 +1,47 @@
+"""Deadlines: which of many things is due next, changed as often as one likes.
+
+A heap of (deadline, thing) in which only the latest deadline of a thing counts. Knows no clock.
+"""
+
+import heapq
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Timers(Generic[T]):
+    """Deadlines of things that can be dictionary keys."""
+
+    def __init__(self) -> None:
+        """No deadline."""
+        self._heap: list[tuple[int, int, T]] = []
+        self._current: dict[T, int] = {}
+        self._order = 0  # things need no order of their own
+
+    def set(self, thing: T, due_ns: int) -> None:
+        """This deadline is the thing's only one from now on; 0: none."""
+        if not due_ns:
+            self._current.pop(thing, None)
+        elif self._current.get(thing) != due_ns:
+            self._current[thing] = due_ns
+            self._order += 1
+            heapq.heappush(self._heap, (due_ns, self._order, thing))
+
+    def pop(self, now_ns: int) -> T | None:
+        """A thing whose deadline has come, which then has none any more; None: nothing is due."""
+        if self.next_ns() and self._heap[0][0] <= now_ns:
+            thing = heapq.heappop(self._heap)[2]
+            del self._current[thing]
+            return thing
+        return None
+
+    def next_ns(self) -> int:
+        """The earliest deadline; 0 when there is none."""
+        heap = self._heap
+        while heap and self._current.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else 0
+
+    def __len__(self) -> int:
+        """How many things have a deadline."""
+        return len(self._current)

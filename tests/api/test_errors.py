@@ -1,0 +1,58 @@
+"""Every documented error has a class, and both directions of the wire agree about it."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from penstock.api import ApiError, ErrorBody, error_from, errors_generated
+
+ROOT = Path(__file__).parents[2]
+ROWS = tomllib.loads((ROOT / "tools/errors.toml").read_text())
+
+
+def test_the_generated_files_are_current() -> None:
+    command = [sys.executable, ROOT / "tools/gen_errors.py", "--check"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout
+
+
+def test_there_is_a_row_for_every_code() -> None:
+    codes = [int(code) for code in ROWS]
+    assert codes == sorted(set(codes))
+    assert set(range(10002, 10228)) == set(codes)
+
+
+@pytest.mark.parametrize("code", ROWS)
+def test_an_error_survives_the_wire(code: str) -> None:
+    row = ROWS[code]
+    kind = getattr(errors_generated, row["name"])
+    parts = row["description"].count("{")
+    error = kind(*[f"part{n}" for n in range(parts)])
+    body = error.body()
+    assert (body.code, body.err_code) == (row["code"], int(code))
+    assert "{" not in body.description
+    back = error_from(body)
+    assert type(back) is kind
+    assert back.body() == body
+
+
+def test_parts_are_counted() -> None:
+    with pytest.raises(TypeError, match="takes 1 parts, got 0"):
+        errors_generated.StreamInvalidConfigError()
+    with pytest.raises(TypeError, match="takes 0 parts, got 1"):
+        errors_generated.StreamNotFoundError("x")
+
+
+def test_parts_are_not_templates() -> None:
+    assert errors_generated.StreamInvalidConfigError("{err} {0}").description == "{err} {0}"
+
+
+def test_unknown_codes_come_back_as_they_are() -> None:
+    body = ErrorBody(code=418, err_code=60000, description="teapot")
+    error = error_from(body)
+    assert type(error) is ApiError
+    assert error.body() == body
+    assert str(error) == "teapot (60000)"

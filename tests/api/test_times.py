@@ -1,0 +1,77 @@
+"""Times and durations survive the wire and look as the protocol writes them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.api.times import format_duration, format_time, parse_duration, parse_time
+
+INSTANTS = st.integers(min_value=1, max_value=4_000_000_000_000_000_000)
+DURATIONS = st.integers(min_value=-(2**62), max_value=2**62)
+
+
+@given(INSTANTS)
+def test_a_time_comes_back(ns: int) -> None:
+    text = format_time(ns)
+    assert parse_time(text) == ns
+    assert not text.endswith("0Z") or "." not in text
+
+
+@given(DURATIONS)
+def test_a_duration_comes_back(ns: int) -> None:
+    assert parse_duration(format_duration(ns)) == ns
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0001-01-01T00:00:00Z"),
+        (1_000_000_000, "1970-01-01T00:00:01Z"),
+        (1_763_662_782_292_330_659, "2025-11-20T18:19:42.292330659Z"),
+        (1_763_662_782_292_330_000, "2025-11-20T18:19:42.29233Z"),
+        (1_763_662_782_000_000_001, "2025-11-20T18:19:42.000000001Z"),
+    ],
+)
+def test_times_are_written_without_trailing_zeros(ns: int, text: str) -> None:
+    assert format_time(ns) == text
+    assert parse_time(text) == ns
+
+
+def test_offsets_are_taken_off() -> None:
+    assert parse_time("2020-01-01T02:30:00+02:30") == parse_time("2020-01-01T00:00:00Z")
+    assert parse_time("2019-12-31T23:00:00.5-01:00") == parse_time("2020-01-01T00:00:00.5Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
+        ("2020-13-01T00:00:00Z", 'parsing time "2020-13-01T00:00:00Z": month out of range'),
+    ],
+)
+def test_bad_times_name_the_fault(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match="parsing time") as caught:
+        parse_time(text)
+    assert str(caught.value) == error
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"),
+        (1, "1ns"),
+        (1_500, "1.5µs"),
+        (2_000_000, "2ms"),
+        (60_000_000_000, "1m0s"),
+        (3_723_500_000_000, "1h2m3.5s"),
+        (-30_000_000_000, "-30s"),
+    ],
+)
+def test_durations_are_written_with_units(ns: int, text: str) -> None:
+    assert format_duration(ns) == text
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "1x", "1s ", "--1s", "1.s.", "."])
+def test_bad_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid duration"):
+        parse_duration(text)

@@ -1,0 +1,228 @@
+"""The machine's disk by its path verbs, the stand-in by the log that runs on it: crashes, a full disk, failing syncs."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.disk import Disk, PyDisk
+from penstock.core.log import Log, LogClosed
+
+from .simdisk import SimDisk
+
+FOLDER = "store/log"
+
+
+def test_path_verbs(tmp_path: Path) -> None:
+    disk = Disk()
+    folder = f"{tmp_path}/x/y"
+    assert disk.list_dir(folder) == []
+    disk.make_dir(folder)
+    disk.make_dir(folder)
+    disk.write_file_atomic(f"{folder}/b", b"one")
+    disk.write_file_atomic(f"{folder}/b", b"two, longer", durable=False)
+    disk.write_file_atomic(f"{folder}/a", b"")
+    assert disk.list_dir(folder) == ["a", "b"]
+    assert disk.read_file(f"{folder}/b") == b"two, longer"
+    assert disk.read_file(f"{folder}/a") == b""
+    disk.rename(f"{folder}/b", f"{folder}/c")
+    assert not disk.exists(f"{folder}/b")
+    assert disk.exists(f"{folder}/c")
+    disk.unlink(f"{folder}/c")
+    disk.unlink(f"{folder}/c")
+    with pytest.raises(FileNotFoundError) as caught:
+        disk.read_file(f"{folder}/c")
+    assert caught.value.filename == f"{folder}/c"
+    disk.sync_dir(folder)
+    with pytest.raises(FileNotFoundError):
+        disk.sync_dir(f"{tmp_path}/none")
+
+
+def test_remove_tree_does_not_follow_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    inside = tmp_path / "inside"
+    (inside / "deep" / "deeper").mkdir(parents=True)
+    (inside / "deep" / "file").write_text("x")
+    (inside / "link").symlink_to(outside)
+    disk = Disk()
+    disk.remove_tree(str(inside))
+    disk.remove_tree(str(inside))
+    assert not inside.exists()
+    assert (outside / "kept").read_text() == "kept"
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    Disk().write_file_atomic(f"{tmp_path}/f", b"secret")
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+
+
+def test_pydisk_writes_whole_files_through_the_target() -> None:
+    target = SimDisk()
+    disk = PyDisk(target)
+    disk.write_file_atomic("d/f", b"one")
+    disk.write_file_atomic("d/f", b"two", durable=False)
+    assert disk.read_file("d/f") == b"two"
+    target.crash()
+    assert disk.read_file("d/f") == b"one"
+
+
+# --- the log on a disk that forgets --------------------------------------------------------------
+
+STEP = st.one_of(
+    st.tuples(st.just("add"), st.integers(1, 30)),
+    st.tuples(st.just("head"), st.integers(1, 40)),
+    st.tuples(st.just("delete"), st.integers(0, 10_000)),
+    st.tuples(st.just("purge"), st.integers(0, 10_000)),
+    st.tuples(st.sampled_from(["flush", "fsync", "fsync", "maintain", "crash", "crash_torn"]), st.integers(0, 1 << 30)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEP, min_size=5, max_size=60))
+def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> None:
+    target = SimDisk()
+    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    log.fsync()
+    given_out: dict[int, set[bytes]] = {}
+    live: set[int] = set()
+    gone: set[int] = set()          # removed, and the removal synced
+    synced: set[int] = set()        # appended and synced
+    last_synced = 0
+    n = 0
+    for step, value in steps:
+        if step == "add":
+            for _ in range(value):
+                n += 1
+                payload = b"%d-" % n + b"x" * (n * 37 % 200)
+                seq = log.add(n, f"s.{n % 5}", payload)
+                assert seq > last_synced
+                given_out.setdefault(seq, set()).add(payload)
+                live.add(seq)
+        elif step == "head":
+            for seq in sorted(live)[:value]:
+                assert log.delete(seq)
+                live.discard(seq)
+        elif step == "delete":
+            seq = value % (log.last_seq + 2)
+            assert log.delete(seq) is (seq in live)
+            live.discard(seq)
+        elif step == "purge":
+            below = value % (log.last_seq + 2)
+            log.purge(below)
+            live = {seq for seq in live if seq >= below}
+        elif step == "flush":
+            log.flush()
+        elif step == "maintain":
+            log.maintain()
+        elif step == "fsync":
+            log.fsync()
+            synced |= live
+            gone = {seq for seq in given_out if seq not in live}
+            last_synced = log.last_seq
+            synced -= gone
+            assert log.synced_seq == last_synced
+        else:
+            del log
+            target.crash(random.Random(value) if step == "crash_torn" else None)
+            log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+            found = set()
+            at = log.next_of(">", 1)
+            while at is not None:
+                assert at.payload in given_out[at.seq]
+                found.add(at.seq)
+                at = log.next_of(">", at.seq + 1)
+            assert log.msgs == len(found)
+            assert live & synced <= found
+            assert not found & gone
+            assert log.last_seq >= last_synced
+            assert all(seq > last_synced for seq, _, _ in log.lost)
+            live = found
+            synced = set(found)
+            given_out = {seq: tried for seq, tried in given_out.items() if seq <= log.last_seq}
+            gone = {seq for seq in given_out if seq not in found}
+            last_synced = log.last_seq
+
+
+def test_full_disk_loses_nothing_and_acknowledges_nothing() -> None:
+    target = SimDisk(room=20_000)
+    log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
+    written = 0
+    with pytest.raises(OSError) as caught:  # noqa: PT012 - the loop is what fills the disk
+        for _ in range(1000):
+            log.add(1, "a", b"x" * 500)
+            log.flush()
+            written = log.last_seq
+    assert caught.value.errno == errno.ENOSPC
+    assert not isinstance(caught.value, LogClosed)
+    assert log.written_seq == written
+    accepted = log.last_seq
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space") as caught:
+            log.add(1, "a", b"y")
+    assert log.last_seq == accepted
+    assert log.get(accepted) is not None
+    target.room = None
+    log.flush()
+    assert log.written_seq == accepted
+    assert log.add(2, "a", b"z") == accepted + 1
+    log.fsync()
+    del log
+    target.crash()
+    log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
+    assert (log.msgs, log.last_seq, log.lost) == (accepted + 1, accepted + 1, [])
+
+
+def test_purge_makes_room_on_a_full_disk() -> None:
+    target = SimDisk(room=40_000)
+    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    with pytest.raises(OSError, match="No space"):  # noqa: PT012 - the loop is what fills the disk
+        for _ in range(1000):
+            log.add(1, "a", b"x" * 500)
+            log.fsync()
+    log.purge()
+    log.flush()
+    last = log.last_seq
+    assert log.add(1, "a", b"x") == last + 1
+    log.fsync()
+    assert log.synced_seq == last + 1
+
+
+@pytest.mark.parametrize("verb", ["fail_write", "fail_sync"])
+def test_failing_disk_closes_the_log_for_appends(verb: str) -> None:
+    target = SimDisk()
+    log = Log(FOLDER, PyDisk(target))
+    log.add(1, "a", b"one")
+    log.fsync()
+    log.add(2, "a", b"two")
+    setattr(target, verb, errno.EIO)
+    with pytest.raises(LogClosed) as caught:
+        log.fsync()
+    assert caught.value.errno == errno.EIO
+    setattr(target, verb, 0)
+    with pytest.raises(LogClosed):
+        log.add(3, "a", b"three")
+    assert log.synced_seq == 1
+    message = log.get(2)
+    assert message is not None
+    assert message.payload == b"two"
+
+
+def test_failing_read_is_an_error_and_nothing_is_lost() -> None:
+    target = SimDisk()
+    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    for i in range(100):
+        log.add(i + 1, "a", b"x" * 100)
+    log.flush()
+    target.fail_read = errno.EIO
+    with pytest.raises(OSError, match="read"):
+        log.get(1)
+    target.fail_read = 0
+    assert log.get(1) is not None
+    assert log.lost == []

@@ -1,0 +1,115 @@
+"""A whole server without sockets and processes: engine, core, a clock set by hand, a store folder."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from penstock.core.disk import Disk
+from penstock.engine import Engine, Settings
+from tests.core.wires import Server
+
+START_NS = 1_700_000_000_000_000_000
+SECOND = 1_000_000_000
+
+
+class House:
+    """One server over a store folder; `restart` and `crash` give the next one over the same."""
+
+    def __init__(self, folder: Path, now_ns: int = START_NS, **settings: Any) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.server = Server(now_ns)
+        self.reports: list[str] = []
+        self.engine = Engine(
+            self.server.hub,
+            self.server.router,
+            Disk(),
+            str(folder),
+            settings=Settings(server_name="house", server_version="2.14.0", **settings),
+            random=Random(1),
+            report=self.reports.append,
+        )
+        self.server.hub.turn()  # takes the clock's time
+        self.engine.start()
+        self.client = self.server.client()
+        self.client.send("SUB _I.> 1\r\n")
+        self.requests = 0
+
+    # -- as a client
+
+    def request(self, subject: str, body: Any = b"", headers: bytes = b"") -> list[Any]:
+        """Every message that comes back within this turn: (headers, payload)."""
+        self.requests += 1
+        reply = f"_I.{self.requests}"
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        if headers:
+            sizes = f"{len(headers)} {len(headers) + len(payload)}"
+            head = f"HPUB {subject} {reply} {sizes}\r\n".encode() + headers
+        else:
+            head = f"PUB {subject} {reply} {len(payload)}\r\n".encode()
+        events: list[Any] = self.client.send(head + payload + b"\r\n").events()
+        return [(event[4], event[5]) for event in events if event[1] == reply]
+
+    def api(self, call: str, body: Any = b"", headers: bytes = b"") -> Any:
+        """The JSON answer of an API call; None when there is none."""
+        answers = self.request(f"$JS.API.{call}", body, headers)
+        assert not self.server.errors, self.server.errors
+        return json.loads(answers[0][1]) if answers else None
+
+    def ok(self, call: str, body: Any = b"") -> Any:
+        """The answer of a call that must not fail."""
+        answer = self.api(call, body)
+        assert "error" not in answer, answer
+        return answer
+
+    def error(self, call: str, body: Any = b"") -> tuple[int, str]:
+        """Error code and description of a call that must fail."""
+        answer = self.api(call, body)
+        return answer["error"]["err_code"], answer["error"]["description"]
+
+    def publish(self, subject: str, payload: bytes = b"x", headers: bytes = b"") -> Any:
+        """The PubAck."""
+        return json.loads(self.request(subject, payload, headers)[0][1])
+
+    def stream(self, name: str = "S", **fields: Any) -> Any:
+        return self.ok(f"STREAM.CREATE.{name}", {"name": name, **fields})
+
+    def consumer(self, name: str = "c", stream: str = "S", **fields: Any) -> Any:
+        config = {"name": name, **fields}
+        return self.ok(
+            f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
+        )
+
+    def pull(self, batch: int = 1, consumer: str = "c", stream: str = "S") -> list[Any]:
+        """What a no-wait pull request gives: events of MSG, statuses left out."""
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        body = json.dumps({"batch": batch, "no_wait": True})
+        self.requests += 1
+        self.client.send(f"PUB {subject} _I.{self.requests} {len(body)}\r\n{body}\r\n")
+        events: list[Any] = self.client.events()
+        return [event for event in events if not event[4].startswith(b"NATS/1.0 4")]
+
+    def send(self, subject: str, payload: bytes = b"") -> None:
+        self.client.send(b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(payload), payload))
+        self.client.events()
+
+    # -- as the world
+
+    def pass_time(self, ns: int, step_ns: int = SECOND // 20) -> None:
+        """Let time pass in steps, with a tick and a turn at each."""
+        end = self.server.clock.now() + ns
+        while self.server.clock.now() < end:
+            self.server.clock.advance(min(step_ns, end - self.server.clock.now()))
+            self.engine.tick(self.server.clock.now())
+            self.server.hub.settle()
+
+    def restart(self) -> "House":
+        """A clean stop, then the next one."""
+        self.engine.close()
+        return self.crash()
+
+    def crash(self) -> "House":
+        """The next one, as if this one had been killed now."""
+        assert not self.server.errors, self.server.errors
+        return House(self.folder, self.server.clock.now() + SECOND, **self.settings)

@@ -1,0 +1,249 @@
+"""What is on disk comes back: after a clean stop, after a kill, and beside damage."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.house import SECOND, House
+
+
+def configs(house: House) -> dict[str, Any]:
+    """Everything that must survive a clean restart, as the API shows it."""
+    seen: dict[str, Any] = {}
+    for name in house.ok("STREAM.NAMES")["streams"] or []:
+        info = house.ok(f"STREAM.INFO.{name}", {"deleted_details": True, "subjects_filter": ">"})
+        seen[name] = {key: info[key] for key in ("config", "created", "state")}
+        for each in house.ok(f"CONSUMER.LIST.{name}")["consumers"]:
+            del each["ts"]
+            seen[f"{name} > {each['name']}"] = each
+    return seen
+
+
+def furnish(house: House) -> None:
+    house.stream("S", subjects=["s.*"], max_msgs=50, metadata={"a": "b"}, description="d<>")
+    house.stream("T", subjects=["t"], max_age=3600 * SECOND, first_seq=10)
+    for n in range(60):
+        house.publish(f"s.{n % 5}", b"m%d" % n)
+    house.publish("t")
+    house.ok("STREAM.MSG.DELETE.S", {"seq": 33})
+    house.consumer("c", durable_name="c", ack_policy="explicit", filter_subject="s.1")
+    house.consumer("all", durable_name="all", ack_policy="all", deliver_policy="new")
+    house.consumer("last", deliver_policy="last_per_subject", filter_subject=">")
+    house.consumer("push", durable_name="push", deliver_subject="d", ack_policy="explicit")
+    for event in house.pull(3):
+        house.send(event[3], b"+ACK")
+    house.pull(2)
+    house.pull(2, "last")
+
+
+def test_a_clean_restart_changes_nothing(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    furnish(house)
+    before = configs(house)
+    house = house.restart()
+    assert configs(house) == before
+    assert not house.reports
+    house = house.restart()
+    assert configs(house) == before
+
+
+def test_a_kill_loses_at_most_the_last_moments_of_a_consumer(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    furnish(house)
+    house.pass_time(SECOND)
+    before = configs(house)
+    after = house.crash()
+    assert configs(after) == before
+    assert not after.reports
+    # and without that second: configurations and messages as before, acks perhaps forgotten
+    for event in after.pull(2):
+        after.send(event[3], b"+ACK")
+    again = after.crash()
+    for key, value in configs(again).items():
+        assert value["config"] == before[key]["config"]
+        assert value["created"] == before[key]["created"]
+    assert configs(again)["S"] == before["S"]
+
+
+def test_creates_and_deletes_survive_a_kill_at_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream("A", subjects=["a"])
+    house.stream("B", subjects=["b"])
+    house.consumer("x", "A", durable_name="x")
+    house.consumer("y", "A", durable_name="y")
+    house.ok("CONSUMER.DELETE.A.y")
+    house.ok("STREAM.DELETE.B")
+    house.ok("STREAM.UPDATE.A", {"name": "A", "subjects": ["a", "c"], "max_msgs": 7})
+    house.consumer("x", "A", durable_name="x", description="changed")
+    house = house.crash()
+    assert house.ok("STREAM.NAMES")["streams"] == ["A"]
+    assert house.ok("CONSUMER.NAMES.A")["consumers"] == ["x"]
+    assert house.ok("STREAM.INFO.A")["config"]["max_msgs"] == 7
+    assert house.ok("CONSUMER.INFO.A.x")["config"]["description"] == "changed"
+    assert house.publish("c")["seq"] == 1
+
+
+def test_memory_is_forgotten(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream("M", subjects=["m"], storage="memory")
+    house.stream("S", subjects=["s"])
+    house.consumer("kept", durable_name="kept")
+    house.consumer("lost", durable_name="lost", mem_storage=True)
+    house.publish("m")
+    house = house.restart()
+    assert house.ok("STREAM.NAMES")["streams"] == ["S"]
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["kept"]
+    house.stream("M", subjects=["m"], storage="memory")
+
+
+def test_message_ids_are_remembered(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    header = b"NATS/1.0\r\nNats-Msg-Id: one\r\n\r\n"
+    assert house.publish("S", b"x", header)["seq"] == 1
+    house = house.restart()
+    assert house.publish("S", b"x", header) == {"stream": "S", "seq": 1, "duplicate": True}
+    house.pass_time(200 * SECOND)
+    assert house.publish("S", b"x", header)["seq"] == 2
+
+
+def test_delivery_goes_on_where_it_was(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit", ack_wait=10 * SECOND)
+    for n in range(4):
+        house.publish("S", b"%d" % n)
+    first, second = house.pull(2)
+    house.send(second[3], b"+ACK")
+    house = house.restart()
+    assert [event[5] for event in house.pull(9)] == [b"2", b"3"]
+    house.pass_time(11 * SECOND)
+    again = house.pull(9)
+    assert [event[5] for event in again] == [b"0", b"2", b"3"]
+    assert again[0][3].split(".")[4] == "2"
+    assert first[5] == b"0"
+
+
+def stream_folder(house: House, name: str = "S") -> Path:
+    [meta] = house.folder.rglob(f"{name}/meta.json")
+    return meta.parent
+
+
+def test_a_damaged_stream_is_left_aside(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream("GOOD", subjects=["good"])
+    house.stream("S")
+    house.publish("S")
+    meta = stream_folder(house) / "meta.json"
+    kept = meta.read_bytes()
+    for damage in (b"", b"{", b'{"format":99,"config":{"name":"S"}}', b"\xff" * 50):
+        house.engine.close()
+        meta.write_bytes(damage)
+        house = house.crash()
+        assert len(house.reports) == 1
+        assert "meta.json" in house.reports[0]
+        assert house.ok("STREAM.NAMES")["streams"] == ["GOOD"]
+        assert house.error("STREAM.CREATE.S", {"name": "S"})[0] == 10049
+    house.engine.close()
+    meta.write_bytes(kept)
+    house = house.crash()
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    for name in ("bad", "worse", "good"):
+        house.consumer(name, durable_name=name, ack_policy="explicit")
+    house.publish("S")
+    for name in ("bad", "worse", "good"):
+        house.pull(1, name)
+    house.engine.close()
+    folder = stream_folder(house) / "consumers"
+    (folder / "bad.json").write_bytes(b"{")
+    (folder / "worse.state").write_bytes(b"garbage")
+    house = house.crash()
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["good", "worse"]
+    assert len(house.reports) == 2
+    assert house.ok("CONSUMER.INFO.S.good")["num_ack_pending"] == 1
+    assert house.ok("CONSUMER.INFO.S.worse")["num_pending"] == 1
+
+
+def test_a_create_that_was_cut_short_leaves_the_name_free(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    folder = stream_folder(house)
+    house.engine.close()
+    (folder.parent / "HALF" / "consumers").mkdir(parents=True)
+    house = house.crash()
+    assert house.ok("STREAM.NAMES")["streams"] == ["S"]
+    house.stream("HALF", subjects=["half"])
+
+
+def test_a_delete_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    folder = stream_folder(house)
+    house.engine.close()
+    deleted = folder.parent.parent / "deleted" / "xyz.S"
+    folder.rename(deleted)
+    house = house.crash()
+    assert house.ok("STREAM.NAMES")["streams"] is None
+    assert not deleted.exists()
+
+
+def test_streams_of_a_later_server_are_left_aside(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    meta = stream_folder(house) / "meta.json"
+    house.engine.close()
+    meta.write_bytes(meta.read_bytes().replace(b'"allow_msg_ttl":false', b'"allow_msg_ttl":true'))
+    house.settings["api_level"] = 0
+    house = house.crash()
+    assert "required API level: 1, current API level: 0" in house.reports[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_acked_messages_survive_any_number_of_kills(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    house = House(tmp_path, sync_interval_ns=rng.choice([0, SECOND]))
+    house.stream(subjects=["s.>"])
+    house.consumer(durable_name="c", ack_policy="explicit", ack_wait=SECOND)
+    stored: dict[int, bytes] = {}
+    acked: set[int] = set()
+    for step in range(80):
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                payload = b"%d" % step
+                stored[house.publish(f"s.{step % 4}", payload)["seq"]] = payload
+            case 3 | 4:
+                for event in house.pull(rng.randint(1, 4)):
+                    seq = int(event[3].split(".")[5])
+                    assert event[5] == stored[seq]
+                    if rng.random() < 0.7:
+                        house.send(event[3], b"+ACK")
+                        acked.add(seq)
+            case 5:
+                house.pass_time(rng.randrange(2 * SECOND))
+            case 6:
+                house = house.crash()
+            case _:
+                house = house.restart()
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == len(stored)
+    for seq, payload in stored.items():
+        message = house.request("$JS.API.STREAM.MSG.GET.S", {"seq": seq})
+        assert payload  # every body is a number
+        assert message
+    left: set[int] = set()
+    for _ in range(100):
+        events = house.pull(50)
+        left |= {int(event[3].split(".")[5]) for event in events}
+        for event in events:
+            house.send(event[3], b"+ACK")
+        house.pass_time(SECOND + SECOND // 10)
+        if not events and house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 0:
+            break
+    assert set(stored) - acked <= left
+    assert house.ok("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == max(stored)

@@ -1,0 +1,35 @@
+"""Deadlines behave like a dictionary that is searched for the smallest value."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.timers import Timers
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 5), st.integers(0, 50)),
+        st.tuples(st.just("pop"), st.just(0), st.integers(0, 50)),
+    )
+)
+
+
+@given(STEPS)
+def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+    timers: Timers[int] = Timers()
+    model: dict[int, int] = {}
+    for what, thing, ns in steps:
+        if what == "set":
+            timers.set(thing, ns)
+            if ns:
+                model[thing] = ns
+            else:
+                model.pop(thing, None)
+        else:
+            popped = timers.pop(ns)
+            if popped is None:
+                assert not model or min(model.values()) > ns
+            else:
+                assert model.pop(popped) <= ns
+                assert all(popped != other for other in model)
+        assert timers.next_ns() == min(model.values(), default=0)
+        assert len(timers) == len(model)

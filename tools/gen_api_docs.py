@@ -1,0 +1,80 @@
+"""Makes docs/reference/api.md from the engine's dispatch table.
+
+Run without arguments to write it; with --check to exit 1 when it is not current. Needs the built
+package.
+"""
+
+import sys
+from pathlib import Path
+
+from penstock.api.calls import TYPE_PREFIX
+from penstock.api.subjects import API_PREFIX
+from penstock.engine.consumer_config import UNSUPPORTED as CONSUMER_GAPS
+from penstock.engine.dispatch import CALLS, Body
+from penstock.engine.stream_config import UNSUPPORTED as STREAM_GAPS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/reference/api.md"
+
+HEAD = f"""# JetStream API
+
+Generated from the dispatch table (`penstock.engine.dispatch.CALLS`) by `tools/gen_api_docs.py`.
+
+Requests are messages to `{API_PREFIX}.<call>` with a reply subject; the answer is one JSON object,
+whose `type` is `{TYPE_PREFIX}<response>`. A call that fails carries `error`
+with `code`, `err_code` and `description` (see [errors](errors.md)). Any other subject under
+`{API_PREFIX}.` gets no answer.
+
+| call | request | response | body |
+|---|---|---|---|
+"""
+
+AFTER = f"""
+`{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` (pull) goes straight to the consumer;
+`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the message itself when the stream has
+`allow_direct` (single messages only). Both give "no responders" when nobody serves them.
+
+## Not supported yet
+
+What is accepted is carried out. The following is refused with `err_code` 10052 and the text
+`… is not supported by this server version`, after the usual validation.
+
+Streams:
+
+"""
+
+NOTES = """
+Accepted, and of no effect on a single server: `placement`, `compression: s2` (messages are stored
+as they are). `num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they
+have been unused for `inactive_threshold`, looked at four times a second. Consumers of file streams
+survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
+most 100 ms old.
+"""
+
+
+def main() -> int:
+    """Write the page when it is stale, or with --check say so."""
+    text = page()
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    if "--check" in sys.argv[1:]:
+        print(f"{PAGE.relative_to(ROOT)} is not current: run tools/gen_api_docs.py")
+        return 1
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(text)
+    return 0
+
+
+def page() -> str:
+    """The page of the manual."""
+    text = HEAD
+    for call in CALLS:
+        request = "" if call.body in (Body.EMPTY, Body.IGNORED) else f"`{call.request.__name__}`"
+        text += f"| `{call.pattern}` | {request} | `{call.type}` | {call.body.value} |\n"
+    text += AFTER + "".join(f"- {gap.name}\n" for gap in STREAM_GAPS)
+    text += "\nConsumers:\n\n" + "".join(f"- {gap.name}\n" for gap in CONSUMER_GAPS)
+    return text + NOTES
+
+
+if __name__ == "__main__":
+    sys.exit(main())
