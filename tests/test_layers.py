@@ -68,9 +68,13 @@ NO_EVENT_LOOP = PURE | {"spark", "kv", "objects"}
 # The modules of the core that are made for a part of the world; all others get it handed in.
 CORE_WORLD = {
     "clock": {"posix", "time", "time.h"},
+    # of `os`: the texts of errno and the names of paths
+    "log_files": {"os"},
+    "stream": {"os"},
     "disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
-    "turn": {"os", "socket", "sys/socket.h", "netinet/in.h", "netinet/tcp.h", "sys/epoll.h"}
-    | {"sys/eventfd.h", "unistd.h", "pthread.h", "fcntl.h", "posix", "threading"},
+    "hub": {"unistd.h"},  # fdatasync in place, where there are no sync threads
+    "turn": {"fcntl.h", "netinet/in.h", "netinet/tcp.h", "pthread.h", "sys/epoll.h"}
+    | {"sys/eventfd.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h", "os", "socket"},
 }
 C_WORLD = {
     "posix",
@@ -84,6 +88,7 @@ C_WORLD = {
     "sys/socket.h",
     "sys/stat.h",
     "sys/time.h",
+    "sys/timerfd.h",
     "time.h",
     "unistd.h",
 }

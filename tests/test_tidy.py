@@ -17,7 +17,7 @@ CORE = ROOT / "src" / "penstock" / "core"
 FILE_LINES = 600
 FUNCTION_LINES = 70
 # The core's signatures carry their contract beside them.
-CORE_LINE_WIDTH = 160
+CORE_LINE_WIDTH = 175
 PRIVATE_PER_1000_LINES = 1.0
 COMMITTED_BYTES = 200_000
 
@@ -59,6 +59,8 @@ def test_the_lists_are_not_empty() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_a_file_holds_one_idea(path: Path) -> None:
+    if "_generated" in path.stem:
+        return
     lines = path.read_text().count("\n")
     assert lines <= FILE_LINES, f"{name(path)} has {lines} lines: split it by what it knows"
 
@@ -74,11 +76,10 @@ def test_a_function_can_be_read_at_once(path: Path) -> None:
     assert not {f: n for f, n in lengths.items() if n > FUNCTION_LINES}
 
 
-@pytest.mark.parametrize(
-    "path", [*PYTHON, *[p for p in CYTHON if p.name != "__init__.pxd"]], ids=name
-)
+@pytest.mark.parametrize("path", [*OURS, *CYTHON], ids=name)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
-    assert re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', path.read_text()), (
+    text = path.read_text()
+    assert not text or re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', text), (
         f"{name(path)} has no docstring at its head"
     )
 
@@ -91,9 +92,22 @@ def test_lines_of_the_core_fit_a_screen(path: Path) -> None:
     assert not wide, f"{name(path)}: lines {wide} are wider than {CORE_LINE_WIDTH}"
 
 
+IMPORTED_CORE = re.compile(r"penstock\.core\.(\w+)|from penstock\.core import (.+)")
+
+
+def core_modules_used_from_python() -> set[str]:
+    used: set[str] = set()
+    for path in PYTHON:
+        for module, names in IMPORTED_CORE.findall(path.read_text()):
+            used.update([module] if module else re.findall(r"\w+", names))
+    return used
+
+
 @pytest.mark.parametrize("path", sorted(CORE.glob("*.pyx")), ids=name)
 def test_a_module_of_the_core_has_its_declarations_and_its_stub(path: Path) -> None:
-    missing = [s for s in (".pxd", ".pyi") if not path.with_suffix(s).exists()]
+    missing = [] if path.with_suffix(".pxd").exists() else [".pxd"]
+    if path.stem in core_modules_used_from_python() and not path.with_suffix(".pyi").exists():
+        missing.append(".pyi")
     assert not missing, f"{name(path)} lacks {missing}"
 
 
@@ -133,7 +147,10 @@ def test_nothing_is_left_over(path: Path) -> None:
     assert not found, f"{name(path)}: {found}"
 
 
-SUPPRESSION = re.compile(r"#\s*(?:type:\s*ignore|noqa)(?P<code>[:\[][\w\], -]*)?(?P<reason>.*)$")
+SUPPRESSION = re.compile(
+    r"#\s*(?:type:\s*ignore|noqa)"
+    r"(?P<code>\[[\w, -]+\]|:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?(?P<reason>.*)$"
+)
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.suffix in {".py", ".pyi"}], ids=name)
@@ -141,9 +158,7 @@ def test_a_silenced_check_says_which_and_why(path: Path) -> None:
     bad = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = SUPPRESSION.search(line)
-        if match and not (
-            (match["code"] or "").strip(": ") and len(match["reason"].strip(" #")) > 5
-        ):
+        if match and not (match["code"] and len(match["reason"].strip(" #-")) > 5):
             bad.append(number)
     assert not bad, f"{name(path)}: lines {bad} silence a check without a code or a reason"
 

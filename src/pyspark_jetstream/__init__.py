@@ -1,7 +1,8 @@
 """Lets Spark find ``format("jetstream")`` by itself.
 
-Spark imports every top-level module whose name begins with ``pyspark_`` and takes its ``DefaultSource``. It does so for any
-format it does not know, so this module imports nothing until it is asked for that name, and never fails.
+Spark imports every top-level module whose name begins with ``pyspark_`` and takes its
+``DefaultSource``. It does so for any format it does not know, so this module imports nothing until
+it is asked for that name, and never fails.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def __getattr__(name: str) -> Any:
         try:
             from penstock.spark.source import JetStreamDataSource
         except ImportError:
-            # An incomplete installation must not break the formats of others; ours is then not found, which is true.
+            # An incomplete installation must not break the formats of others; ours is then not
+            # found, which is true.
             raise AttributeError(name) from None
         return JetStreamDataSource
     raise AttributeError(name)

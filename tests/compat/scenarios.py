@@ -17,14 +17,14 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from tests.compat.servers import Server
+from tests.peers import ServerProcess
 
 Scenario = Callable[[Client, str], Awaitable[None]]
 numbers = itertools.count(1)  # makes names that no other test uses
 
 
 @contextlib.asynccontextmanager
-async def connected(server: Server) -> AsyncIterator[Client]:
+async def connected(server: ServerProcess) -> AsyncIterator[Client]:
     client = await nats.connect(server.url, connect_timeout=5, reconnect_time_wait=0.05)
     try:
         yield client
@@ -32,10 +32,10 @@ async def connected(server: Server) -> AsyncIterator[Client]:
         await client.close()
 
 
-def scenario(body: Scenario) -> Callable[[Server], None]:
+def scenario(body: Scenario) -> Callable[[ServerProcess], None]:
     """A test out of a coroutine that gets a connection and a name that no other test uses."""
 
-    def test(server: Server) -> None:
+    def test(server: ServerProcess) -> None:
         async def run() -> None:
             async with connected(server) as client:
                 await asyncio.wait_for(body(client, f"T{next(numbers)}"), 30)

@@ -46,10 +46,13 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: the connection is over."""
-        if not self._closed.done():
-            self._closed.set_result(None)
+        self._settle()
         self.resume_writing()
         self._client.link_lost(self, exc)
+
+    def _settle(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     def pause_writing(self) -> None:
         """Called by the loop: its buffer is full."""
@@ -92,7 +95,10 @@ class Link(asyncio.Protocol):
 
     def close(self) -> None:
         """Write what is queued, then close."""
-        if self._transport is not None:
+        if self._transport is None:  # not even connected yet
+            self._aborted = True
+            self._settle()
+        else:
             self._transport.close()
 
     def abort(self) -> None:

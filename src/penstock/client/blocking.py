@@ -161,7 +161,8 @@ class BlockingClient:
                 raise ConnectError(f"no answer in {self.options.connect_timeout} s")
             if self._transport is None:
                 raise self.last_error or ConnectError("closed during the handshake")
-        self._send(deadline)
+        if not self._send(deadline):
+            raise self.last_error or ConnectError("closed after the handshake")
         self._ping_due = time.monotonic() + self.options.ping_interval
 
     def lost_since(self, reconnects: int) -> bool:
@@ -188,8 +189,12 @@ class BlockingClient:
     # -- bytes ------------------------------------------------------------------------------------
     # -----------
 
-    def _send(self, deadline: float) -> None:
-        """Write all queued output; reads what comes while the server does not take it."""
+    def _send(self, deadline: float) -> bool:
+        """Write all queued output; False when the connection broke meanwhile.
+
+        Reads what comes while the server does not take more, so that the two never wait for each
+        other.
+        """
         transport = self._transport
         assert transport is not None
         while data := self.connection.data_to_send():
@@ -200,7 +205,8 @@ class BlockingClient:
                 if view and not sent:
                     self._receive(transport.wait_both(deadline))
                     if self._transport is not transport:
-                        raise ConnectionLost(f"connection lost while sending: {self.last_error}")
+                        return False
+        return True
 
     def _receive(self, data: bytes | None) -> None:
         """Feed what was read (b"" is the end, None is nothing) and act on what it means."""
@@ -241,8 +247,8 @@ class BlockingClient:
         """Write, then read once; False when nothing came before the deadline."""
         transport = self._transport
         assert transport is not None
-        if self.connection.bytes_waiting:
-            self._send(deadline)
+        if self.connection.bytes_waiting and not self._send(deadline):
+            return True
         data = transport.receive(
             min(deadline, self._ping_due) if self.connection.connected else deadline
         )
@@ -289,7 +295,7 @@ class BlockingClient:
         return True
 
     def flush_output(self) -> None:
-        """Write what is queued."""
+        """Write what is queued; what a broken connection did not take is lost without a word."""
         self.ensure_open()
         if self.connection.bytes_waiting:
             self._send(time.monotonic() + self.options.timeout)
@@ -302,11 +308,13 @@ class BlockingClient:
     ) -> None:
         """Send a message; it is written before the call returns.
 
-        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed.
+        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, and ConnectionLost when it cannot
+        be known whether the server took it.
         """
         self.ensure_open()
         self.connection.publish(subject, data, reply, encode_header_map(headers))
-        self._send(time.monotonic() + self.options.timeout)
+        if not self._send(time.monotonic() + self.options.timeout):
+            raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
 
     def subscribe(
         self,

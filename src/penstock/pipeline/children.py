@@ -1,10 +1,13 @@
-"""Processes that must not outlive the one that started them, and a lock that keeps two jobs from one folder.
+"""Processes that must not outlive the one that started them, and a lock that keeps two jobs from
+one folder.
 
-Three things end a child whose parent was killed: the kernel (``PR_SET_PDEATHSIG``, for children started here), the child
-itself (a JVM ends when its standard input does), and the next start, which ends what an earlier one wrote down in
-``children.json`` and is still there::
+Three things end a child whose parent was killed: the kernel (``PR_SET_PDEATHSIG``, for children
+started here), the child itself (a JVM ends when its standard input does), and the next start, which
+ends what an earlier one wrote down in ``children.json`` and is still there::
 
-    {"server": [4242, 987654], "jvm": [4250, 987900]}        process id and when it started, in clock ticks since boot
+    {"server": [4242, 987654], "jvm": [4250, 987900]}
+
+Each is a process id and when it started, in clock ticks since boot.
 
 The start time tells a child from a stranger that was given the same id later.
 
@@ -35,7 +38,9 @@ class Children:
     """The processes started for one folder. Holding the object is holding the folder's lock."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, and end what a killed predecessor left running. Raises :class:`FolderInUseError`, OSError."""
+        """Take the folder, and end what a killed predecessor left running. Raises
+        :class:`FolderInUseError`, OSError.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._lock: IO[str] = (folder / "run.lock").open("a+")
         try:
@@ -53,7 +58,8 @@ class Children:
         self._end_leftovers()
 
     def start(self, name: str, command: list[str], log_file: Path) -> subprocess.Popen[bytes]:
-        """Start a process whose output goes to a file. From the main thread, for the kernel watches the thread.
+        """Start a process whose output goes to a file. From the main thread, for the kernel watches
+        the thread.
 
         Raises OSError when it cannot be started.
         """
@@ -109,7 +115,9 @@ class Children:
 
 
 def started_at(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none, or only its exit status is left."""
+    """When a process started, in clock ticks since boot; None when there is none, or only its exit
+    status is left.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,17 +1,19 @@
 """Log files: finding them, telling one file from another, and reading lines from them as they grow.
 
-A path is not a file: logs are renamed away and begun anew, or cut to nothing and filled again. What is read belongs to an
-:class:`Identity`, which holds for as long as the file only grows::
+A path is not a file: logs are renamed away and begun anew, or cut to nothing and filled again. What
+is read belongs to an :class:`Identity`, which holds for as long as the file only grows::
 
-    <device>-<inode>-<length>-<digest of the first length bytes>-<generation>      all but the generation in hexadecimal
+    <device>-<inode>-<length>-<digest of the first length bytes>-<generation>
 
-The first bytes are those of the first line, so they do not change when the file grows; the generation counts the lives
-that were seen under the path, for an inode may come back, and a file that was cut may begin with the same line again.
+The first bytes are those of the first line, so they do not change when the file grows; the
+generation counts the lives that were seen under the path, for an inode may come back, and a file
+that was cut may begin with the same line again.
 
-:class:`Tail` reads one file, :class:`Follower` the files that follow one another under one path. A line is shipped when its
-newline is there. Where no more can come (a file that was renamed away, the end of a single run), and in pieces of lines
-that are too long for one message, text goes out without its newline and is marked *partial*: what comes later goes on
-behind it, and no byte is read twice.
+:class:`Tail` reads one file, :class:`Follower` the files that follow one another under one path. A
+line is shipped when its newline is there. Where no more can come (a file that was renamed away, the
+end of a single run), and in pieces of lines that are too long for one message, text goes out
+without its newline and is marked *partial*: what comes later goes on behind it, and no byte is read
+twice.
 
 Knows nothing of streams and of the network.
 """
@@ -43,10 +45,12 @@ class BadLogPathError(ValueError):
 
 
 def find_files(where: str | None, not_below: Path | None = None) -> list[Path]:
-    """The log files of a file, a folder (``**/*.log`` below it) or a pattern; None for what is readable in /var/log.
+    """The log files of a file, a folder (``**/*.log`` below it) or a pattern; None for what is
+    readable in /var/log.
 
-    Absolute, each file once, in order of name. Rotated and compressed copies (``x.log.1``, ``x.log.gz``) are left out unless
-    named exactly, and so is everything below ``not_below``. An empty list is for nothing found; :func:`check` complains.
+    Absolute, each file once, in order of name. Rotated and compressed copies (``x.log.1``,
+    ``x.log.gz``) are left out unless named exactly, and so is everything below ``not_below``. An
+    empty list is for nothing found; :func:`check` complains.
     """
     pattern = where or DEFAULT_PATTERN
     if where and not glob.has_magic(where):
@@ -92,6 +96,7 @@ class Identity:
     generation: int = 0
 
     def __str__(self) -> str:
+        """The form it has in headers and message ids; all but the generation is hexadecimal."""
         return f"{self.device:x}-{self.inode:x}-{self.length:x}-{self.digest}-{self.generation}"
 
     @classmethod
@@ -102,7 +107,9 @@ class Identity:
 
 
 class Line(NamedTuple):
-    """One line, or a piece of one: ``data`` stands at ``offset``, the next one begins at ``next_offset``."""
+    """One line, or a piece of one: ``data`` stands at ``offset``, the next one begins at
+    ``next_offset``.
+    """
 
     offset: int
     next_offset: int
@@ -111,7 +118,7 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far a file was shipped: all before ``next_offset``, of which ``data`` was the last line."""
+    """How far a file was shipped: up to ``next_offset``; ``data`` was the last line."""
 
     identity: Identity
     next_offset: int
@@ -151,7 +158,9 @@ class Tail:
         return os.fstat(self._descriptor).st_size
 
     def holds(self, mark: Mark) -> bool:
-        """Whether this is the file the mark is of, with the last line that was shipped still in its place."""
+        """Whether this is the file the mark is of, with the last line that was shipped still in its
+        place.
+        """
         identity = mark.identity
         if self.file_key != (identity.device, identity.inode):
             return False
@@ -176,10 +185,11 @@ class Tail:
         self._set_anchor()
 
     def lines(self, *, final: bool = False, until: int | None = None) -> Iterator[Line]:
-        """The lines that are there and were not read yet; with ``final`` also the text behind the last newline.
+        """The lines that are there and were not read yet; with ``final`` also the text behind the
+        last newline.
 
-        ``until`` is where reading stops, within a line if need be. A file that was cut is read from its begin, as
-        another life of its path.
+        ``until`` is where reading stops, within a line if need be. A file that was cut is read from
+        its begin, as another life of its path.
         """
         if self.position and self._was_cut():
             self.begin_after(self.identity)
@@ -234,14 +244,14 @@ class Tail:
 class Follower:
     """The files under one path, one after another, each read to its end before the next is begun.
 
-    In order, because what was shipped last is all that a restart knows: :meth:`start` finds the file it is of, under
-    its name or a rotated one, and what came after it.
+    In order, because what was shipped last is all that a restart knows: :meth:`start` finds the
+    file it is of, under its name or a rotated one, and what came after it.
     """
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float], rotation_grace_seconds: float = 2.0
     ) -> None:
-        """``clock`` is time of day; a renamed file is left when it was not written for the grace."""
+        """``clock`` is time of day; a renamed file is left when unwritten for the grace."""
         self.path = path
         self._clock = clock
         self._grace_seconds = rotation_grace_seconds
@@ -275,7 +285,9 @@ class Follower:
     def lines(
         self, *, final: bool = False, until: dict[tuple[int, int], int] | None = None
     ) -> Iterator[tuple[Identity, Line]]:
-        """What is there now; ``final`` ships the ends of all files as they are, ``until`` bounds each by a size."""
+        """What is there now; ``final`` ships the ends of all files as they are, ``until`` bounds
+        each by a size.
+        """
         self._notice_new_file()
         while self._tails:
             tail = self._tails[0]
@@ -310,8 +322,8 @@ class Follower:
             tail.begin_after(self._previous)
 
     def _older(self, mark: Mark, current: Tail | None) -> list[Tail]:
-        """Rotated copies from the one that holds the mark on, oldest first; none when it is gone."""
-        copies = []
+        """Rotated copies from the one that holds the mark on, oldest first; [] if it is gone."""
+        copies: list[Tail] = []
         for copy in rotated_copies(self.path):
             tail = self._open(copy)
             if tail is None:

@@ -1,9 +1,12 @@
-"""The names the shipper writes and the transforms read: headers of a shipped line, and the subject of a file.
+"""The names the shipper writes and the transforms read: headers of a shipped line, and the subject
+of a file.
 
-A subject is ``logs.<host>.<file>``. A dot would begin a new token, so it becomes ``_``; ``_`` itself and everything a
-token cannot hold become ``=`` and two hexadecimal digits per byte. Two files never share a subject::
+A subject is ``logs.<host>.<file>``. A dot would begin a new token, so it becomes ``_``; ``_``
+itself and everything a token cannot hold become ``=`` and two hexadecimal digits per byte. Two
+files never share a subject::
 
-    /var/log/apt/history.log  on  web-1.example.org   ->   logs.web-1_example_org.var/log/apt/history_log
+    web-1.example.org  /var/log/apt/history.log
+    logs.web-1_example_org.var/log/apt/history_log
 
 Knows nothing of Spark or of the network.
 """
@@ -27,7 +30,9 @@ _KEPT = re.compile(rb"[A-Za-z0-9/+@-]")
 
 
 def token(text: str) -> str:
-    """Text as one token of a subject, in a way that can be told apart from any other text's; "" becomes ``=``."""
+    """Text as one token of a subject, in a way that can be told apart from any other text's; ""
+    becomes ``=``.
+    """
     parts = []
     for byte in text.encode("utf-8", "surrogateescape"):
         one = bytes([byte])

@@ -1,7 +1,7 @@
 """What a person sees of the main job: numbers while it runs, and the summary at its end.
 
-On a terminal the numbers stay in place; elsewhere they are one plain line every few seconds. Both are made of the same
-:class:`Numbers`.
+On a terminal the numbers stay in place; elsewhere they are one plain line every few seconds. Both
+are made of the same :class:`Numbers`.
 
 Knows nothing of how the numbers come about.
 """
@@ -25,7 +25,7 @@ _RATE_OVER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Numbers:
-    """How far the job is. ``stage`` says what it is doing, ``trouble`` what keeps it from doing it."""
+    """How far the job is; ``stage`` is what it does, ``trouble`` what keeps it from that."""
 
     stage: str = "starting"
     files: int = 0
@@ -132,7 +132,9 @@ class Summary:
 
     @property
     def agrees(self) -> bool:
-        """Whether stream and tables hold the same: messages, rows, distinct (file, offset) and counts."""
+        """Whether stream and tables hold the same: messages, rows, distinct (file, offset) and
+        counts.
+        """
         distinct = self.distinct_lines + self.foreign_rows
         return self.messages == self.rows == distinct == self.counted
 

@@ -1,23 +1,29 @@
-"""The log shipper: every line of every file into the stream once, whatever is killed and started again.
+"""The log shipper: every line of every file into the stream once, whatever is killed and started
+again.
 
-**What a restart knows is in the stream.** Each message says in its headers which file it is of, where its line stands
-and where the next one begins. The last message of a file's subject is therefore the place to go on from, after hours as
-well as after a second; the stream's window for duplicate ids plays no part.
+**What a restart knows is in the stream.** Each message says in its headers which file it is of,
+where its line stands and where the next one begins. The last message of a file's subject is
+therefore the place to go on from, after hours as well as after a second; the stream's window for
+duplicate ids plays no part.
 
-**Why that is exact.** It is, if a message is only ever stored when all lines before it are. Messages go out many at a time
-without waiting, so a refusal in the middle must not let the later ones in. Each message therefore names the one before it
-(``Nats-Expected-Last-Msg-Id``), and the stream stores it only directly behind that one::
+**Why that is exact.** It is, if a message is only ever stored when all lines before it are.
+Messages go out many at a time without waiting, so a refusal in the middle must not let the later
+ones in. Each message therefore names the one before it (``Nats-Expected-Last-Msg-Id``), and the
+stream stores it only directly behind that one::
 
     seq   41        42        43        44
-          a:0  <--  a:120 <-- b:0  <--  a:305        the server refuses b:0 ⇒ a:305 does not follow, it is refused as well
+          a:0  <--  a:120 <-- b:0  <--  a:305      when b:0 is refused, a:305 is refused as well
 
-The first message of each file names the last sequence of its subject (``Nats-Expected-Last-Subject-Sequence``) that was seen
-when the place in the file was looked up, so that a second shipper of the same files is noticed as well. When anything is refused or not answered, nothing is guessed: all outstanding answers are waited
-for, the stream is asked what it holds, the files are read again from there, and a new chain begins. The same happens
-when somebody else publishes into the stream, or what a killed shipper had sent arrives late; it costs a round of
+The first message of each file names the last sequence of its subject
+(``Nats-Expected-Last-Subject-Sequence``) that was seen when the place in the file was looked up, so
+that a second shipper of the same files is noticed as well. When anything is refused or not
+answered, nothing is guessed: all outstanding answers are waited for, the stream is asked what it
+holds, the files are read again from there, and a new chain begins. The same happens when somebody
+else publishes into the stream, or what a killed shipper had sent arrives late; it costs a round of
 questions, never a line.
 
-Knows nothing of how lines are read from files (:mod:`penstock.pipeline.files`), and nothing of Spark.
+Knows nothing of how lines are read from files (:mod:`penstock.pipeline.files`), and nothing of
+Spark.
 """
 
 from __future__ import annotations
@@ -45,11 +51,15 @@ _EXPECTED_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 
 
 class ChainBrokenError(PenstockError):
-    """The stream refused a message, or did not answer; everything is to be read again from what the stream holds."""
+    """The stream refused a message, or did not answer; everything is to be read again from what the
+    stream holds.
+    """
 
 
 class Shipped(NamedTuple):
-    """What the stream holds last of a subject: the sequence, and the mark in its headers (None for a foreign message)."""
+    """What the stream holds last of a subject: the sequence, and the mark in its headers (None for
+    a foreign message).
+    """
 
     sequence: int
     mark: Mark | None
@@ -85,7 +95,9 @@ class Chain:
         return self._acked_before + (self._publisher.acked if self._publisher else 0)
 
     def last(self, subject: str) -> Shipped | None:
-        """What the stream holds last of a subject, asked now; the next message of the subject must come directly after it."""
+        """What the stream holds last of a subject, asked now; the next message of the subject must
+        come directly after it.
+        """
         try:
             message = self._jetstream.get_message(self._stream, last_by_subject=subject)
         except MessageNotFound:
@@ -113,7 +125,9 @@ class Chain:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for all answers. Raises :class:`ChainBrokenError` when one was a refusal or did not come."""
+        """Wait for all answers. Raises :class:`ChainBrokenError` when one was a refusal or did not
+        come.
+        """
         if self._publisher is None:
             return
         try:
@@ -144,7 +158,9 @@ class Shipper:
         not_below: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``where`` as for :func:`find_files`; ``host`` is this machine's name in subjects and headers."""
+        """``where`` as for :func:`find_files`; ``host`` is this machine's name in subjects and
+        headers.
+        """
         self._chain = chain
         self._where = where
         self._host = host
@@ -168,15 +184,16 @@ class Shipper:
     def step(self) -> int:
         """Ship what is there now and wait until it is stored; how many lines that was.
 
-        A refusal is made good within the call: the files are set back to what the stream holds. Raises
-        :class:`penstock.errors.PenstockError` when the server cannot be talked to, or refuses again and again; call
-        :meth:`recover` before going on.
+        A refusal is made good within the call: the files are set back to what the stream holds.
+        Raises :class:`penstock.errors.PenstockError` when the server cannot be talked to, or
+        refuses again and again; call :meth:`recover` before going on.
         """
         self._discover()
         return self._pass(final=False, until=None)
 
     def drain(self) -> int:
-        """Ship everything that is in the files now, ends without a newline too; how many lines that was.
+        """Ship everything that is in the files now, ends without a newline too; how many lines that
+        was.
 
         What is written while it runs is for another time, so that it ends.
         """
@@ -184,7 +201,8 @@ class Shipper:
         self._discover()
         until = {path: follower.sizes() for path, follower in self._followers.items()}
         total = 0
-        # A broken chain ends a pass early; one that ships nothing and breaks nothing has seen all of it.
+        # A broken chain ends a pass early; one that ships nothing and breaks nothing has seen all
+        # of it.
         while True:
             broken_before = self._breaks
             total += self._pass(final=True, until=until)
@@ -218,9 +236,7 @@ class Shipper:
         shipped = self._chain.last(names.subject_of(self._host, str(path)))
         follower.start(shipped.mark if shipped else None)
 
-    def _pass(
-        self, *, final: bool, until: dict[Path, dict[tuple[int, int], int]] | None
-    ) -> int:
+    def _pass(self, *, final: bool, until: dict[Path, dict[tuple[int, int], int]] | None) -> int:
         before = self._chain.acked
         try:
             for path, follower in list(self._followers.items()):
@@ -255,7 +271,9 @@ class Shipper:
 def ship_forever(
     shipper: Shipper, stop: Callable[[float], bool], on_trouble: Callable[[PenstockError], None]
 ) -> None:
-    """Ship until ``stop(seconds)`` (wait so long, say whether to stop) is true; trouble with the server is told and waited out."""
+    """Ship until ``stop(seconds)`` (wait so long, say whether to stop) is true; trouble with the
+    server is told and waited out.
+    """
     trouble = False
     while not stop(0.0):
         try:

@@ -1,23 +1,25 @@
 """From messages to lines: functions from a DataFrame to a DataFrame, for ``.transform``.
 
-``shipped`` takes the columns of ``format("jetstream")`` apart, ``parsed`` reads the text of each line, ``per_minute``
-counts. All of it is Spark's own expressions: no Python runs per row.
+``shipped`` takes the columns of ``format("jetstream")`` apart, ``parsed`` reads the text of each
+line, ``per_minute`` counts. All of it is Spark's own expressions: no Python runs per row.
 
 What a line is, is told by its shape. The first of these that fits is taken:
 
-=============  =========================================================================================
-syslog         ``<34>Sep 22 04:45:01 host sshd[77]: text``; no year, so the one nearest before it was stored
+=============  ====================================================================================
+syslog         ``<34>Sep 22 04:45:01 host sshd[77]: text``; no year: the last that fits
 dpkg           ``2026-10-16 23:04:01 status installed x``
 alternatives   ``update-alternatives 2026-09-22 04:45:01: run with ...``
-apt            ``Start-Date: 2026-10-16  23:04:01`` and the other ``Name: ...`` lines of apt's history
+apt            ``Start-Date: 2026-10-16  23:04:01`` and the ``Name: ...`` lines of apt's history
 iso_program    ``2026-10-16T23:04:01.123456+02:00 host sshd[77]: text``
 iso            ``2026-10-16 23:04:01,123 text``, also with a zone, also in brackets
-=============  =========================================================================================
+=============  ====================================================================================
 
-A line of no known shape keeps its text in ``raw`` and has nulls for time, program and message. A line never disappears:
-whatever its bytes are, it is one row; bytes that are not UTF-8 are kept in ``raw_bytes`` too.
+A line of no known shape keeps its text in ``raw`` and has nulls for time, program and message. A
+line never disappears: whatever its bytes are, it is one row; bytes that are not UTF-8 are kept in
+``raw_bytes`` too.
 
-Knows nothing of tables or of how lines were shipped, but for the headers in :mod:`penstock.pipeline.names`.
+Knows nothing of tables or of how lines were shipped, but for the headers in
+:mod:`penstock.pipeline.names`.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ ISO_PROGRAM = rf"^(?:<([0-9]{{1,3}})>)?{_STAMP}{_FRACTION_AND_ZONE} [^ :\[\]]+ {
 ISO = rf"^\[?{_STAMP}{_FRACTION_AND_ZONE}\]?[: ]*(.*)$"
 
 _SEVERITIES = ("critical", "critical", "critical", "error", "warning", "notice", "info", "debug")
-# The gravest word wins, whatever the order in the line. Not as a part of a longer name such as libgpg-error0.
+# The gravest word wins, whatever the order in the line. Not as a part of a longer name such as
+# libgpg-error0.
 _LEVEL_WORDS = (
     ("critical", "emerg|emergency|panic|alert|crit|critical|fatal"),
     ("error", "error|errors|err|failed|failure|exception|traceback"),
@@ -64,7 +67,8 @@ _LEVEL_WORDS = (
 
 
 def shipped(messages: DataFrame) -> DataFrame:
-    """Messages of the log stream (read with headers) as lines with where they come from, and ``raw``.
+    """Messages of the log stream (read with headers) as lines with where they come from, and
+    ``raw``.
 
     Messages that no shipper made have nulls for host, file, identity and offset.
     """
@@ -88,9 +92,11 @@ def shipped(messages: DataFrame) -> DataFrame:
 
 
 def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
-    """A transform that adds ``time``, ``level``, ``program``, ``pid`` and ``message``, read from ``raw``.
+    """A transform that adds ``time``, ``level``, ``program``, ``pid`` and ``message``, read from
+    ``raw``.
 
-    ``time_zone`` is that of times that name none; they are told in UTC. Needs ``raw`` and ``ts`` (when the line was stored).
+    ``time_zone`` is that of times that name none; they are told in UTC. Needs ``raw`` and ``ts``
+    (when the line was stored).
     """
 
     def transform(lines: DataFrame) -> DataFrame:
@@ -98,7 +104,10 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
             lines.withColumn("shape", _shape())
             .withColumn("time", _time(time_zone))
             .withColumn("program", _program())
-            .withColumn("pid", _group({"syslog": (SYSLOG, 6), "iso_program": (ISO_PROGRAM, 7)}).try_cast("int"))
+            .withColumn(
+                "pid",
+                _group({"syslog": (SYSLOG, 6), "iso_program": (ISO_PROGRAM, 7)}).try_cast("int"),
+            )
             .withColumn("message", _message())
             .withColumn("level", _level())
             .drop("shape")
@@ -108,7 +117,9 @@ def parsed(time_zone: str = "UTC") -> Callable[[DataFrame], DataFrame]:
 
 
 def per_minute(lines: DataFrame) -> DataFrame:
-    """Lines per minute, program and level. A line without a time counts in the minute it was stored, without a program as ""."""
+    """Lines per minute, program and level. A line without a time counts in the minute it was
+    stored, without a program as "".
+    """
     return lines.groupBy(
         F.date_trunc("minute", F.coalesce("time", "ts")).alias("minute"),
         F.coalesce("program", F.lit("")).alias("program"),
@@ -133,7 +144,9 @@ def _shape() -> Column:
 
 
 def _group(groups: dict[str, tuple[str, int]]) -> Column:
-    """A group of the pattern of the line's shape; null for other shapes and where the group took no part."""
+    """A group of the pattern of the line's shape; null for other shapes and where the group took no
+    part.
+    """
     chosen = F.lit(None).cast("string")
     for shape, (pattern, index) in groups.items():
         taken = F.nullif(F.regexp_extract("raw", pattern, index), F.lit(""))
@@ -142,7 +155,13 @@ def _group(groups: dict[str, tuple[str, int]]) -> Column:
 
 
 def _time(time_zone: str) -> Column:
-    day = {"dpkg": (DPKG, 1), "alternatives": (ALTERNATIVES, 2), "apt": (APT, 1), "iso_program": (ISO_PROGRAM, 2), "iso": (ISO, 1)}  # fmt: skip
+    day = {
+        "dpkg": (DPKG, 1),
+        "alternatives": (ALTERNATIVES, 2),
+        "apt": (APT, 1),
+        "iso_program": (ISO_PROGRAM, 2),
+        "iso": (ISO, 1),
+    }
     clock = {shape: (pattern, index + 1) for shape, (pattern, index) in day.items()}
     fraction = {"iso_program": (ISO_PROGRAM, 4), "iso": (ISO, 3)}
     zone = {"iso_program": (ISO_PROGRAM, 5), "iso": (ISO, 4)}
@@ -151,9 +170,9 @@ def _time(time_zone: str) -> Column:
     plain = F.try_to_timestamp(text, F.lit("yyyy-MM-dd HH:mm:ss.SSSSSS"))
     named = F.regexp_replace(_group(zone), "^(Z|UTC|GMT)$", "+00:00")
     named = F.regexp_replace(named, "^([+-][0-9]{2}):?([0-9]{2})$", "$1:$2")
-    return F.when(F.col("shape") == "syslog", _to_utc(_syslog_time(time_zone), time_zone)).otherwise(
-        F.to_utc_timestamp(plain, F.coalesce(named, F.lit(time_zone)))
-    )
+    return F.when(
+        F.col("shape") == "syslog", _to_utc(_syslog_time(time_zone), time_zone)
+    ).otherwise(F.to_utc_timestamp(plain, F.coalesce(named, F.lit(time_zone))))
 
 
 def _to_utc(local: Column, time_zone: str) -> Column:
@@ -161,7 +180,9 @@ def _to_utc(local: Column, time_zone: str) -> Column:
 
 
 def _syslog_time(time_zone: str) -> Column:
-    """The local time of a line without a year: this year's, or last year's when that would be after it was stored."""
+    """The local time of a line without a year: this year's, or last year's when that would be after
+    it was stored.
+    """
     stored = F.from_utc_timestamp("ts", time_zone)
     parts = [F.regexp_extract("raw", SYSLOG, index) for index in (2, 3, 4)]
 
@@ -208,7 +229,8 @@ def _message() -> Column:
 def _level() -> Column:
     """By the syslog priority, else by the gravest word of the text, else info.
 
-    Lines that only name packages and paths are not searched for words, but for apt's own ``Error:``.
+    Lines that only name packages and paths are not searched for words, but for apt's own
+    ``Error:``.
     """
     priority = _group({"syslog": (SYSLOG, 1), "iso_program": (ISO_PROGRAM, 1)}).try_cast("int")
     severities = F.array(*(F.lit(name) for name in _SEVERITIES))
@@ -216,11 +238,16 @@ def _level() -> Column:
     by_word = F.lit("info")
     text = F.coalesce("message", "raw")
     for level, words in reversed(_LEVEL_WORDS):
-        by_word = F.when(text.rlike(rf"(?i)(?<![\w-])(?:{words})(?![\w-])"), F.lit(level)).otherwise(by_word)
+        by_word = F.when(
+            text.rlike(rf"(?i)(?<![\w-])(?:{words})(?![\w-])"), F.lit(level)
+        ).otherwise(by_word)
     shape = F.col("shape")
     return (
         F.when(by_priority.isNotNull(), by_priority)
         .when(shape.isin("dpkg", "alternatives"), F.lit("info"))
-        .when(shape == "apt", F.when(F.col("raw").startswith("Error:"), F.lit("error")).otherwise("info"))
+        .when(
+            shape == "apt",
+            F.when(F.col("raw").startswith("Error:"), F.lit("error")).otherwise("info"),
+        )
         .otherwise(by_word)
     )

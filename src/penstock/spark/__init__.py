@@ -11,8 +11,8 @@
 ``tables``      Delta tables that take each micro-batch exactly once
 ==============  ==================================================================================
 
-Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the format known to a session that
-does not find it by itself (as it does where Penstock is installed on every machine).
+Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the format known to
+a session that does not find it by itself (as it does where Penstock is installed on every machine).
 """
 
 from __future__ import annotations

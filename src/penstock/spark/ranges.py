@@ -1,11 +1,12 @@
-"""The messages of a range of sequences as Arrow batches, read over the NATS protocol on an executor.
+"""The messages of a range of sequences as Arrow batches, read over the NATS protocol on an
+executor.
 
-The bytes of subjects and payloads go from the connection's columns into Arrow without a copy; nothing is done per message,
-but for headers, which are taken apart only when they are asked for.
+The bytes of subjects and payloads go from the connection's columns into Arrow without a copy;
+nothing is done per message, but for headers, which are taken apart only when they are asked for.
 
-A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed out. Messages that were
-deleted one by one are passed over; when the front of the range is gone because the stream dropped it, and failOnDataLoss is
-on, the read fails.
+A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed
+out. Messages that were deleted one by one are passed over; when the front of the range is gone
+because the stream dropped it, and failOnDataLoss is on, the read fails.
 
 Knows nothing of Spark.
 """
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.client import columns as bulk
 from penstock.core.wire import decode_headers
-from penstock.errors import PenstockError, Timeout
+from penstock.errors import ApiError, PenstockError, Timeout
 from penstock.spark.connection import ReadError, forget_client, jetstream_for, stream_state
 from penstock.spark.offsets import DataLossError
 
@@ -40,29 +41,34 @@ _HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 def read_range(options: Options, born: str, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The messages of ``wanted`` that the stream still holds, in order, in batches of Arrow.
 
-    ``born`` is the life of the stream the range was planned for. Raises :class:`DataLossError` as failOnDataLoss has it,
-    and :class:`ReadError` when the server stays away for ``retryTimeout`` or refuses.
+    ``born`` is the life of the stream the range was planned for. Raises :class:`DataLossError` as
+    failOnDataLoss has it, and :class:`ReadError` when the server stays away for ``retryTimeout`` or
+    refuses.
     """
     after = wanted.first - 1
     for columns in _columns(options, wanted):
-        _check_nothing_dropped(options, born, after, columns)
-        after = columns.last_seq
+        sequences = memoryview(columns.seq).cast("B").cast("q")[: columns.count]
+        _check_nothing_dropped(options, born, after, sequences)
+        after = sequences[-1]
         yield to_arrow(columns, options)
     if after < wanted.last:
         _check_end(options, born, after, wanted.last)
 
 
-def _check_nothing_dropped(options: Options, born: str, after: int, columns: Columns) -> None:
+def _check_nothing_dropped(
+    options: Options, born: str, after: int, sequences: memoryview[int]
+) -> None:
     """Where sequences are missing, see whether the begin of the stream has overtaken the read.
 
-    Messages deleted one by one leave earlier ones in the stream; when there are none, the stream has dropped them.
+    Messages deleted one by one leave earlier ones in the stream; when there are none, the stream
+    has dropped them.
     """
-    if not _watches(options) or columns.last_seq - after == columns.count:
+    count = len(sequences)
+    if not _watches(options) or sequences[-1] - after == count:
         return
-    sequences = memoryview(columns.seq).cast("B").cast("q")
     behind_gap = next(
         sequences[row]
-        for row in range(columns.count - 1, -1, -1)
+        for row in range(count - 1, -1, -1)
         if sequences[row] != (sequences[row - 1] if row else after) + 1
     )
     state = stream_state(options)
@@ -110,10 +116,11 @@ def _columns(options: Options, wanted: Range) -> Iterator[Columns]:
                 position = columns.last_seq + 1
                 deadline = time.monotonic() + options.retry_timeout_seconds
         except Timeout as error:
-            # A message that was counted does not come: the server is slow, or it was deleted meanwhile; ask anew.
+            # A message that was counted does not come: the server is slow, or it was deleted
+            # meanwhile; ask anew.
             trouble: Exception = error
         except (PenstockError, ReadError) as error:
-            if isinstance(error, PenstockError) and getattr(error, "err_code", 0):
+            if isinstance(error, ApiError):
                 raise ReadError(f"stream {options.stream}: {error}") from error
             trouble = error
             forget_client(options)
@@ -142,9 +149,7 @@ def to_arrow(columns: Columns, options: Options) -> pa.RecordBatch:
         blocks = _variable(pa.binary(), count, columns.headers_offsets, columns.headers_data)
         arrays.append(_header_maps(blocks))
     names.append("data")
-    arrays.append(
-        _variable(pa.binary(), count, columns.payload_offsets, columns.payload_data)
-    )
+    arrays.append(_variable(pa.binary(), count, columns.payload_offsets, columns.payload_data))
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -157,7 +162,9 @@ def _variable(kind: pa.DataType, count: int, offsets: object, data: object) -> p
 
 
 def _header_maps(blocks: pa.Array) -> pa.Array:
-    """Header blocks as maps from a name to its values, all of them in order; null for a message without headers."""
+    """Header blocks as maps from a name to its values, all of them in order; null for a message
+    without headers.
+    """
     starts: list[int | None] = []
     names: list[str] = []
     value_starts = [0]
@@ -180,7 +187,8 @@ def _strings(texts: list[str]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        # Bytes that are not UTF-8 came as surrogates; Arrow's strings, and Spark's, cannot hold them.
+        # Bytes that are not UTF-8 came as surrogates; Arrow's strings, and Spark's, cannot hold
+        # them.
         return pa.array(
             [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in texts],
             pa.string(),

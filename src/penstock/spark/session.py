@@ -1,14 +1,14 @@
 """A Spark session on this machine with settings that were measured, and silence on the terminal.
 
-=====================================  ===================================================================
+=====================================  ==========================================================
 ``local[2]``                           the tests and the main job; more cores by argument
 UTC                                    times in tables mean the same everywhere
-no UI, no progress bar                 half a second and a port less; what runs is shown by who runs it
-FileSystem checkpoint manager,         a micro-batch takes 0.2 s instead of 0.29 s; right for checkpoints
-no checksum files                      on a local disk, which is where this session puts them
-2 shuffle partitions                   200 tasks for a few rows is what makes small jobs slow
+no UI, no progress bar                 a port less; what runs is shown by who runs it
+FileSystem checkpoint manager,         a micro-batch takes 0.2 s instead of 0.29 s; right for
+no checksum files                      checkpoints on a local disk
+2 shuffle partitions                   200 tasks for a few rows make small jobs slow
 log4j at ERROR                         what Spark warns of at every start is no news to the user
-=====================================  ===================================================================
+=====================================  ==========================================================
 
 Knows nothing of streams and tables.
 """
@@ -26,7 +26,7 @@ from penstock.spark.java import ensure_java
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from py4j.java_gateway import JavaGateway
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # has no types
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -56,10 +56,12 @@ def session(
     settings: Mapping[str, str] | None = None,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """A session with the settings above and ``settings`` over them; ``format("jetstream")`` is registered.
+    """A session with the settings above and ``settings`` over them; ``format("jetstream")`` is
+    registered.
 
-    ``log_file`` takes what the JVM and its workers print. Raises :class:`penstock.spark.java.JavaNotFoundError`. The
-    environment variables of other Spark installations are taken out of this process's environment.
+    ``log_file`` takes what the JVM and its workers print. Raises
+    :class:`penstock.spark.java.JavaNotFoundError`. The environment variables of other Spark
+    installations are taken out of this process's environment.
     """
     ensure_java()
     for variable in _FOREIGN:
@@ -80,14 +82,16 @@ def session(
 
 
 def _launch(conf: SparkConf, log_file: Path) -> JavaGateway:
-    """Start the JVM with its output, and that of its workers, in a file; in a session of its own, so that a Ctrl-C at the
-    terminal is for this process to act on."""
+    """Start the JVM with its output, and that of its workers, in a file; in a session of its own,
+    so that a Ctrl-C at the terminal is for this process to act on.
+    """
     from pyspark.java_gateway import launch_gateway
 
     with log_file.open("ab") as log:
-        return launch_gateway(
+        gateway: JavaGateway = launch_gateway(  # type: ignore[no-untyped-call]  # of pyspark's
             conf, popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True}
         )
+    return gateway
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
@@ -97,7 +101,7 @@ def jvm_pid(spark: SparkSession) -> int | None:
 
 
 def end_session(spark: SparkSession, patience_seconds: float = 15.0) -> None:
-    """Stop the session and its JVM, and wait until it is gone; also when it does not answer any more.
+    """Stop the session and its JVM, and wait until it is gone; also when it does not answer.
 
     A session of this process made later starts another JVM.
     """
@@ -108,7 +112,8 @@ def end_session(spark: SparkSession, patience_seconds: float = 15.0) -> None:
     with contextlib.suppress(Exception):  # the JVM may be dead, and that is what is wanted
         spark.stop()
     with contextlib.suppress(Exception):
-        gateway.shutdown()
+        if gateway is not None:
+            gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process is None:

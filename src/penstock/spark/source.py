@@ -1,11 +1,13 @@
 """The classes Spark calls for ``format("jetstream")``.
 
-Where each of them lives decides what it may keep: a streaming reader answers ``latestOffset`` and ``partitions`` in one
-process for as long as the query runs, but ``read`` is called on a pickled copy in workers. So everything ``read`` needs is
-in the partition, and nothing depends on ``stop``, which Spark does not always call.
+Where each of them lives decides what it may keep: a streaming reader answers ``latestOffset`` and
+``partitions`` in one process for as long as the query runs, but ``read`` is called on a pickled
+copy in workers. So everything ``read`` needs is in the partition, and nothing depends on ``stop``,
+which Spark does not always call.
 
-All decisions are made in :mod:`penstock.spark.offsets`, all requests in :mod:`penstock.spark.connection`, and messages
-become rows in :mod:`penstock.spark.ranges`; this module only carries one to the other.
+All decisions are made in :mod:`penstock.spark.offsets`, all requests in
+:mod:`penstock.spark.connection`, and messages become rows in :mod:`penstock.spark.ranges`; this
+module only carries one to the other.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
 
-# How long latestOffset waits for something new before it says that there is nothing. Without it Spark asks a hundred
-# times per second.
+# How long latestOffset waits for something new before it says that there is nothing. Without it
+# Spark asks a hundred times per second.
 _POLL_SECONDS = 0.25
 _POLL_EVERY_SECONDS = 0.05
 
@@ -54,18 +56,13 @@ _COLUMNS = "stream string, seq long, subject string, ts timestamp"
 _HEADERS = "headers map<string,array<string>>"
 
 
-@dataclass
+@dataclass(frozen=True)
 class StreamPartition(InputPartition):
     """A range of one life of a stream, and how to read it."""
 
     options: Options
     born: str
     range: Range
-
-    def __init__(self, options: Options, born: str, range_: Range) -> None:
-        self.options = options
-        self.born = born
-        self.range = range_
 
 
 class JetStreamDataSource(DataSource):
@@ -94,7 +91,9 @@ class _RangeReader:
     """``read``, which batch and streaming have in common."""
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The messages of a partition as Arrow batches; Spark gives a batch read without partitions a None."""
+        """The messages of a partition as Arrow batches; Spark gives a batch read without partitions
+        a None.
+        """
         from penstock.spark.ranges import read_range
 
         if isinstance(partition, StreamPartition):
@@ -105,6 +104,7 @@ class JetStreamReader(_RangeReader, DataSourceReader):
     """A batch read: the range is fixed when Spark plans it."""
 
     def __init__(self, options: Options) -> None:
+        """Nothing is asked yet."""
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -133,6 +133,7 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
     """A streaming read: micro-batches from one sequence to the next."""
 
     def __init__(self, options: Options) -> None:
+        """Nothing is asked yet."""
         self._options = options
         self._bound: int | None = None
         self._available_now = False
@@ -157,9 +158,11 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         return Offset(state.stream, seq, state.born).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end of the next micro-batch: behind ``start``, or ``start`` itself when there is nothing to do.
+        """The end of the next micro-batch: behind ``start``, or ``start`` itself when there is
+        nothing to do.
 
-        Waits a moment for messages when there are none, so that idle queries ask the server a few times per second.
+        Waits a moment for messages when there are none, so that idle queries ask the server a few
+        times per second.
         """
         begin = Offset.from_json(start)
         deadline = time.monotonic() + (0.0 if self._available_now else _POLL_SECONDS)
@@ -174,16 +177,19 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
-        """The end of the stream when it was last looked at; Spark shows it in the query's progress."""
+        """The end of the stream when last looked at; Spark shows it in the query's progress."""
         state = self._state
         return None if state is None else Offset(state.stream, state.last_seq, state.born).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The range between two offsets, cut. The same for the same offsets, so that a batch can be run again."""
+        """The range between two offsets, cut. The same for the same offsets, so that a batch can be
+        run again.
+        """
         begin, goal = Offset.from_json(start), Offset.from_json(end)
         state = self._look()
         if goal.born != state.born or (goal.born == begin.born and goal.seq <= begin.seq):
-            # The batch was planned of a stream that is gone; continue_from says so, or lets it be empty.
+            # The batch was planned of a stream that is gone; continue_from says so, or lets it be
+            # empty.
             self._continue(begin, state)
             return []
         whole = self._continue(begin, state)
@@ -210,12 +216,11 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         return Offset(state.stream, admit(available, state, self._options), state.born)
 
     def _continue(self, begin: Offset, state: StreamState) -> Range:
-        whole = continue_from(
-            begin, state, fail_on_data_loss=self._options.fail_on_data_loss
-        )
+        whole = continue_from(begin, state, fail_on_data_loss=self._options.fail_on_data_loss)
         if begin.born != state.born or not begin.seq < whole.first <= begin.seq + 1:
             warnings.warn(
-                f"stream {state.stream}: messages after {begin.seq} are gone; going on with {whole.first}",
+                f"stream {state.stream}: messages after {begin.seq} are gone;"
+                f" going on with {whole.first}",
                 stacklevel=2,
             )
         return whole

@@ -1,17 +1,17 @@
-"""Delta tables that take every micro-batch exactly once, through ``deltalake``; no JVM and no catalogue needed.
+"""Delta tables that take every micro-batch exactly once, through ``deltalake``, without a JVM.
 
 A commit carries two application transactions of the Delta protocol::
 
-    (query id, batch id)        Spark runs a batch again when it died before writing its own commit log
-    (stream identity, last seq) the table's own mark: rows at or below it are in the table, whatever became of the
-                                checkpoint
+    (query id, batch id)         Spark runs a batch again when it died before it noted its end
+    (stream identity, last seq)  the table's own mark: rows at or below it are in the table,
+                                 whatever became of the checkpoint
 
-A commit whose transactions are already in the table is not made; two drivers that race for one batch cannot both win,
-for the protocol refuses the second.
+A commit whose transactions are already in the table is not made; two drivers that race for one
+batch cannot both win, for the protocol refuses the second.
 
-Executors write Parquet files into the table's folder under names no other attempt uses (:func:`write_files`); the driver
-puts the names of those that came back into one commit. Files of attempts that failed stay behind unseen until
-:meth:`Table.maintain` removes them.
+Executors write Parquet files into the table's folder under names no other attempt uses
+(:func:`write_files`); the driver puts the names of those that came back into one commit. Files of
+attempts that failed stay behind unseen until :meth:`Table.maintain` removes them.
 
 Knows nothing of streams, logs or what the columns mean, but for the one that holds the sequence.
 """
@@ -39,14 +39,17 @@ if TYPE_CHECKING:
 SEQUENCE_COLUMN = "seq"
 _CHECKPOINT_INTERVAL = "10"
 _COMPACT_TARGET_BYTES = 64 * 2**20
-# Long enough for a reader that opened an older version, and for the files of a batch that is still being written.
+# Long enough for a reader that opened an older version, and for the files of a batch that is still
+# being written.
 _VACUUM_AFTER_HOURS = 1
 _ROW_GROUP_ROWS = 128 * 1024
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What makes a commit unique: Spark's query and batch, and how far in which stream the table is after it."""
+    """What makes a commit unique: Spark's query and batch, and how far in which stream the table is
+    after it.
+    """
 
     query_id: str
     batch_id: int
@@ -74,7 +77,7 @@ class WrittenFile:
     last_seq: int
 
     def add_action(self) -> AddAction:
-        """The Delta action that makes the file part of the table, with what lets readers skip it."""
+        """The Delta action that adds the file to the table, with what lets readers skip it."""
         stats = {
             "numRecords": self.rows,
             "minValues": {SEQUENCE_COLUMN: self.first_seq},
@@ -89,7 +92,9 @@ _FILE_SCHEMA = "path string, size long, rows long, first_seq long, last_seq long
 
 
 class Table:
-    """One Delta table with a fixed schema, opened once and kept up to date; used by one thread of the driver."""
+    """One Delta table with a fixed schema, opened once and kept up to date; used by one thread of
+    the driver.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, *, maintain_every: int = 50) -> None:
         """Open the table, made empty when there is none yet. ``maintain_every`` counts commits."""
@@ -127,12 +132,16 @@ class Table:
         return version is not None and version >= batch_id
 
     def _holds(self, batch: Batch) -> bool:
-        return self.has(batch.query_id, batch.batch_id) or self.mark(batch.source_id) >= batch.last_seq
+        return (
+            self.has(batch.query_id, batch.batch_id) or self.mark(batch.source_id) >= batch.last_seq
+        )
 
     def append(self, files: Sequence[WrittenFile], batch: Batch) -> bool:
-        """Make the files part of the table, all or none of them; False when the table holds this batch already.
+        """Make the files part of the table, all or none of them; False when the table holds this
+        batch already.
 
-        Raises ``deltalake.exceptions.CommitFailedError`` when another driver commits the same batch or stream.
+        Raises ``deltalake.exceptions.CommitFailedError`` when another driver commits the same batch
+        or stream.
         """
         if self._holds(batch):
             return False
@@ -148,7 +157,8 @@ class Table:
     def add_up(
         self, changes: pa.Table, keys: Sequence[str], sums: Sequence[str], batch: Batch
     ) -> bool:
-        """Add ``sums`` to the rows that have the same ``keys``, which are never null; insert the keys that are new.
+        """Add ``sums`` to the rows that have the same ``keys``, which are never null; insert the
+        keys that are new.
 
         Like :meth:`append`, one commit or none; False when the table holds this batch already.
         """
@@ -167,12 +177,16 @@ class Table:
         return True
 
     def scan(self, columns: Sequence[str], after: int, last: int) -> pa.Table:
-        """Columns of the rows with a sequence in ``(after, last]``; files without any are not opened."""
+        """Columns of the rows with a sequence in ``(after, last]``; files without any are not
+        opened.
+        """
         wanted = (pc.field(SEQUENCE_COLUMN) > after) & (pc.field(SEQUENCE_COLUMN) <= last)
         return self._delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=wanted)
 
     def maintain(self) -> bool:
-        """Every ``maintain_every`` commits: make one file of many small ones, remove what no reader can see any more."""
+        """Every ``maintain_every`` commits: make one file of many small ones, remove what no reader
+        can see any more.
+        """
         if self._delta.version() == 0 or self._delta.version() % self._maintain_every:
             return False
         self._delta.optimize.compact(target_size=_COMPACT_TARGET_BYTES)
@@ -187,10 +201,11 @@ class Table:
 
 
 def write_files(rows: DataFrame, table: Table, prefix: str) -> list[WrittenFile]:
-    """Write a DataFrame as Parquet files into a table's folder, on the executors; nothing is committed.
+    """Write a DataFrame as Parquet files into a table's folder, on the executors; nothing is
+    committed.
 
-    Rows come in order of sequence within a partition or not at all; the columns are those of the table. Partitions
-    without rows make no file.
+    Rows come in order of sequence within a partition or not at all; the columns are those of the
+    table. Partitions without rows make no file.
     """
     writer = _writer(str(table.path), table.schema, prefix)
     done = rows.mapInArrow(writer, _FILE_SCHEMA).collect()
@@ -211,7 +226,9 @@ def _writer(
 def write_parquet(
     batches: Iterator[pa.RecordBatch], folder: Path, schema: pa.Schema, prefix: str
 ) -> WrittenFile | None:
-    """Write batches as one file named ``PREFIX-<unique>.parquet``; None, and no file, when there are no rows."""
+    """Write batches as one file named ``PREFIX-<unique>.parquet``; None, and no file, when there
+    are no rows.
+    """
     name = f"{prefix}-{uuid.uuid4().hex}.parquet"
     writer: Any = None
     rows, first, last = 0, 2**63 - 1, 0

@@ -1,0 +1,1 @@
+"""The client: its parts without a network, and the whole against real servers."""

@@ -1,0 +1,33 @@
+"""A server of every kind there is, for the tests that need one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.peers import ServerProcess, available_servers, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session", params=available_servers())
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """One server for all tests; they must not stop it, and use names of their own."""
+    with running_server(request.param) as process:
+        yield process
+
+
+@pytest.fixture(params=available_servers())
+def own_server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """A server for this test alone, which it may stop and start."""
+    with running_server(request.param) as process:
+        yield process
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name nobody else uses: for streams and the first token of subjects."""
+    return f"T{uuid.uuid4().hex[:12]}"

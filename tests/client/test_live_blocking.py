@@ -1,0 +1,402 @@
+"""The blocking client against real servers."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.client import ConsumerConfig, Options, StreamConfig, connect_blocking
+from penstock.client.columns import ColumnReader
+from penstock.client.options import parse_servers
+from penstock.errors import (
+    ConnectError,
+    ConnectionClosed,
+    ConnectionLost,
+    ConsumerNotFound,
+    MessageNotFound,
+    NoResponders,
+    PayloadTooLarge,
+    PublishFailed,
+    SlowConsumer,
+    StreamExists,
+    StreamNotFound,
+    Timeout,
+    WrongLastSequence,
+)
+from tests.peers import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.client import BlockingClient
+    from penstock.client.blocking_jetstream import JetStream
+    from tests.peers import ServerProcess
+
+
+@pytest.fixture
+def nc(server: ServerProcess) -> Iterator[BlockingClient]:
+    with connect_blocking(server.url, name="test", timeout=10) as client:
+        yield client
+
+
+@pytest.fixture
+def js(nc: BlockingClient, unique: str) -> Iterator[JetStream]:
+    jetstream = nc.jetstream()
+    jetstream.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
+    yield jetstream
+    if unique in jetstream.stream_names():
+        jetstream.delete_stream(unique)
+
+
+def filled(js: JetStream, stream: str, count: int) -> None:
+    with js.publisher() as publisher:
+        for number in range(1, count + 1):
+            publisher.publish(f"{stream}.{number % 3}", b"%d" % number)
+
+
+def test_publish_and_subscribe_with_headers_and_wildcards(nc: BlockingClient, unique: str) -> None:
+    exact, wild = nc.subscribe(f"{unique}.a"), nc.subscribe(f"{unique}.*")
+    nc.publish(f"{unique}.a", b"1", headers={"K": ["x", "y"]}, reply="r")
+    nc.publish(f"{unique}.b", b"2")
+    message = exact.next()
+    assert (message.data, message.headers, message.reply) == (b"1", {"K": ["x", "y"]}, "r")
+    assert [wild.next().data for _ in range(2)] == [b"1", b"2"]
+    with pytest.raises(Timeout):
+        exact.next(timeout=0.05)
+
+
+def test_a_queue_group_shares_and_auto_unsubscribe_ends(nc: BlockingClient, unique: str) -> None:
+    one, two = nc.subscribe(unique, queue="q"), nc.subscribe(unique, queue="q")
+    three = nc.subscribe(unique, max_msgs=3)
+    for _ in range(20):
+        nc.publish(unique, b"x")
+    nc.flush()
+    assert one.pending + two.pending == 20
+    assert len(list(three)) == 3
+    with pytest.raises(ConnectionClosed):
+        three.next()
+
+
+def test_unsubscribe_and_drain(nc: BlockingClient, unique: str) -> None:
+    gone, drained = nc.subscribe(unique), nc.subscribe(unique)
+    gone.unsubscribe()
+    nc.publish(unique, b"1")
+    drained.drain()
+    nc.publish(unique, b"2")
+    nc.flush()
+    assert [message.data for message in drained] == [b"1"]
+    assert gone.pending == 0
+
+
+def test_request_is_answered_by_another_connection(server: ServerProcess, unique: str) -> None:
+    ready = threading.Event()
+
+    def serve() -> None:
+        with connect_blocking(server.url) as other:
+            subscription = other.subscribe(unique)
+            other.flush()
+            ready.set()
+            message = subscription.next(timeout=10)
+            message.respond(message.data.upper(), headers={"Ok": "yes"})
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert ready.wait(10)
+    with connect_blocking(server.url) as nc:
+        answer = nc.request(unique, b"abc", timeout=10)
+        assert (answer.data, answer.header("Ok")) == (b"ABC", "yes")
+    thread.join()
+
+
+def test_requests_that_fail(nc: BlockingClient, unique: str) -> None:
+    with pytest.raises(NoResponders):
+        nc.request(unique, b"")
+    nc.subscribe(unique)
+    with pytest.raises(Timeout):
+        nc.request(unique, b"", timeout=0.05)
+    with pytest.raises(PayloadTooLarge):
+        nc.publish(unique, bytes(nc.server_info.max_payload + 1))
+    with pytest.raises(ValueError, match="line end"):
+        nc.publish(unique, b"", headers={"a": "b\n"})
+
+
+def test_a_slow_subscription_tells_once_and_goes_on(nc: BlockingClient, unique: str) -> None:
+    subscription = nc.subscribe(unique, pending_messages_max=2)
+    for number in range(5):
+        nc.publish(unique, b"%d" % number)
+    nc.flush()
+    with pytest.raises(SlowConsumer) as caught:
+        subscription.next()
+    assert caught.value.dropped == 3
+    assert [subscription.next().data for _ in range(2)] == [b"0", b"1"]
+
+
+def test_no_server_is_a_connect_error_that_names_it() -> None:
+    port = free_port()
+    with pytest.raises(ConnectError, match=str(port)):
+        connect_blocking(f"nats://127.0.0.1:{port}")
+
+
+def test_a_client_is_opened_from_pickled_options(server: ServerProcess) -> None:
+    options = pickle.loads(pickle.dumps(Options(servers=parse_servers(server.url), name="p")))
+    with connect_blocking(options) as nc:
+        assert nc.rtt() < 5
+    nc.close()
+    with pytest.raises(ConnectionClosed):
+        nc.publish("a", b"")
+
+
+def test_streams_are_managed(js: JetStream, unique: str) -> None:
+    info = js.stream_info(unique)
+    assert info.config.subjects == [f"{unique}.>"]
+    assert js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory"))
+    with pytest.raises(StreamExists):
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.x"], storage="memory"))
+    changed = js.update_stream(
+        StreamConfig(name=unique, subjects=[f"{unique}.>"], storage="memory", max_msgs=50)
+    )
+    assert changed.config.max_msgs == 50
+    assert unique in js.stream_names()
+    assert js.stream_names(f"{unique}.a") == [unique]
+    assert unique in [found.config.name for found in js.streams()]
+    filled(js, unique, 10)
+    counts = js.stream_info(unique, subjects_filter=">").state.subjects
+    assert counts == {f"{unique}.0": 3, f"{unique}.1": 4, f"{unique}.2": 3}
+    assert js.purge_stream(unique, keep=6) == 4
+    assert js.purge_stream(unique, seq=6) == 1
+    assert js.purge_stream(unique, filter_subject=f"{unique}.0") == 2  # 6 and 9 of 6 to 10
+    assert js.purge_stream(unique) == 3
+    assert js.account_info().streams >= 1
+    js.delete_stream(unique)
+    with pytest.raises(StreamNotFound):
+        js.stream_info(unique)
+
+
+def test_stored_messages_are_read_and_deleted(js: JetStream, unique: str) -> None:
+    js.publish(f"{unique}.a", b"\x00\xff", headers={"K": "v"})
+    js.publish(f"{unique}.b", b"2")
+    found = js.get_message(unique, 1)
+    assert (found.subject, found.seq, found.data) == (f"{unique}.a", 1, b"\x00\xff")
+    assert found.headers == {"K": ["v"]}
+    assert abs(found.timestamp_ns - time.time_ns()) < 3600e9
+    assert js.get_message(unique, last_by_subject=f"{unique}.*").seq == 2
+    assert js.get_message(unique, 2, next_by_subject=f"{unique}.b").seq == 2
+    js.delete_message(unique, 1)
+    with pytest.raises(MessageNotFound):
+        js.get_message(unique, 1)
+
+
+def test_consumers_are_managed(js: JetStream, unique: str) -> None:
+    config = ConsumerConfig(name="c", durable_name="c", ack_policy="explicit")
+    config.filter_subject = f"{unique}.1"
+    info = js.create_consumer(unique, config, action="create")
+    assert (info.name, info.stream_name) == ("c", unique)
+    config.max_deliver = 5
+    assert js.update_consumer(unique, config).config.max_deliver == 5
+    ephemeral = js.create_consumer(unique, ConsumerConfig())
+    assert sorted(js.consumer_names(unique)) == sorted(["c", ephemeral.name])
+    assert len(js.consumers(unique)) == 2
+    js.delete_consumer(unique, "c")
+    with pytest.raises(ConsumerNotFound):
+        js.consumer_info(unique, "c")
+
+
+def test_publish_expectations_and_duplicates(js: JetStream, unique: str) -> None:
+    subject = f"{unique}.a"
+    assert js.publish(subject, b"1", msg_id="one", expected_last_seq=0).seq == 1
+    again = js.publish(subject, b"1", msg_id="one")
+    assert (again.seq, again.duplicate) == (1, True)
+    with pytest.raises(WrongLastSequence):
+        js.publish(subject, b"2", expected_last_seq=7)
+    with pytest.raises(WrongLastSequence):
+        js.publish(subject, b"2", expected_last_subject_seq=0)
+    assert js.publish(subject, b"2", expected_stream=unique, expected_last_msg_id="one").seq == 2
+    with pytest.raises(NoResponders):
+        js.publish(f"nobody.{unique}", b"")
+
+
+def test_a_publisher_acks_all_and_tells_which_failed(js: JetStream, unique: str) -> None:
+    with js.publisher(window=16) as publisher:
+        for number in range(300):
+            publisher.publish(f"{unique}.a", b"%d" % number, msg_id=f"{number % 200}")
+    assert (publisher.acked, publisher.duplicates) == (300, 100)
+    assert js.stream_info(unique).state.messages == 200
+    publisher = js.publisher()
+    publisher.publish(f"{unique}.a", b"fine")
+    publisher.publish(f"nobody.{unique}", b"", msg_id="lost")
+    with pytest.raises(PublishFailed) as caught:
+        publisher.flush()
+    ((subject, msg_id, error),) = caught.value.failures
+    assert (subject, msg_id) == (f"nobody.{unique}", "lost")
+    assert isinstance(error, NoResponders)
+    assert publisher.acked == 1
+
+
+def test_pull_ack_nak_term_and_redelivery(js: JetStream, unique: str) -> None:
+    filled(js, unique, 5)
+    js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+    consumer = js.pull(unique, "c")
+    messages = consumer.fetch(5)
+    assert [message.metadata.stream_seq for message in messages] == [1, 2, 3, 4, 5]
+    assert messages[0].metadata.pending == 4
+    messages[0].ack()
+    messages[1].ack_sync()
+    messages[2].nak()
+    messages[3].term("bad")
+    messages[4].in_progress()
+    (again,) = consumer.fetch(1, timeout=5)
+    assert (again.metadata.stream_seq, again.metadata.delivered) == (3, 2)
+    again.ack_sync()
+    info = js.consumer_info(unique, "c")
+    assert (info.num_ack_pending, info.ack_floor.stream_seq) == (1, 4)
+    assert consumer.fetch(3, no_wait=True) == []
+    assert consumer.fetch(3, timeout=0.1) == []
+
+
+def test_pull_limits_of_bytes_and_missing_consumers(js: JetStream, unique: str) -> None:
+    for _ in range(4):
+        js.publish(f"{unique}.a", bytes(1000))
+    js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+    consumer = js.pull(unique, "c")
+    assert len(consumer.fetch(10, max_bytes=2500, timeout=5)) == 2
+    assert len(consumer.fetch(10, max_bytes=2500, timeout=0.2)) == 2
+    missing = js.pull(unique, "missing")
+    with pytest.raises((NoResponders, Timeout)):  # servers before 2.10.26 keep silent
+        missing.fetch(1, timeout=0.1)
+
+
+def test_messages_flow_until_the_handle_is_closed(js: JetStream, unique: str) -> None:
+    filled(js, unique, 250)
+    js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+    consumer = js.pull(unique, "c")
+    seen = []
+    for message in consumer.messages(batch=20):
+        message.ack()
+        seen.append(message.metadata.stream_seq)
+        if len(seen) == 250:
+            consumer.close()
+    assert seen == list(range(1, 251))
+
+
+def test_push_with_flow_control_and_heartbeats(js: JetStream, unique: str) -> None:
+    filled(js, unique, 200)
+    config = ConsumerConfig(flow_control=True, idle_heartbeat=100_000_000)
+    subscription = js.subscribe(unique, config)
+    assert [subscription.next().metadata.stream_seq for _ in range(200)] == list(range(1, 201))
+    with pytest.raises(Timeout):
+        subscription.next(timeout=0.3)  # heartbeats are no messages
+    js.publish(f"{unique}.a", b"late")
+    assert subscription.next().data == b"late"
+
+
+def test_ordered_reading_goes_on_when_its_consumer_is_lost(js: JetStream, unique: str) -> None:
+    filled(js, unique, 20)
+    reader = js.ordered(unique, filter_subjects=[f"{unique}.1", f"{unique}.2"])
+    seen = [next(reader).metadata.stream_seq for _ in range(3)]
+    for name in js.consumer_names(unique):
+        js.delete_consumer(unique, name)
+    filled(js, unique, 30)
+    while len(seen) < 34:
+        seen.append(next(reader).metadata.stream_seq)
+    first = [seq for seq in range(1, 21) if seq % 3]
+    assert seen == first + [20 + seq for seq in range(1, 31) if seq % 3]
+    reader.close()
+    assert js.consumer_names(unique) == []
+
+
+def test_a_range_is_read_in_columns(js: JetStream, unique: str) -> None:
+    filled(js, unique, 1000)
+    js.delete_message(unique, 500)
+
+    def rows(start: int, stop: int, **options: object) -> list[tuple[int, bytes]]:
+        return [
+            (row[0], row[4])
+            for columns in js.read_columns(unique, start, stop, **options)
+            for row in columns.rows()
+        ]
+
+    all_rows = [(seq, b"%d" % seq) for seq in range(1, 1001) if seq != 500]
+    assert rows(1, 1001) == all_rows
+    assert rows(1, 10_000, rows=7) == all_rows
+    assert rows(499, 502) == [(499, b"499"), (501, b"501")]
+    assert rows(500, 501) == []
+    assert rows(990, 995, max_bytes=1) == [(seq, b"%d" % seq) for seq in range(990, 995)]
+    assert rows(1, 100, filter_subjects=f"{unique}.1") == [
+        r for r in all_rows[:99] if r[0] % 3 == 1
+    ]
+    assert rows(5000, 6000) == []
+    assert rows(10, 10) == []
+    assert js.consumer_names(unique) == []
+    with pytest.raises(StreamNotFound):
+        list(js.read_columns("missing", 1, 10))
+
+
+def test_other_calls_work_while_a_column_reader_is_open(js: JetStream, unique: str) -> None:
+    filled(js, unique, 300)
+    js.create_consumer(unique, ConsumerConfig(name="c", inactive_threshold=60_000_000_000))
+    with ColumnReader(js, unique, "c", rows=50, batch=100) as reader:
+        first = reader.read()
+        assert js.stream_info(unique).state.messages == 300
+        with pytest.raises(RuntimeError, match="another reader"):
+            ColumnReader(js, unique, "c")
+        seen = first.rows()
+        while len(seen) < 300:
+            seen += reader.read().rows()
+        assert [row[0] for row in seen] == list(range(1, 301))
+        assert reader.read(timeout=0.05).count == 0
+        js.publish(f"{unique}.x", b"late")
+        assert [row[4] for row in reader.read().rows()] == [b"late"]
+
+    with ColumnReader(js, unique, "missing") as reader, pytest.raises(NoResponders):
+        reader.read(timeout=1)
+
+
+def test_a_restarted_server_is_found_again(own_server: ServerProcess, unique: str) -> None:
+    with connect_blocking(own_server.url, timeout=10) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+        subscription = nc.subscribe("news")
+        filled(js, unique, 100)
+        reader = js.read_columns(unique, 1, 10_000, rows=10)
+        seen = next(reader).rows()
+        own_server.stop()
+        own_server.start()
+        for columns in reader:
+            seen += columns.rows()
+        assert [row[0] for row in seen] == list(range(1, 101))
+        assert nc.reconnects >= 1
+        nc.publish("news", b"again")
+        assert subscription.next().data == b"again"
+        assert js.stream_info(unique).state.messages == 100
+
+
+def test_a_publisher_survives_a_restart_without_loss_or_double(
+    own_server: ServerProcess, unique: str
+) -> None:
+    with connect_blocking(own_server.url, timeout=10) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+        with js.publisher(window=64, attempts_max=10) as publisher:
+            for number in range(2000):
+                publisher.publish(f"{unique}.a", b"%d" % number, msg_id=f"{number}")
+                if number == 1000:
+                    own_server.stop()
+                    own_server.start()
+        seen = sorted(
+            int(row[4]) for columns in js.read_columns(unique, 1, 10_000) for row in columns.rows()
+        )
+        assert seen == list(range(2000))
+
+
+def test_without_reconnect_a_lost_server_closes_the_client(own_server: ServerProcess) -> None:
+    with connect_blocking(own_server.url, reconnect=False) as nc:
+        own_server.stop()
+        with pytest.raises((ConnectionLost, ConnectionClosed)):
+            nc.flush()
+        with pytest.raises(ConnectionClosed):
+            nc.flush()
+        assert nc.closed

@@ -1,0 +1,116 @@
+"""URLs of servers, options, and which server is tried next."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.options import Options, Server, parse_server, parse_servers
+from penstock.client.pool import ServerPool
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("nats://h:1", Server("h", 1)),
+        ("nats://h", Server("h", 4222)),
+        ("h", Server("h", 4222)),
+        ("h:9", Server("h", 9)),
+        ("tls://h:1", Server("h", 1, tls=True)),
+        ("nats://[::1]:7", Server("::1", 7)),
+        ("nats://u:p@h", Server("h", user="u", password="p")),
+        ("nats://u:p%40x@h", Server("h", user="u", password="p@x")),
+        ("nats://secret@h:1", Server("h", 1, token="secret")),
+        ("u:p@h:3", Server("h", 3, user="u", password="p")),
+    ],
+)
+def test_urls_are_understood(url: str, expected: Server) -> None:
+    assert parse_server(url) == expected
+
+
+@pytest.mark.parametrize("url", ["ws://h", "http://h:1", "nats://", "nats://h:x", "nats://h:99999"])
+def test_urls_that_name_no_server_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"server|connect"):
+        parse_server(url)
+
+
+def test_several_urls_may_be_given_in_one_string() -> None:
+    assert parse_servers("nats://a:1, b:2,a:1") == (Server("a", 1), Server("b", 2))
+    with pytest.raises(ValueError, match="no server"):
+        parse_servers("")
+
+
+def test_a_server_shows_itself_without_credentials() -> None:
+    server = Server("::1", 5, user="u", password="geheim", token="")
+    assert str(server) == "nats://[::1]:5"
+    assert "geheim" not in repr(Options(servers=(server,), password="geheim"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"servers": ()}, {"token": "t", "user": "u"}, {"timeout": 0}, {"connect_timeout": -1}],
+)
+def test_options_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"server|token|timeout"):
+        Options(**fields)
+
+
+def test_options_travel_to_another_process() -> None:
+    options = Options(servers=parse_servers("tls://u:p@h:1"), name="n", timeout=3.0)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_the_first_round_goes_without_waiting_then_waits_grow_to_the_limit() -> None:
+    options = Options(servers=parse_servers("a,b"), reconnect_wait=0.1, reconnect_wait_max=0.5)
+    pool = ServerPool(options, lambda: 1.0)
+    waits = []
+    for _ in range(10):
+        choice = pool.next()
+        assert choice is not None
+        waits.append((choice[0].host, round(choice[1], 3)))
+        pool.failed()
+    assert waits[:6] == [("a", 0), ("b", 0), ("a", 0.1), ("b", 0.1), ("a", 0.2), ("b", 0.2)]
+    assert waits[-1][1] == 0.5
+
+
+@given(st.floats(0, 1, exclude_max=True), st.integers(1, 40))
+def test_a_wait_is_between_half_of_it_and_all_of_it(number: float, failures: int) -> None:
+    options = Options(reconnect_wait=0.1, reconnect_wait_max=2.0, reconnect_attempts_max=-1)
+    pool = ServerPool(options, lambda: number)
+    for _ in range(failures):
+        pool.next()
+        pool.failed()
+    choice = pool.next()
+    assert choice is not None
+    full = min(2.0, 0.1 * 2 ** (failures - 1))
+    assert full / 2 <= choice[1] <= full
+
+
+def test_a_server_is_given_up_after_its_attempts_and_sooner_when_it_refuses() -> None:
+    pool = ServerPool(Options(servers=parse_servers("a,b"), reconnect_attempts_max=3), lambda: 0.5)
+    hosts = []
+    while choice := pool.next():
+        hosts.append(choice[0].host)
+        pool.failed(refused=choice[0].host == "a")
+    assert hosts == ["a", "b", "a", "b", "b", "b"]
+
+
+def test_success_forgets_the_failures() -> None:
+    pool = ServerPool(Options(reconnect_attempts_max=1), lambda: 0.5)
+    for _ in range(5):
+        assert pool.next() is not None
+        pool.failed()
+        assert pool.next() is not None
+        pool.succeeded()
+
+
+def test_addresses_the_server_names_are_learned_once_and_keep_tls() -> None:
+    pool = ServerPool(Options(servers=parse_servers("tls://a:1")), lambda: 0.5)
+    pool.next()
+    pool.learn(["a:1", "b:2", "b:2", "[::1]:3", "not a port:x"])
+    pool.learn(None)
+    assert pool.servers == [Server("a", 1, True), Server("b", 2, True), Server("::1", 3, True)]

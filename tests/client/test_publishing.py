@@ -1,0 +1,119 @@
+"""The window of outstanding acks, against what a truthful list would say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.connection import Interest
+from penstock.client.message import Message
+from penstock.client.publishing import Window
+from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
+
+INTEREST = Interest(1, "_INBOX.x.*", "", None)
+
+
+def answer(reply: str, data: bytes = b'{"stream":"S","seq":5}', headers: bytes = b"") -> Message:
+    return Message(reply, "", headers, data, INTEREST)
+
+
+def window(size: int = 4, timeout: float = 1.0, attempts: int = 3) -> Window:
+    return Window("_INBOX.x", size, timeout, attempts)
+
+
+def test_an_ack_finds_its_message() -> None:
+    acks = window()
+    first = acks.add("s", b"1", b"", "", 0.0, "one")
+    second = acks.add("s", b"2", b"", "", 0.0, "two")
+    settled = acks.settle(answer(second.reply))
+    assert settled is not None
+    assert settled[0].waiter == "two"
+    assert settled[1].seq == 5
+    assert acks.settle(answer(second.reply)) is None, "the second answer is nobody's"
+    assert len(acks) == 1
+    assert first.reply != second.reply
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ({"headers": b"NATS/1.0 503\r\n\r\n", "data": b""}, NoResponders),
+        (
+            {
+                "data": b'{"error":{"code":400,"err_code":10071,"description":"wrong"},'
+                b'"stream":"S","seq":0}'
+            },
+            WrongLastSequence,
+        ),
+        ({"data": b'{"error":{"code":400,"err_code":64000,"description":"new"}}'}, ApiError),
+        ({"data": b"not json"}, ProtocolError),
+    ],
+)
+def test_what_is_no_ack_is_the_error_of_its_message(message: Any, kind: type[Exception]) -> None:
+    acks = window()
+    entry = acks.add("s", b"1", b"", "", 0.0)
+    settled = acks.settle(answer(entry.reply, **message))
+    assert settled is not None
+    assert settled[0] is entry
+    assert isinstance(settled[1], kind)
+    if isinstance(settled[1], ApiError):
+        assert settled[1].err_code in (10071, 64000)
+
+
+def test_only_messages_with_an_id_are_sent_again_and_not_for_ever() -> None:
+    acks = window(attempts=2)
+    plain = acks.add("s", b"1", b"", "", 0.0)
+    marked = acks.add("s", b"2", b"h", "id", 0.0)
+    assert acks.overdue(0.9) == ([], [])
+    assert acks.overdue(1.0) == ([marked], [plain])
+    assert acks.next_deadline() == 2.0
+    assert acks.overdue(2.0) == ([], [marked])
+    assert len(acks) == 0
+    assert "2 attempts" in str(acks.timeout_error(marked))
+
+
+def test_a_lost_connection_sends_again_at_once_what_may_be_sent_twice() -> None:
+    acks = window()
+    plain = acks.add("s", b"1", b"", "", 0.0)
+    marked = acks.add("s", b"2", b"h", "id", 0.0)
+    assert acks.overdue(0.5, lost=True) == ([marked], [])
+    assert acks.overdue(1.0) == ([], [plain])
+
+
+def test_a_window_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        window(size=0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "mark", "ack", "time", "lose"]), st.integers(0, 5)))
+)
+def test_every_message_is_settled_exactly_once(steps: list[tuple[str, int]]) -> None:
+    """Model: a dict of what is outstanding; nothing may vanish or settle twice."""
+    acks = window(size=1000, timeout=2.0, attempts=2)
+    now = 0.0
+    outstanding: dict[str, bool] = {}
+    settled: list[str] = []
+    for step, number in steps:
+        if step in ("add", "mark"):
+            entry = acks.add("s", b"", b"", "id" if step == "mark" else "", now)
+            outstanding[entry.reply] = step == "mark"
+        elif step == "ack" and outstanding:
+            reply = sorted(outstanding)[number % len(outstanding)]
+            assert acks.settle(answer(reply)) is not None
+            settled.append(reply)
+            del outstanding[reply]
+        else:
+            now += number if step == "time" else 0
+            again, failed = acks.overdue(now, lost=step == "lose")
+            for entry in again:
+                assert outstanding[entry.reply], "only with an id"
+            for entry in failed:
+                settled.append(entry.reply)
+                del outstanding[entry.reply]
+        assert len(acks) == len(outstanding)
+    settled += [entry.reply for entry in acks.give_up()]
+    assert len(settled) == len(set(settled))

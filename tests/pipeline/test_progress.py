@@ -1,0 +1,59 @@
+"""What a person sees: plain lines away from a terminal, a verdict at the end."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from penstock.pipeline.progress import Display, Numbers, Rate, Summary
+
+
+def test_rate_is_over_the_last_seconds():
+    rate = Rate()
+    assert rate.of(0, 0.0) == 0.0
+    assert rate.of(10, 5.0) == 2.0
+    assert rate.of(110, 15.0) == pytest.approx(10.0)
+    assert rate.of(110, 40.0) == pytest.approx(0.0)
+
+
+def test_plain_lines_tell_every_number_and_only_changes():
+    console = Console(file=io.StringIO(), width=40)
+    with Display(console) as display:
+        display.show(Numbers("draining", 3, 1000, 900, 800, 200, 4, "shipping waits: no answer"))
+        display.show(Numbers("draining", 3, 1000, 900, 801, 199, 4, "shipping waits: no answer"))
+        display.show(Numbers("running", 3, 1000, 1000, 1000, 0, 5))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 2
+    for word in ("draining", "3 files", "900 lines", "1000 messages", "800 rows", "lag 200", "no answer"):
+        assert word in lines[0]
+
+
+def test_a_terminal_shows_a_table():
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with Display(console) as display:
+        display.show(Numbers("running", 3, 12345, 900, 800, 200, 4))
+    assert "12,345" in console.file.getvalue()
+
+
+def summary(**changes):
+    values = {"messages": 10, "rows": 10, "distinct_lines": 9, "foreign_rows": 1, "counted": 10}
+    return Summary(**{**values, "drained": True, **changes})
+
+
+def test_all_four_numbers_must_agree():
+    assert summary().agrees
+    for name in ("messages", "rows", "distinct_lines", "foreign_rows", "counted"):
+        assert not summary(**{name: 8}).agrees
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({}, "PASS"), ({"rows": 9}, "FAIL"), ({"rows": 9, "drained": False}, "goes on from here")],
+)
+def test_the_verdict(changes, word):
+    console = Console(file=io.StringIO(), width=80)
+    made = summary(programs=[("sshd", 7), ("", 3)], levels=[("info", 10)], **changes)
+    made.print(console, "/somewhere/tables")
+    text = console.file.getvalue()
+    for wanted in (word, "sshd", "(none)", "level info", "/somewhere/tables"):
+        assert wanted in text

@@ -1,0 +1,257 @@
+"""``penstock run`` as a process: one line and exit 1 for what is wrong, and a run that survives being killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.client.blocking import connect_blocking
+from penstock.pipeline.children import started_at
+from penstock.pipeline.parts import brief, local_time_zone
+from penstock.pipeline.run import run
+from tests.peers import available_servers, command_of, free_port
+
+KINDS = available_servers()
+
+
+class Run:
+    """The command with a folder, ports and logs of its own."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "data"
+        self.logs = folder / "logs"
+        self.logs.mkdir()
+        self.port = free_port()
+        command = command_of(kind)
+        assert command is not None
+        self.arguments = [
+            *("--nats-port", str(self.port), "--http-port", str(free_port())),
+            *("--store", str(self.store), "--logs", str(self.logs)),
+            *("--server-command", " ".join(command)),
+        ]
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.pipeline", *self.arguments, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return self.process
+
+    def finish(self, *more: str, timeout: float = 150) -> tuple[int, str]:
+        process = self.start(*more)
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode, output
+
+    def end(self) -> str:
+        """What was printed by a process that ends now."""
+        assert self.process is not None
+        return self.process.communicate(timeout=60)[0]
+
+    def children(self) -> dict[str, list[int]]:
+        try:
+            record: dict[str, list[int]] = json.loads((self.store / "children.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return record
+
+    def wait_for(self, what, seconds: float = 90):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < deadline, "waited in vain"
+            assert self.process is None or self.process.poll() is None, self.end()
+            time.sleep(0.02)
+        return found
+
+    def stored(self) -> int:
+        try:
+            with connect_blocking(f"nats://127.0.0.1:{self.port}", reconnect=False) as client:
+                return client.jetstream().stream_info("LOGS").state.messages
+        except Exception:
+            return 0
+
+    def rows(self) -> int:
+        try:
+            return int(DeltaTable(self.store / "tables" / "lines").count())
+        except Exception:
+            return 0
+
+    def write(self, name: str, first: int, last: int) -> None:
+        with (self.logs / name).open("a") as file:
+            for number in range(first, last + 1):
+                file.write(f"Sep 22 04:45:{number % 60:02} box app[{number}]: line {number} of {name}\n")
+
+
+@pytest.fixture(params=KINDS)
+def job(request, tmp_path):
+    made = Run(request.param, tmp_path)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.communicate()
+    for pid, started in made.children().values():
+        if started_at(pid) == started:
+            os.kill(pid, signal.SIGKILL)
+
+
+def complaint(job, *more):
+    code, output = job.finish(*more, timeout=60)
+    lines = [line for line in output.splitlines() if line.strip()]
+    assert code == 1, output
+    assert len(lines) == 1, output
+    assert lines[0].startswith("penstock run: ")
+    return lines[0]
+
+
+def test_bad_arguments_are_one_line(job, tmp_path):
+    assert "--nonsense" in complaint(job, "--nonsense")
+    assert "'99999' is not a port" in complaint(job, "--nats-port", "99999")
+    missing = str(tmp_path / "missing.log")
+    assert f"{missing} does not exist" in complaint(job, "--logs", missing)
+    assert "no file matches" in complaint(job, "--logs", str(tmp_path / "*.nothing"))
+    assert "no readable log file" in complaint(job, "--once")
+    (tmp_path / "file").write_text("")
+    assert "--store" in complaint(job, "--store", str(tmp_path / "file"))
+    assert "/nowhere/server" in complaint(job, "--server-command", "/nowhere/server")
+
+
+def test_a_taken_port_is_one_line(job):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", job.port))
+        taken.listen()
+        said = complaint(job)
+        assert f"port {job.port}" in said
+        assert "--nats-port" in said
+
+
+def test_a_server_that_does_not_start_is_one_line(job):
+    said = complaint(job, "--server-command", "sh -c 'echo no licence; exit 3'")
+    assert "did not start: no licence" in said
+
+
+def test_no_java_is_one_line(job, monkeypatch, capsys):
+    from penstock.spark import java
+
+    monkeypatch.setattr(java, "_installed_homes", list)
+    monkeypatch.setattr(java, "_packaged_home", lambda: None)
+    assert run(job.arguments) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("penstock run: Spark needs Java: no Java found.")
+    assert said.count("\n") == 1
+
+
+def test_a_folder_in_use_is_one_line(job):
+    from penstock.pipeline.children import Children
+
+    held = Children(job.store)
+    assert f"in use by process {os.getpid()}" in complaint(job)
+    held.release()
+
+
+def test_help_is_help(capsys):
+    assert run(["--help"]) == 0
+    assert "--once" in capsys.readouterr().out
+
+
+def test_the_line_that_says_it():
+    spark = "[STREAM_FAILED] Query died\n  File x\npenstock.spark.offsets.DataLossError: stream S dropped\n SQLSTATE"
+    assert brief(RuntimeError(spark)) == "stream S dropped"
+    assert brief(RuntimeError("short\nlong")) == "short"
+    assert brief(RuntimeError()) == "RuntimeError"
+
+
+def test_the_time_zone_is_one_spark_knows(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    assert local_time_zone() == "Europe/Berlin"
+    monkeypatch.delenv("TZ")
+    assert local_time_zone()
+
+
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.timeout(240)
+def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
+    job.write("a.log", 1, 500)
+    job.start("--trigger-seconds", "0.1")
+    job.wait_for(lambda: job.rows() >= 500)
+    job.write("a.log", 501, 600)
+    job.wait_for(lambda: job.rows() >= 600)
+    pids = [pid for pid, _ in job.children().values()]
+    assert len(pids) == 2
+    os.kill(job.process.pid, signal.SIGINT)
+    output = job.end()
+    assert job.process.returncode == 0, output
+    assert "rows in table lines" in output
+    assert "PASS" in output
+    assert all(started_at(pid) is None for pid in pids)
+    assert job.children() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.timeout(300)
+def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
+    """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command in a batch."""
+    lines = 60_000
+    job.write("a.log", 1, lines)
+    job.write("b.log", 1, 1000)
+
+    job.start()
+    job.wait_for(lambda: job.stored() > 2000)
+    server = job.children()["server"]
+    job.process.kill()
+    job.end()
+    deadline = time.monotonic() + 10
+    while started_at(server[0]) == server[1] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert started_at(server[0]) != server[1], "the server outlived its parent"
+
+    job.write("b.log", 1001, 2000)
+    job.start()
+    before = job.wait_for(job.stored)
+    job.wait_for(lambda: job.stored() > before)
+    os.kill(job.children()["server"][0], signal.SIGKILL)
+    assert "the server died (signal SIGKILL)" in job.end()
+    assert job.process.returncode == 1
+
+    job.start("--trigger-seconds", "0")
+    jvm = job.wait_for(lambda: job.children().get("jvm"))
+    job.wait_for(lambda: list((job.store / "tables" / "lines").glob("*.parquet")))
+    os.kill(jvm[0], signal.SIGKILL)
+    assert "penstock run: Spark" in job.end()
+    assert job.process.returncode == 1
+
+    job.write("a.log", lines + 1, lines + 5000)
+    job.start("--trigger-seconds", "0")
+    rows = job.rows()
+    job.wait_for(lambda: job.rows() > rows or job.rows() >= lines)
+    job.process.kill()
+    job.end()
+
+    (job.logs / "a.log").rename(job.logs / "a.log.1")
+    job.write("a.log", 1, 10)
+    code, output = job.finish("--once")
+    assert code == 0, output
+    assert "PASS" in output
+
+    total = lines + 5000 + 2000 + 10
+    table = DeltaTable(job.store / "tables" / "lines").to_pyarrow_table()
+    keys = set(zip(table["identity"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    assert (table.num_rows, len(keys)) == (total, total)
+    texts = table["message"].to_pylist()
+    wanted = [f"line {number} of a.log" for number in [*range(1, lines + 5001), *range(1, 11)]]
+    wanted += [f"line {number} of b.log" for number in range(1, 2001)]
+    assert sorted(texts) == sorted(wanted)
+    counts = DeltaTable(job.store / "tables" / "counts").to_pyarrow_table()
+    assert sum(counts["lines"].to_pylist()) == total

@@ -1,0 +1,71 @@
+"""A server and a stream for tests that read one; shared with the tests of the pipeline."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.client.blocking import BlockingClient, connect_blocking
+from penstock.client.models import StreamConfig
+from penstock.spark.connection import forget_client
+from penstock.spark.options import Options, parse_options
+from tests.peers import ServerProcess, available_servers, start_server
+
+
+@pytest.fixture(scope="module", params=available_servers())
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """Each kind of server in turn, for the length of a module."""
+    started = start_server(request.param)
+    yield started
+    started.remove()
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[BlockingClient]:
+    """A client of the server."""
+    with connect_blocking(server.url) as connected:
+        yield connected
+
+
+class Stream:
+    """A stream with a name of its own, and what a test does to it."""
+
+    def __init__(self, client: BlockingClient, url: str, name: str, **config: object) -> None:
+        self.js = client.jetstream()
+        self.url = url
+        self.name = name
+        with contextlib.suppress(Exception):
+            self.js.delete_stream(name)
+        self.js.create_stream(
+            StreamConfig(name=name, subjects=[f"{name.lower()}.>"], storage="memory", **config)  # type: ignore[arg-type]
+        )
+
+    def fill(self, count: int, *, tokens: int = 3, size: int = 0) -> None:
+        """Publish ``count`` messages ``m<sequence>`` on ``tokens`` subjects in turn."""
+        first = self.js.stream_info(self.name).state.last_seq + 1
+        with self.js.publisher() as publisher:
+            for seq in range(first, first + count):
+                data = f"m{seq}".encode().ljust(size, b".")
+                publisher.publish(f"{self.name.lower()}.{seq % tokens}", data)
+
+    def options(self, *, streaming: bool = False, **given: object) -> Options:
+        """Reader's options for this stream."""
+        texts = {name: str(value) for name, value in given.items()}
+        return parse_options(
+            {"servers": self.url, "stream": self.name, **texts}, streaming=streaming
+        )
+
+
+@pytest.fixture
+def stream(
+    client: BlockingClient, server: ServerProcess, request: pytest.FixtureRequest
+) -> Iterator[Stream]:
+    """An empty stream for one test."""
+    name = "T" + str(abs(hash(request.node.nodeid)))[:10]
+    made = Stream(client, server.url, name)
+    yield made
+    forget_client(made.options())
+    with contextlib.suppress(Exception):
+        made.js.delete_stream(name)

@@ -1,0 +1,132 @@
+"""Options: every row reads what it promises, and says what is wrong in one line."""
+
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.spark.options import ROWS, OptionError, Position, parse_options
+
+GOOD = {
+    "stream": "ORDERS",
+    "servers": "nats://a:1, nats://b:2",
+    "user": "anna",
+    "password": "secret",
+    "subject": "orders.*.>",
+    "startingOffsets": "earliest",
+    "maxOffsetsPerTrigger": "500",
+    "minOffsetsPerTrigger": "10",
+    "maxTriggerDelay": "15m",
+    "maxBytesPerTrigger": "64m",
+    "minPartitions": "4",
+    "maxRecordsPerPartition": "1000",
+    "includeHeaders": "TRUE",
+    "failOnDataLoss": "false",
+    "batchRows": "4096",
+    "requestTimeout": "500ms",
+    "retryTimeout": "2m",
+}
+
+
+def test_all_together():
+    options = parse_options({name.upper(): text for name, text in GOOD.items()}, streaming=True)
+    assert options.servers == ("nats://a:1", "nats://b:2")
+    assert options.starting_offsets == Position(word="earliest")
+    assert options.max_trigger_delay_seconds == 900
+    assert options.max_bytes_per_trigger == 64 * 2**20
+    assert options.include_headers
+    assert not options.fail_on_data_loss
+    assert options.request_timeout_seconds == 0.5
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_secrets_are_not_shown():
+    options = parse_options(GOOD, streaming=True)
+    assert "secret" not in repr(options)
+    assert "anna" in repr(options)
+    with pytest.raises(OptionError, match=r"\*\*\*") as caught:
+        parse_options({"stream": "S", "token": ""}, streaming=True)
+    assert "''" not in str(caught.value)
+
+
+def test_unknown_option_lists_the_known_ones():
+    with pytest.raises(OptionError) as caught:
+        parse_options({"stream": "S", "startingOffset": "1"}, streaming=False)
+    assert "'startingOffset'" in str(caught.value)
+    for row in ROWS:
+        assert row.name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("stream", ""),
+        ("stream", "a.b"),
+        ("stream", "a b"),
+        ("servers", " , "),
+        ("subject", "a..b"),
+        ("subject", ">.a"),
+        ("startingOffsets", "0"),
+        ("startingOffsets", "-5"),
+        ("startingOffsets", "yesterday"),
+        ("startingOffsets", "9" * 30),
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxOffsetsPerTrigger", "1.5"),
+        ("maxOffsetsPerTrigger", "\u0663"),
+        ("maxBytesPerTrigger", "12 parsecs"),
+        ("maxTriggerDelay", "soon"),
+        ("includeHeaders", "yes"),
+        ("failOnDataLoss", ""),
+        ("minPartitions", "many"),
+    ],
+)
+def test_bad_values_name_the_option_and_what_is_right(name, text):
+    with pytest.raises(OptionError, match=rf"option {name} is .*, but must be .+"):
+        parse_options({"stream": "S", name: text}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("given_options", "streaming", "word"),
+    [
+        ({}, False, "stream is missing"),
+        ({"stream": "S", "endingOffsets": "5"}, True, "batch"),
+        ({"stream": "S", "endingOffsets": "earliest"}, False, "earliest"),
+        ({"stream": "S", "startingOffsets": "latest"}, False, "latest"),
+        ({"stream": "S", "token": "t", "user": "u"}, False, "either token"),
+        ({"stream": "S", "password": "p"}, False, "without user"),
+        ({"stream": "S", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "more"),
+    ],
+)
+def test_options_that_do_not_go_together(given_options, streaming, word):
+    with pytest.raises(OptionError, match=word):
+        parse_options(given_options, streaming=streaming)
+
+
+@given(st.integers(1, 2**63 - 1))
+def test_a_number_is_a_sequence_whatever_date_it_resembles(sequence):
+    options = parse_options({"stream": "S", "startingOffsets": str(sequence)}, streaming=False)
+    assert options.starting_offsets == Position(sequence=sequence)
+
+
+@given(st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))
+def test_times_in_iso_form(time):
+    options = parse_options({"stream": "S", "startingOffsets": time.isoformat()}, streaming=False)
+    assert options.starting_offsets == Position(time=time)
+    assert str(options.starting_offsets) == time.isoformat()
+
+
+def test_a_time_without_zone_is_utc():
+    options = parse_options({"stream": "S", "endingOffsets": "2026-10-16 23:04:01"}, streaming=False)
+    assert options.ending_offsets == Position(time=datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC))
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4))
+def test_anything_gives_options_or_an_option_error(given_options):
+    try:
+        options = parse_options({"stream": "S", **given_options}, streaming=False)
+    except OptionError as error:
+        assert str(error)
+    else:
+        assert options.stream

@@ -1,0 +1,173 @@
+"""The source inside Spark: batch, streaming, restart from a checkpoint, and how errors look."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+
+from penstock.spark.session import jvm_pid
+from penstock.spark.tables import Batch, Table, write_files
+from tests.peers import available_servers
+
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(240)]
+
+
+def reading(reader, source, **given):
+    options = {"servers": source.url, "stream": source.name, **given}
+    return reader.format("jetstream").options(**options).load()
+
+
+def test_a_batch_read_with_all_columns(spark, stream):
+    stream.fill(1000)
+    stream.js.publish(f"{stream.name.lower()}.x", b"last", headers={"K": ["v", "w"]})
+    messages = reading(spark.read, stream, minPartitions=4, includeHeaders="true")
+    assert messages.columns == ["stream", "seq", "subject", "ts", "headers", "data"]
+    assert messages.rdd.getNumPartitions() == 4
+    summed = messages.agg(F.count("*"), F.sum("seq"), F.countDistinct("seq")).first()
+    assert tuple(summed) == (1001, 1001 * 1002 // 2, 1001)
+    last = messages.where("seq = 1001").first()
+    assert bytes(last.data) == b"last"
+    assert last.headers == {"K": ["v", "w"]}
+    assert messages.where("seq = 1").first().headers is None
+
+
+def test_an_empty_batch_read(spark, stream):
+    assert reading(spark.read, stream).count() == 0
+    stream.fill(5)
+    assert reading(spark.read, stream, startingOffsets=6).count() == 0
+
+
+class Sink:
+    """Collects the sequences of each micro-batch; fails when told to, before the batch counts as done."""
+
+    def __init__(self):
+        self.batches = {}
+        self.fail_at = None
+
+    def __call__(self, rows, batch_id):
+        self.batches.setdefault(batch_id, []).append(
+            sorted(row.seq for row in rows.select("seq").collect())
+        )
+        if self.fail_at == batch_id:
+            raise RuntimeError("told to fail")
+
+
+def run_query(messages, sink, checkpoint):
+    query = (
+        messages.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    return query
+
+
+def test_available_now_then_a_failure_then_a_restart(spark, stream, tmp_path):
+    stream.fill(25)
+    sink = Sink()
+    messages = reading(
+        spark.readStream, stream, startingOffsets="earliest", maxOffsetsPerTrigger=10
+    )
+    run_query(messages, sink, tmp_path / "checkpoint")
+    assert [batch for [batch] in sink.batches.values()] == [
+        list(range(1, 11)),
+        list(range(11, 21)),
+        list(range(21, 26)),
+    ]
+    stream.fill(10)
+    sink.fail_at = 3
+    with pytest.raises(PySparkException, match="told to fail"):
+        run_query(messages, sink, tmp_path / "checkpoint")
+    sink.fail_at = None
+    stream.fill(5)
+    run_query(messages, sink, tmp_path / "checkpoint")
+    assert sink.batches[3] == [list(range(26, 36))] * 2
+    assert sink.batches[4] == [list(range(36, 41))]
+
+
+def test_a_running_query_follows_the_stream_and_idles_cheaply(spark, stream, tmp_path):
+    seen, arrived = [], threading.Event()
+
+    def sink(rows, batch_id):
+        seen.extend(row.seq for row in rows.select("seq").collect())
+        if len(seen) >= 20:
+            arrived.set()
+
+    messages = reading(spark.readStream, stream, startingOffsets="earliest")
+    query = (
+        messages.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        stream.fill(10)
+        query.processAllAvailable()
+        stream.fill(10)
+        assert arrived.wait(30)
+        assert seen == list(range(1, 21))
+        query.processAllAvailable()
+        progress = query.lastProgress
+        assert '"seq":20' in progress["sources"][0]["endOffset"].replace(" ", "")
+    finally:
+        query.stop()
+
+
+def test_errors_say_what_is_wrong(spark, stream):
+    for given, wanted in (
+        ({"sartingOffsets": "1"}, "no option 'sartingoffsets'"),
+        ({"startingOffsets": "soon"}, "must be earliest, latest"),
+        ({"stream": "NOBODY"}, "there is no stream NOBODY"),
+        ({"servers": "nats://127.0.0.1:1"}, "cannot connect"),
+    ):
+        with pytest.raises(PySparkException, match=wanted):
+            reading(spark.read, stream, **given).collect()
+
+
+def test_tables_take_batches_from_executors(spark, stream, tmp_path):
+    stream.fill(500)
+    rows = reading(spark.read, stream, minPartitions=3).select("seq", "subject", "data")
+    schema = pa.schema([("seq", pa.int64()), ("subject", pa.string()), ("data", pa.binary())])
+    table = Table(tmp_path / "t", schema)
+    files = write_files(rows, table, "q-0")
+    assert len(files) == 3
+    assert table.append(files, Batch("q", 0, "S", 500))
+    assert sorted(table.delta.to_pyarrow_table()["seq"].to_pylist()) == list(range(1, 501))
+
+
+DISCOVERY = """
+from penstock.spark.java import ensure_java
+ensure_java()
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+import sys
+rows = spark.read.format("jetstream").option("servers", sys.argv[1]).option("stream", sys.argv[2]).load()
+print("ROWS", rows.count())
+"""
+
+
+def test_spark_finds_the_format_by_itself(stream, server):
+    if server.kind != available_servers()[0]:
+        pytest.skip("how Spark finds the format has nothing to do with the server")
+    stream.fill(7)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", DISCOVERY, stream.url, stream.name],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+    assert "ROWS 7" in done.stdout, done.stderr[-3000:]
+
+
+def test_the_session_is_quiet_and_its_jvm_is_known(spark):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    pid = jvm_pid(spark)
+    assert pid is not None
+    assert os.path.exists(f"/proc/{pid}")
