@@ -48,6 +48,7 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
     """End the consumer's data path; its files stay."""
+    entry.core.save = None
     if account.desk is not None:
         account.desk.remove(entry.core)
     entry.core.deadline_changed = None
@@ -81,17 +82,20 @@ def recover(account: Account, stream: StreamEntry) -> None:
 def save_state(
     account: Account, stream: StreamEntry, entry: ConsumerEntry, *, durable: bool
 ) -> None:
-    """Write the consumer's state if it has changed since the last time; a failure is reported and
-    tried again next time.
+    """Write the consumer's state if it has changed since the last time, then let the acks that wait
+    for it be answered; a failure is reported and tried again next time.
     """
     if stream.files is None or not entry.persistent:
         return
-    if not (entry.core.changed or entry.unsaved):
+    if not entry.core.changed:
+        entry.core.saved()
         return
     try:
         stream.files.write_state(entry.name, entry.core.snapshot(), durable=durable)
         entry.unsaved = False
+        entry.core.saved()
     except OSError as error:
+        entry.core.changed = True  # snapshot() has taken it for written
         if not entry.unsaved:
             where = f"{stream.config.name} > {entry.name}"
             account.report(f"state of consumer {where} can't be written: {error}")
@@ -132,7 +136,7 @@ def _create(
     )
     if stream.files is not None and not config.mem_storage:
         try:
-            stream.files.write_consumer(meta)
+            stream.files.create_consumer(meta)
         except OSError as error:
             raise errors.ConsumerStoreFailedError(error) from error
     entry = _start(account, stream, meta)
@@ -169,6 +173,8 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         persistent=stream.files is not None and not meta.config.mem_storage,
     )
     core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
+    if entry.persistent:
+        core.save = lambda: save_state(account, stream, entry, durable=False)
     stream.consumers[meta.name] = entry
     if account.desk is not None:
         account.desk.add(core)

@@ -6,6 +6,9 @@
                                                  consumers/<c>.state   its state (core.consumer)
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
 
+A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
+without such a line (somebody has changed the file by hand) it is taken as it is.
+
 Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
 answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
 of it. Knows nothing of what the files mean.
@@ -20,10 +23,12 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
+from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
+_SUM = b"crc32c"
 
 
 class StreamFile(Struct, kw_only=True):
@@ -109,9 +114,20 @@ class StreamFiles:
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
 
+    def undo_create(self) -> None:
+        """Remove what create() and write() made; the configuration first, so that the name is free
+        even if this is cut short.
+        """
+        self._disk.unlink(f"{self.folder}/meta.json")
+        self._disk.remove_tree(self.folder)
+
+    def has_log(self) -> bool:
+        """Whether there is a folder for messages."""
+        return self._disk.exists(self.log_folder)
+
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json."""
-        self._disk.write_file_atomic(f"{self.folder}/meta.json", encode(meta))
+        self._disk.write_file_atomic(f"{self.folder}/meta.json", _sealed(encode(meta)))
 
     def read(self) -> StreamFile | None:
         """meta.json; None when there is none. BadFileError: it can't be understood."""
@@ -141,7 +157,17 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name, "json"), encode(meta))
+        self._disk.write_file_atomic(self._consumer(meta.name, "json"), _sealed(encode(meta)))
+
+    def create_consumer(self, meta: ConsumerFile) -> None:
+        """Write a new consumer's configuration. A state of that name is what a deletion that was
+        cut short left behind.
+        """
+        state = self._consumer(meta.name, "state")
+        if self._disk.exists(state):
+            self._disk.unlink(state)
+            self._disk.sync_dir(self._consumers)
+        self.write_consumer(meta)
 
     def write_state(self, consumer: str, state: bytes, *, durable: bool) -> None:
         """Replace a consumer's state."""
@@ -170,9 +196,23 @@ def file_name(name: str) -> str:
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
 
 
+def _sealed(data: bytes) -> bytes:
+    line = data + b"\n"
+    return line + b"%s %08x\n" % (_SUM, crc32c_of(line))
+
+
+def _unsealed(path: str, data: bytes) -> bytes:
+    line, _, rest = data.partition(b"\n")
+    if not rest.startswith(_SUM):
+        return data
+    if data != _sealed(line):
+        raise BadFileError(f"{path}: damaged: the checksum in its second line does not match")
+    return line
+
+
 def _decode(kind: type[T], path: str, data: bytes) -> T:
     try:
-        value = decode_request(kind, data, strict=False)
+        value = decode_request(kind, _unsealed(path, data), strict=False)
     except JsonError as error:
         raise BadFileError(f"{path}: {error}") from None
     if value.format != FORMAT:

@@ -94,18 +94,38 @@ def recover(account: Account) -> None:
         try:
             meta = files.read()
             if meta is None:
-                continue  # a create that was never answered: its name is free
+                account.report(f"stream folder {folder} is passed over: {_without_meta(files)}")
+                continue
             _check_level(account, meta.config)
+            if meta.config.name in account.streams:
+                raise BadFileError(f"there is a stream {meta.config.name} already")
             entry = _open(account, meta.config, meta.created, files, new=False)
         except (OSError, BadFileError) as error:
             account.report(f"stream folder {folder} is left aside: {error}")
             continue
-        for first, count, why in entry.core.log.lost:
-            what = f"messages {first} to {first + count - 1}"
-            account.report(f"stream {meta.config.name}: {what} are lost: {why}")
+        report_lost(account, entry)
         account.streams[meta.config.name] = entry
         _attach(account, entry, meta.config.subjects)
         consumers.recover(account, entry)
+
+
+def _without_meta(files: StreamFiles) -> str:
+    if files.has_log():
+        return "it holds messages but no meta.json; they stay as they are"
+    return "it is what a create that was cut short left behind; its name is free"
+
+
+def report_lost(account: Account, entry: StreamEntry) -> None:
+    """Tell the operator, once each, of messages that damage on the disk has cost."""
+    lost = entry.core.log.lost
+    for first, count, why in lost[entry.lost_reported :]:
+        what = (
+            f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"
+        )
+        if count == 0:
+            what = f"what was between message {first - 1} and {first} is"
+        account.report(f"stream {entry.config.name}: {what} lost: {why}")
+    entry.lost_reported = len(lost)
 
 
 def close(account: Account) -> None:
@@ -129,12 +149,12 @@ def _open(
     first_seq = config.first_seq or 1
     if files is None:
         log = Log(None, first_seq=first_seq)
+    elif new:
+        meta = StreamFile(format=FORMAT, created=created_ns, config=config)
+        log = _create_log(account, files, meta)
     else:
-        if new:
-            files.create()
-            # the configuration first: a folder without one holds no message that anybody was told
-            # of
-            files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
+        if not files.has_log():
+            account.report(f"stream {config.name} has no folder of messages: it starts empty")
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
     durable = files is not None and not account.settings.sync_interval_ns
     core = Stream(
@@ -148,6 +168,20 @@ def _open(
     if not new:
         core.rebuild_dedupe()
     return StreamEntry(config, created_ns, core, files)
+
+
+def _create_log(account: Account, files: StreamFiles, meta: StreamFile) -> Log:
+    files.create()
+    try:
+        # the configuration first: a folder without one holds no message that anybody was told of
+        files.write(meta)
+        return Log(files.log_folder, account.disk, first_seq=meta.config.first_seq or 1)
+    except OSError:
+        try:
+            files.undo_create()
+        except OSError as error:
+            account.report(f"stream folder {files.folder} is left behind: {error}")
+        raise
 
 
 def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:
