@@ -58,8 +58,6 @@ def unpack(data: bytes) -> tuple[tuple[int, ...], list[Entry], list[int]]:
     entries = [_ENTRY.unpack_from(body, _HEAD.size + i * _ENTRY.size) for i in range(pending)]
     starts = list(struct.unpack_from(f"<{first}Q", body, _HEAD.size + pending * _ENTRY.size))
     sequences = [entry[0] for entry in entries]
-    if any(a >= b for a, b in zip(sequences, sequences[1:], strict=False)) or any(
-        e[4] not in _STATES for e in entries
-    ):
+    if any(a >= b for a, b in zip(sequences, sequences[1:], strict=False)) or any(e[4] not in _STATES for e in entries):
         raise ValueError("consumer state is not in order")
     return tuple(numbers), entries, starts

@@ -10,9 +10,7 @@ SYNC_INTERVAL: int  # acks wait for the write only; somebody calls log.fsync() n
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
-    def __init__(
-        self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = ""
-    ) -> None: ...
+    def __init__(self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = "") -> None: ...
     name: str
     log: Log
     def configure(
