@@ -1,4 +1,4 @@
-"""A whole server without sockets and processes: engine, core, a clock set by hand, a store folder."""
+"""A whole server without sockets or processes: engine, core, a clock set by hand, a folder."""
 
 import json
 from pathlib import Path

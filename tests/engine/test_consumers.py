@@ -41,6 +41,7 @@ def test_a_consumer_lives_and_dies(filled: House) -> None:
     assert second[1] == "s.2"
 
 
+LONG_AGO = "2020-01-01T00:00:00Z"
 STARTS: list[tuple[dict[str, Any], list[int]]] = [
     ({}, [1, 3, 4, 5, 6]),
     ({"filter_subject": "s.1"}, [5]),
@@ -58,7 +59,7 @@ STARTS: list[tuple[dict[str, Any], list[int]]] = [
     ({"deliver_policy": "by_start_time", "opt_start_time": "2023-11-14T22:13:23Z"}, [4, 5, 6]),
     ({"deliver_policy": "by_start_time", "opt_start_time": "2023-11-14T22:13:24.5Z"}, [6]),
     (
-        {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
+        {"deliver_policy": "by_start_time", "opt_start_time": LONG_AGO},
         [1, 3, 4, 5, 6],
     ),
     ({"deliver_policy": "by_start_time", "opt_start_time": "2050-01-01T00:00:00Z"}, []),

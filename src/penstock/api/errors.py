@@ -68,11 +68,16 @@ class ApiError(errors.ApiError):
         return ErrorBody(code=self.code, err_code=self.err_code, description=self.description)
 
 
-def define(name: str, code: int, err_code: int, template: str) -> type[ApiError]:
-    """A class for one documented error; raising fills in the `{parts}` of the template."""
+def define(
+    name: str, code: int, err_code: int, template: str, *bases: type[Exception]
+) -> type[ApiError]:
+    """A class for one documented error; raising fills in the `{parts}` of the template.
+
+    `bases` are other classes that it shall be caught as.
+    """
     doc = f"{err_code} ({code}): {template}."
     attributes = {"code": code, "err_code": err_code, "template": template, "__doc__": doc}
-    kind = type(name, (ApiError,), attributes)
+    kind = type(name, (ApiError, *bases), attributes)
     kind.__module__ = "penstock.api.errors_generated"
     return kind
 

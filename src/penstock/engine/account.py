@@ -7,7 +7,7 @@ and one disk.
 """
 
 from collections.abc import Callable
-from random import Random
+from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats
@@ -22,6 +22,9 @@ from penstock.engine.files import AccountFiles
 from penstock.engine.settings import Settings
 from penstock.engine.timers import Timers
 from penstock.nuid import DIGITS, Nuid
+
+if TYPE_CHECKING:
+    from random import Random
 
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
@@ -38,7 +41,7 @@ class Account:
         disk: Disk,
         store: str,
         settings: Settings,
-        random: Random,
+        random: "Random",
         report: Callable[[str], None],
     ) -> None:
         """Attaches nothing yet: see `serve`."""

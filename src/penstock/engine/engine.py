@@ -5,7 +5,7 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 """
 
 from collections.abc import Callable
-from random import Random
+from typing import TYPE_CHECKING
 
 from penstock.api import ApiError
 from penstock.core.disk import Disk
@@ -16,6 +16,9 @@ from penstock.engine.account import Account
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.settings import MILLISECOND, SECOND, Settings
+
+if TYPE_CHECKING:
+    from random import Random
 
 SAVE_INTERVAL_NS = 100 * MILLISECOND
 """How old a consumer's state on disk may be."""
@@ -36,7 +39,7 @@ class Engine:
         store: str,
         *,
         settings: Settings,
-        random: Random,
+        random: "Random",
         report: Callable[[str], None],
     ) -> None:
         """`router` is the one account's; `store` the folder that all is kept in; `report` gets a
