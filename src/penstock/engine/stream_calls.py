@@ -153,6 +153,7 @@ def _add_subjects(
         found = entry.core.log.subjects(request.subjects_filter)
     offset = max(request.offset, 0)
     page = sorted(found)[offset : offset + SUBJECTS_LIMIT]
-    response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
+    if found:
+        response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
     if response.info is not None:
         response.info.state.subjects = {subject: found[subject] for subject in page}

@@ -36,8 +36,9 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     except OSError as error:
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
-    _attach(account, entry, config.subjects)
+    # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
     return entry
 
 
