@@ -1,6 +1,7 @@
-"""Speed and memory of the record log: `python bench/bench_log.py [messages]` after an in-place build (PYTHONPATH=src).
+"""Speed and memory of the record log: `PYTHONPATH=src python bench/bench_log.py [messages]`.
 
-Prints nanoseconds per message. The loops are compiled (bench/log_loops.pyx) so that the log is measured, not Python.
+Wants an in-place build. Prints nanoseconds per message. The loops are compiled
+(bench/log_loops.pyx) so that the log is measured, not Python.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from Cython.Build import cythonize
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
 from penstock.core.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 HERE = Path(__file__).parent
 

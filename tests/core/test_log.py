@@ -1,13 +1,13 @@
-"""The record log against a dict: any run of operations, reopened and killed in between, with index files damaged."""
+"""The record log against a dict: any run of operations, reopened, killed, index files damaged."""
 
 from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core.log import Log, LogClosed
+
+if TYPE_CHECKING:
+    import random
 
 SUBJECTS = ["a", "a.b", "a.c", "a.b.c", "b.b", "b.c.d", "ü.x"]
 PATTERNS = [*SUBJECTS, ">", "a.>", "*", "*.b", "a.*", "*.*.*", "none", "none.>"]
@@ -307,7 +310,7 @@ def test_sync_in_a_worker(tmp_path: Path) -> None:
     handles, upto = log.sync_start()
     assert len(handles) == 1
     assert upto == 1
-    # Meanwhile: segments come and go, nothing of it counts as synced, nothing in the worker's hands is closed.
+    # Meanwhile segments come and go: none of it counts as synced, no handle of it is closed.
     for i in range(200):
         log.add(i + 2, "a", b"y" * 100)
     log.flush()

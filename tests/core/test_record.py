@@ -1,16 +1,18 @@
-"""The bytes on the disk, decoded by a second reader made from the drawings in core/record and core/sidecar."""
+"""The bytes on the disk, decoded by a second reader made from the drawings in the modules."""
 
 from __future__ import annotations
 
 import struct
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.buffer import crc32c_of
 from penstock.core.log import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MESSAGE, REMOVE, SKIP = 1, 2, 3
 

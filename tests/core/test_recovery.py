@@ -1,10 +1,10 @@
-"""Opening damaged logs: torn ends at every byte, flipped bits anywhere, missing and foreign files, half-made segments."""
+"""Opening damaged logs: torn ends, flipped bits, missing and foreign files, half-made segments."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.core.buffer import seed_hash
 from penstock.core.log import Log, StoredMessage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEGMENT = 4096
 NUMBERS = itertools.count()
@@ -228,7 +231,7 @@ def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
 
 
 def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
-    # Messages 1 .. n stay partly; the removals are told in a later segment, which then dies and is unlinked.
+    # Old messages stay partly; their removals are told in a later segment, which then dies.
     folder = tmp_path / "log"
     log = open_log(folder)
     for i in range(60):
@@ -307,7 +310,8 @@ def test_erased_bytes_are_gone_from_the_files(tmp_path: Path) -> None:
 
 
 def test_record_images_in_payloads_never_become_records(tmp_path: Path) -> None:
-    # A publisher sends bytes that look like records; with the hash seeded as a server does, damage around them must not bring them to life.
+    # A publisher sends bytes that look like records; with the hash seeded as a server does it,
+    # damage around them must not bring them to life.
     folder = tmp_path / "log"
     fill(folder, 3)
     image = segments(folder)[0].read_bytes()[32:]

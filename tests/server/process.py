@@ -113,13 +113,22 @@ class Wire:
 
     def read_until(self, mark: bytes) -> bytes:
         """Everything up to and with the mark."""
+        self.answer_ping()
         while mark not in self.data:
             got = self.socket.recv(65536)
             if not got:
                 raise GoneError(f"closed before {mark!r}, after {self.data!r}")
             self.data += got
+            self.answer_ping()
         head, _, self.data = self.data.partition(mark)
         return head + mark
+
+    def answer_ping(self) -> None:
+        """On a slow day the server's own PING comes between: it is answered and not shown."""
+        while self.data.startswith(b"PING\r\n"):
+            self.data = self.data[6:]
+            with contextlib.suppress(OSError):
+                self.send("PONG\r\n")
 
     def line(self) -> str:
         return self.read_until(b"\r\n").decode().rstrip("\r\n")
@@ -134,6 +143,7 @@ class Wire:
         with contextlib.suppress(ConnectionResetError):
             while got := self.socket.recv(65536):
                 self.data += got
+        self.answer_ping()
         data, self.data = self.data, b""
         return data
 

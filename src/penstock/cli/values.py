@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.api.times import parse_duration
-
 if TYPE_CHECKING:
     _Kind = click.ParamType[int]
 else:
@@ -24,6 +22,8 @@ class Duration(_Kind):
         """Nanoseconds."""
         if isinstance(value, int):
             return value
+        from penstock.api.times import parse_duration  # loads what --help need not
+
         text = str(value)
         try:
             ns = int(text[:-1]) * 86_400_000_000_000 if re.fullmatch(r"\d+d", text) else None

@@ -25,25 +25,26 @@ class Log(LogFiles):
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
-        Recovery never deletes: a torn tail is cut at the last good record and the cut bytes are kept beside it as
-        ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in ``lost``. What it found written
-        counts as synced afterwards: it syncs it. OSError when the folder can't be used; ValueError for arguments out of range.
+        Recovery never deletes: a torn tail is cut at the last good record and what was cut is kept
+        beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
+        ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
+        OSError when the folder can't be used; ValueError for arguments out of range.
         """
     @property
     def first_ts_ns(self) -> int:
         """Timestamp of the first live message; 0 when there is none."""
     def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
-        """Append one message; its sequence. LogClosed when the log takes none, OSError ENOSPC while the disk is full."""
+        """Append one message; its sequence. LogClosed, or OSError ENOSPC while the disk is full."""
     def skip(self, next_seq: int) -> None:
         """The next message gets this sequence; ValueError when it is given already."""
     def get(self, seq: int) -> StoredMessage | None:
-        """One message, or None when it is not there (or its bytes are damaged: then ``lost`` tells)."""
+        """One message, or None when it is not there (or damaged: then ``lost`` tells)."""
     def delete(self, seq: int, erase: bool = False) -> bool:
-        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
+        """Remove one message; with erase, its bytes on disk are overwritten first, durably."""
     def purge(self, below: int | None = None) -> int:
-        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
+        """Remove every message (below that sequence); how many. One record, whatever the count."""
     def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
-        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep` of them."""
+        """Remove those whose subject matches, below a sequence and/or all but the newest `keep`."""
     def deleted(self) -> list[tuple[int, int]]:
         """Holes between first_seq and last_seq, as (first, count), ascending."""
     def deleted_count(self) -> int:
@@ -53,7 +54,7 @@ class Log(LogFiles):
     def subject_state(self, subject: str) -> tuple[int, int, int]:
         """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
     def size_of(self, seq: int) -> int:
-        """The accounted size of a live message (what it adds to ``bytes``); 0 when it is not there."""
+        """The accounted size of a live message (as in ``bytes``); 0 when it is not there."""
     def count_from(self, seq: int, pattern: str = ">") -> int:
         """Live messages with that sequence or a higher one whose subject matches."""
     def last_of(self, pattern: str, upto: int | None = None) -> StoredMessage | None:
@@ -61,18 +62,21 @@ class Log(LogFiles):
     def next_of(self, pattern: str, start: int) -> StoredMessage | None:
         """The oldest message with sequence >= start whose subject matches."""
     def at_time(self, ts_ns: int) -> int:
-        """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
+        """The lowest live sequence with that timestamp or a later one; last_seq + 1 if none."""
     def flush(self) -> None:
         """accepted -> written."""
     def fsync(self) -> None:
         """accepted -> written -> synced."""
     def sync_start(self) -> tuple[list[int], int]:
-        """For an owner that syncs in a worker: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
+        """For an owner that syncs in a worker: (handles to fdatasync, what to pass to sync_done).
+
+        No handles: nothing to do (or another sync is running).
+        """
     def sync_done(self, upto: int, error: int = 0) -> None:
-        """The handles of sync_start are synced, or it failed with that errno: LogClosed, now and for every append."""
+        """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
     def maintain(self) -> bool:
-        """Compact at most one segment that is mostly dead; whether one was. To be called now and then (it may take 0.1 s)."""
+        """Compact at most one segment that is mostly dead; whether one was. It may take 0.1 s."""
     def close(self) -> None:
-        """Flush, fsync, bring the index files up to date; the log takes nothing afterwards. Reads go on."""
+        """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
     def destroy(self) -> None:
         """Close and remove its folder."""

@@ -1,10 +1,10 @@
-"""What Python sees of the files under a record log; the compiled methods are declared in log_files.pxd."""
+"""What Python sees of the files under a record log; see log_files.pxd for the rest."""
 
 from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
 from penstock.core.subject_table import SubjectTable
 
-class LogClosed(OSError):
+class LogClosed(OSError):  # noqa: N818 - a state of the log, named as such
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
 
 class LogFiles:

@@ -4,6 +4,7 @@ What is needed to answer --help, --version and a mistaken option is imported her
 when a server starts.
 """
 
+import gc
 import sys
 
 from penstock.server.errors import StartError
@@ -63,6 +64,7 @@ def _check(options: Options) -> int:
 
 
 def _serve(options: Options) -> int:
+    gc.disable()  # until it serves: nothing that loading makes is garbage
     from penstock.server.listener import open_sockets
     from penstock.server.log import Log
     from penstock.server.startup import settings_of

@@ -10,6 +10,7 @@ changes its settings.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -119,14 +120,16 @@ class Server:
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
-        # A second SIGTERM on the way out must not turn a clean exit into a killed one. (For the same
-        # reason the loop stays open: closing it gives the signals their default back.)
+        # A second SIGTERM on the way out must not turn a clean exit into a killed one. (The loop
+        # stays open for the same reason: closing it gives the signals their default back.)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     async def _live(self) -> None:
         # All on the running loop: uvloop loses a signal that comes while it does not run.
         await self._start()
+        gc.freeze()  # what is there now stays: no need to look at it again and again
+        gc.enable()
         await self._stopped
         await self._shutdown()
 

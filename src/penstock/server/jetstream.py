@@ -12,7 +12,8 @@ from typing import Any
 
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
-from penstock.core.router import Router
+from penstock.core.hub import Connection
+from penstock.core.router import CallbackSink, Router
 from penstock.core.turn import Turn
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
@@ -39,6 +40,7 @@ class JetStream:
         self._settings = settings
         self._store = store
         self._turn = turn
+        self._router = router
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,8 +90,18 @@ class JetStream:
                 f"can't start JetStream in {self._store.folder}: {problem}; choose another with -sd"
             ) from None
         log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
+        if settings.domain:
+            prefix = f"$JS.{settings.domain}.API."
+            self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
         self._loop = loop
         self._tick()
+
+    def _from_domain(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
+    ) -> bool:
+        """A request to `$JS.<domain>.API.` is one to `$JS.API.`; this is its domain."""
+        plain = "$JS.API." + subject.partition(".API.")[2]
+        return self._router.publish_message(plain, payload, reply, headers) > 0
 
     def _sync(self) -> str:
         ns = self._settings.sync_interval_ns

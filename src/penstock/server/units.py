@@ -8,73 +8,15 @@ import re
 
 SECOND_NS = 1_000_000_000
 
-_DURATION_UNITS_NS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": SECOND_NS,
-    "m": 60 * SECOND_NS,
-    "h": 3600 * SECOND_NS,
-}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-
 
 def parse_duration(text: str) -> int:
     """A Go duration (``2m``, ``1h30m``, ``250ms``, ``0``) in nanoseconds."""
-    body = text.strip()
-    sign = 1
-    if body[:1] in "+-" and body:
-        sign = -1 if body[0] == "-" else 1
-        body = body[1:]
-    if body == "0":
-        return 0
-    at = 0
-    total = 0.0
-    whole = 0
-    while at < len(body):
-        part = _DURATION_PART.match(body, at)
-        if part is None:
-            break
-        number, unit = part.groups()
-        if "." in number:
-            total += float(number) * _DURATION_UNITS_NS[unit]
-        else:
-            whole += int(number) * _DURATION_UNITS_NS[unit]
-        at = part.end()
-    if not body or at != len(body):
-        raise ValueError(f'"{text}" is not a duration such as 250ms, 10s, 2m or 1h30m')
-    return sign * (whole + round(total))
+    from penstock.api import times  # loads what --help and --version need not
 
-
-def format_duration(ns: int) -> str:
-    """Nanoseconds as Go prints a duration: ``2m0s``, ``1.5s``, ``250ms``, ``0s``."""
-    if ns == 0:
-        return "0s"
-    sign = "-" if ns < 0 else ""
-    ns = abs(ns)
-    if ns < SECOND_NS:
-        for unit, size in (("ms", 1_000_000), ("µs", 1_000)):
-            if ns >= size:
-                return f"{sign}{_trim(ns, size)}{unit}"
-        return f"{sign}{ns}ns"
-    minutes, rest = divmod(ns, 60 * SECOND_NS)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_trim(rest, SECOND_NS)}s"
-    if hours:
-        text = f"{hours}h{minutes}m{text}"
-    elif minutes:
-        text = f"{minutes}m{text}"
-    return sign + text
-
-
-def _trim(ns: int, unit: int) -> str:
-    whole, rest = divmod(ns, unit)
-    if not rest:
-        return str(whole)
-    digits = len(str(unit)) - 1
-    return f"{whole}.{str(rest).rjust(digits, '0').rstrip('0')}"
+    try:
+        return times.parse_duration(text.strip())
+    except ValueError:
+        raise ValueError(f'"{text}" is not a duration such as 250ms, 10s, 2m or 1h30m') from None
 
 
 def parse_address(text: str, default_host: str, default_port: int) -> tuple[str, int]:

@@ -1,0 +1,292 @@
+"""The command line against a running server: what it prints for people, for pipes and programs, and
+what it says when something is wrong.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.cli.__main__ import main
+from penstock.client import connect_blocking
+from penstock.testing import LocalServer
+
+
+@pytest.fixture(scope="module")
+def server():
+    with LocalServer() as local:
+        yield local
+
+
+@pytest.fixture
+def run(server, capsys, monkeypatch):
+    """Run a command line in this process: (exit status, stdout, stderr)."""
+    monkeypatch.setenv("NATS_URL", server.url)
+
+    def run_it(*arguments, stdin=None):
+        if stdin is not None:
+            reader = io.TextIOWrapper(io.BytesIO(stdin))
+            monkeypatch.setattr(sys, "stdin", reader)
+        capsys.readouterr()
+        status = main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run_it
+
+
+@pytest.fixture
+def stream(run, request):
+    """A stream of this test's own, with three messages."""
+    name = f"S{abs(hash(request.node.nodeid)) % 10**9}"
+    assert run("stream", "add", name, "--subjects", f"{name}.>")[0] == 0
+    for each in ("one", "two", "three"):
+        assert run("pub", "-J", f"{name}.a", each)[0] == 0
+    yield name
+    run("stream", "rm", "-f", name)
+
+
+def test_a_stream_from_birth_to_death(run):
+    status, out, _ = run("stream", "add", "LIFE", "--subjects", "l.a,l.b", "--max-age", "7d")
+    assert status == 0
+    assert "Subjects: l.a, l.b" in out
+    assert "Max age: 168h0m0s" in out
+    status, out, _ = run("pub", "--id", "1", "l.a", "hello")
+    assert out == "stored in LIFE at sequence 1\n"
+    assert run("pub", "--id", "1", "l.a", "hello")[1].endswith("sequence 1 (duplicate)\n")
+    assert "LIFE" in run("stream", "ls")[1]
+    assert run("stream", "ls", "--names", "--subject", "l.b")[1] == "LIFE\n"
+    assert "Messages: 1" in run("stream", "info", "LIFE")[1]
+    assert run("stream", "get", "LIFE", 1)[1].endswith("\nhello\n")
+    assert run("stream", "purge", "-f", "LIFE")[1] == "removed 1 messages of stream LIFE\n"
+    assert run("stream", "rm", "-f", "LIFE")[1] == "removed stream LIFE\n"
+    status, _, err = run("stream", "info", "LIFE")
+    assert (status, err) == (1, "penstock: stream not found (10059)\n")
+
+
+def test_limits_reach_the_server(run, server):
+    options = (
+        "--max-msgs 5 --max-bytes 1MB --max-msg-size 1k --max-msgs-per-subject 2 --discard new"
+    )
+    options += (
+        " --storage memory --dupe-window 30s --max-consumers 3 --description d --allow-direct"
+    )
+    assert run("stream", "add", "LIMITS", *options.split())[0] == 0
+    with connect_blocking(server.url) as nc:
+        config = nc.jetstream().stream_info("LIMITS").config
+    assert (config.max_msgs, config.max_bytes, config.max_msg_size) == (5, 2**20, 1024)
+    assert (config.max_msgs_per_subject, config.discard, config.storage) == (2, "new", "memory")
+    assert (config.duplicate_window, config.max_consumers) == (30_000_000_000, 3)
+    assert (config.description, config.allow_direct, config.subjects) == ("d", True, ["LIMITS"])
+    run("stream", "rm", "-f", "LIMITS")
+
+
+def test_json_for_programs_before_and_after_the_command(run, stream):
+    for arguments in (("--json", "stream", "info", stream), ("stream", "info", stream, "--json")):
+        found = json.loads(run(*arguments)[1])
+        assert found["config"]["name"] == stream
+        assert found["state"]["messages"] == 3
+    assert stream in [
+        each["config"]["name"] for each in json.loads(run("stream", "ls", "--json")[1])
+    ]
+    assert json.loads(run("stream", "get", stream, 2, "--json")[1])["data"] == "two"
+    assert json.loads(run("account", "info", "--json")[1])["streams"] >= 1
+    assert json.loads(run("pub", "x", "y", "--json")[1]) == {"subject": "x", "count": 1, "bytes": 1}
+
+
+def test_consumers_are_made_read_and_removed(run, stream):
+    status, out, _ = run("consumer", "add", stream, "c", "--filter", f"{stream}.*", "--wait", "10s")
+    assert status == 0
+    assert "Ack wait: 10s" in out
+    assert "Unprocessed: 3" in out
+    status, out, _ = run("consumer", "next", stream, "c", "-n", 2)
+    assert "one" in out
+    assert "two" in out
+    (line,) = run("consumer", "next", stream, "c", "--json")[1].splitlines()
+    assert json.loads(line)["data"] == "three"
+    status, _, err = run("consumer", "next", stream, "c", "--wait", "50ms")
+    assert (status, err) == (1, f"penstock: no message for consumer c of stream {stream}\n")
+    found = json.loads(run("consumer", "info", stream, "c", "--json")[1])
+    assert (found["num_pending"], found["ack_floor"]["stream_seq"]) == (0, 3)
+    assert run("consumer", "ls", stream, "--names")[1] == "c\n"
+    assert "explicit" in run("consumer", "ls", stream)[1]
+    assert run("consumer", "rm", "-f", stream, "c")[0] == 0
+    assert json.loads(run("consumer", "ls", stream, "--json")[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "first"), [("all", "one"), ("last", "three"), ("2", "two"), ("subject", "three")]
+)
+def test_where_a_consumer_begins(run, stream, where, first):
+    # "subject": the last of each subject; a filter is what it needs one for
+    arguments = ("--deliver", where, "--filter", f"{stream}.>")
+    assert run("consumer", "add", stream, "c", *arguments)[0] == 0
+    assert run("consumer", "next", stream, "c", "--raw", "--no-ack")[1] == f"{first}\n"
+
+
+def test_payloads_come_from_standard_input_and_go_out_as_they_are(run, stream):
+    data = b"\x00\xff\x1b[31m\n"
+    assert run("pub", "-J", f"{stream}.b", stdin=data)[0] == 0
+    found = json.loads(run("stream", "get", stream, "--last-for", f"{stream}.b", "--json")[1])
+    assert found["data_base64"] == "AP8bWzMxbQo="
+    shown = run("stream", "get", stream, "4")[1]
+    assert "\x1b" not in shown
+    assert "\\x1b[31m" in shown
+
+
+def test_headers_go_there_and_back(run, stream):
+    run("pub", "-J", f"{stream}.h", "x", "-H", "Color: red", "-H", "Color:blue", "-H", "A: b:c")
+    found = json.loads(run("stream", "get", stream, "4", "--json")[1])
+    assert found["headers"] == {"Color": ["red", "blue"], "A": ["b:c"]}
+
+
+def test_subscribe_and_request(server):
+    """Two processes talk: one subscribes, this one publishes."""
+    command = [sys.executable, "-m", "penstock.cli", "-s", server.url, "sub", "talk.>", "-n", "2"]
+    child = subprocess.Popen(
+        [*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with connect_blocking(server.url) as nc:
+        lines = []
+        while len(lines) < 2:
+            # it may not have subscribed yet: say it until it is heard
+            nc.publish("talk.a", b"hi", headers={"A": "b"})
+            nc.publish("talk.b", b"\xff", reply="back")
+            nc.flush()
+            if child.poll() is not None:
+                lines = child.stdout.read().splitlines()
+                break
+    assert child.wait(20) == 0
+    first, second = (json.loads(line) for line in lines)
+    assert {first["subject"], second["subject"]} == {"talk.a", "talk.b"}
+    by_subject = {each["subject"]: each for each in (first, second)}
+    assert by_subject["talk.a"]["headers"] == {"A": ["b"]}
+    assert by_subject["talk.b"]["data_base64"] == "/w=="
+    child.stdout.close()
+    child.stderr.close()
+
+
+def test_sub_ends_when_nothing_comes(run):
+    assert run("sub", "silence", "--wait", "20ms")[:2] == (0, "")
+
+
+def test_request_prints_the_answer(run):
+    status, out, _ = run("req", "$JS.API.INFO", "", "--raw")
+    assert status == 0
+    assert json.loads(out)["type"] == "io.nats.jetstream.api.v1.account_info_response"
+    out = run("--json", "req", "$JS.API.INFO", "")[1]
+    assert json.loads(json.loads(out)["data"])["api"]["level"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("bogus", "No such command 'bogus'"),
+        ("stream bogus", "No such command 'bogus'; see penstock stream --help"),
+        ("stream add", "Missing argument 'NAME'; see penstock stream add --help"),
+        ("stream ls --bogus", "No such option '--bogus'"),
+        ("stream add X --max-age soon", '"soon" is not a duration'),
+        ("stream add X --max-bytes much", '"much" is not a size'),
+        ("stream add X --storage tape", "'tape' is not one of"),
+        ("stream add a.b", "must not be empty nor have blanks"),
+        ("stream info NOPE", "stream not found (10059)"),
+        ("stream get X", "give a sequence or --last-for"),
+        ("stream purge X -f --seq 0", "0 is not in the range"),
+        ("consumer info NOPE c", "not found"),
+        ("consumer next NOPE c", "stream NOPE has no pull consumer c"),
+        ("consumer add X c --deliver never", '"never" is no place to begin at'),
+        ("pub a..b x", "cannot publish to 'a..b'"),
+        ("pub a x -H nocolon", '"nocolon" is not a header'),
+        ("pub a x -J --reply b", "exclude each other"),
+        ("req nobody.there x", "nobody answers on nobody.there"),
+        ("-s ftp://x stream ls", "expected nats:// or tls://"),
+        ("-s nats://127.0.0.1:1 stream ls", "cannot connect: nats://127.0.0.1:1"),
+        ("--timeout x stream ls", "is not a duration"),
+        ("--user a --token b stream ls", "give user and password, or a token, not both"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(run, line, text):
+    status, _, err = run(*line.split())
+    assert status == 1
+    assert err.count("\n") == 1
+    assert err.startswith("penstock: ")
+    assert text in err
+
+
+def test_removing_asks_first(run, stream):
+    status, _, _ = run("stream", "rm", stream, stdin=b"n\n")
+    assert status == 130
+    assert run("stream", "info", stream)[0] == 0
+    assert run("stream", "rm", stream, stdin=b"y\n")[0] == 0
+
+
+def test_help_lists_everything_and_loads_nothing():
+    code = (
+        "import sys; from penstock.cli.__main__ import main; main(['--help']);"
+        "print([m for m in ('rich', 'penstock.client', 'penstock.engine', 'penstock.server',"
+        " 'msgspec', 'asyncio', 'pyspark') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip().endswith("[]")
+    for name in ("run", "server", "pub", "sub", "req", "stream", "consumer", "account"):
+        assert f"  {name} " in result.stdout
+
+
+@pytest.mark.parametrize("group", ["stream", "consumer", "account"])
+def test_every_command_has_help(run, group):
+    from penstock.cli import tree
+
+    for name in getattr(tree, group).rows:
+        status, out, _ = run(group, name, "--help")
+        assert status == 0
+        assert "--json" in out
+
+
+def test_server_is_the_server_program(run):
+    status, _, err = run("server", "--bogus")
+    assert status == 1
+    assert err == "penstock-server: unknown option --bogus; see penstock-server --help\n"
+    assert run("server", "--version")[1].startswith("nats-server: v")
+
+
+def test_a_reader_that_has_had_enough_gets_no_complaint(server):
+    child = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    assert child.wait(20) in (0, 1)
+    child.stderr.close()
+
+
+def test_a_terminal_gets_a_table(server, run, stream):
+    """In a pseudo terminal rich draws; elsewhere it is not even loaded."""
+    import pty
+
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "-s", server.url, "stream", "ls"],
+        stdout=child,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"},
+    )
+    os.close(child)
+    text = b""
+    while True:
+        try:
+            data = os.read(parent, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        text += data
+    os.close(parent)
+    assert process.wait(20) == 0
+    assert "┃".encode() in text
+    assert stream.encode() in text

@@ -1,0 +1,184 @@
+"""JetStream in whole processes: what survives what, whose folder it is, what is reported."""
+
+import json
+import os
+import signal
+import urllib.request
+
+import pytest
+
+from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+
+from .process import ServerProcess, running
+
+
+def client(server):
+    return connect_blocking(f"nats://127.0.0.1:{server.port()}")
+
+
+def start(store, *more):
+    return ServerProcess("-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(store), *more)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("sync", ["always", "1h"])
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path, end, sync):
+    server = start(tmp_path, "--sync_interval", sync)
+    with client(server) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name="S", subjects=["s.>"], num_replicas=1))
+        js.create_consumer("S", ConsumerConfig(durable_name="c", name="c", ack_policy="explicit"))
+        for number in range(100):
+            js.publish("s.a", b"%d" % number, msg_id=f"id{number}")
+        first = js.pull("S", "c").fetch(10)
+        for message in first[:5]:
+            message.ack_sync()
+    if end == "kill":
+        server.signal(signal.SIGKILL)
+        assert server.end() == -signal.SIGKILL
+    else:
+        assert server.stop() == 0, server.text
+    server = start(tmp_path, "--sync_interval", sync)
+    with client(server) as nc:
+        js = nc.jetstream()
+        info = js.stream_info("S")
+        assert (info.state.messages, info.state.last_seq) == (100, 100)
+        assert [js.get_message("S", n).data for n in (1, 100)] == [b"0", b"99"]
+        assert js.publish("s.a", b"again", msg_id="id7").duplicate
+        if end == "stop":
+            state = js.consumer_info("S", "c")
+            assert state.ack_floor.stream_seq == 5
+            assert state.num_pending == 90
+    assert server.stop() == 0, server.text
+
+
+def test_two_servers_dont_share_a_store(tmp_path):
+    with running("-js", "-sd", str(tmp_path)) as server:
+        other = start(tmp_path)
+        assert other.end() == 1
+        (line,) = other.text.splitlines()
+        assert f"in use by another server (pid {server.pid})" in line
+    again = start(tmp_path)
+    again.port()
+    assert again.stop() == 0
+
+
+def test_the_store_of_a_nats_server_is_left_alone(tmp_path):
+    folder = tmp_path / "jetstream" / "$G" / "streams" / "S"
+    folder.mkdir(parents=True)
+    (folder / "meta.inf").write_text("{}")
+    server = start(tmp_path)
+    assert server.end() == 1
+    (line,) = server.text.splitlines()
+    assert "holds streams of a nats-server" in line
+
+
+@pytest.mark.parametrize("where", ["/proc/no/such", "/dev/null/x", "file"])
+def test_a_store_that_cant_be_used_is_told_in_one_line(tmp_path, where):
+    if where == "file":
+        (tmp_path / "file").write_text("x")
+        where = str(tmp_path / "file")
+    server = start(where)
+    assert server.end() == 1
+    (line,) = server.text.splitlines()
+    assert line.startswith(f"penstock-server: can't use store folder {where}: ")
+    assert line.endswith("choose another with -sd")
+
+
+def test_a_broken_stream_folder_does_not_stop_the_others(tmp_path):
+    server = start(tmp_path)
+    with client(server) as nc:
+        js = nc.jetstream()
+        for name in ("A", "B"):
+            js.create_stream(StreamConfig(name=name, num_replicas=1))
+    assert server.stop() == 0
+    (tmp_path / "jetstream" / "$G" / "streams" / "A" / "meta.json").write_text("{broken")
+    server = start(tmp_path)
+    with client(server) as nc:
+        assert nc.jetstream().stream_names() == ["B"]
+    assert server.stop() == 0
+    assert "[WRN]" in server.text
+    assert os.path.exists(tmp_path / "jetstream" / "$G" / "streams" / "A" / "meta.json")
+
+
+def test_without_jetstream_nobody_answers(tmp_path):
+    from penstock.errors import NoResponders
+
+    with running() as server, client(server) as nc:
+        assert not nc.server_info.jetstream
+        with pytest.raises(NoResponders):
+            nc.jetstream().account_info()
+
+
+def test_start_lines_say_where_and_how(tmp_path):
+    with running("-js", "-sd", str(tmp_path), "--sync_interval", "2m") as server:
+        server.port()
+    assert f'Store Directory: "{tmp_path}/jetstream"' in server.text
+    assert "Sync Interval:   120s" in server.text
+    assert "JetStream Shutdown" in server.text
+
+
+def test_settings_come_from_the_file_too(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text(
+        f"jetstream {{ store_dir: {tmp_path}/s, domain: hub, sync_interval: 1s, max_file: 1GB }}"
+    )
+    with running("-c", str(path)) as server, client(server) as nc:
+        js = nc.jetstream(domain="hub")
+        info = js.create_stream(StreamConfig(name="S", num_replicas=1))
+        assert info.domain == "hub"
+        assert js.publish("S", b"x").domain == "hub"
+    assert (tmp_path / "s" / "jetstream").is_dir()
+    assert "max_file is reported but not enforced" in server.text
+
+
+def test_monitoring_reports_streams_and_consumers(tmp_path):
+    with running("-js", "-sd", str(tmp_path), "-m", "-1") as server:
+        base = f"http://127.0.0.1:{server.http_port()}"
+
+        def get(path):
+            with urllib.request.urlopen(base + path, timeout=20) as found:
+                return json.load(found)
+
+        with client(server) as nc:
+            js = nc.jetstream()
+            js.create_stream(StreamConfig(name="S", num_replicas=1))
+            js.create_consumer("S", ConsumerConfig(durable_name="c", name="c"))
+            js.publish("S", b"x")
+            found = get("/jsz?consumers=1&config=1")
+        (stream,) = found["account_details"][0]["stream_detail"]
+        assert (found["streams"], found["consumers"], found["messages"]) == (1, 1, 1)
+        assert stream["config"]["name"] == "S"
+        assert stream["state"]["messages"] == 1
+        assert stream["consumer_detail"][0]["num_pending"] == 1
+        assert get("/varz")["jetstream"]["config"]["sync_always"] is True
+        assert get("/healthz?stream=S&consumer=c") == {"status": "ok"}
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            get("/healthz?stream=T")
+        assert caught.value.code == 404
+        with urllib.request.urlopen(base + "/metrics", timeout=20) as found:
+            assert (
+                'penstock_consumer_num_pending{stream="S",consumer="c"} 1' in found.read().decode()
+            )
+
+
+def test_timers_run_without_traffic(tmp_path):
+    """Messages get too old, and unacknowledged ones come again, though no client says a word."""
+    with running("-js", "-sd", str(tmp_path)) as server, client(server) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name="S", num_replicas=1, max_age=200_000_000))
+        js.create_stream(StreamConfig(name="T", num_replicas=1))
+        config = ConsumerConfig(
+            durable_name="c", name="c", ack_policy="explicit", ack_wait=100_000_000
+        )
+        js.create_consumer("T", config)
+        js.publish("S", b"x")
+        js.publish("T", b"y")
+        pull = js.pull("T", "c")
+        assert [m.metadata.delivered for m in pull.fetch(1)] == [1]
+        (again,) = pull.fetch(1, timeout=5)
+        assert again.metadata.delivered == 2
+        for _ in range(1000):
+            if js.stream_info("S").state.messages == 0:
+                break
+        assert js.stream_info("S").state.messages == 0
