@@ -112,8 +112,9 @@ def recover(account: Account) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        if entry.consumers:
+            consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
-            consumers.save_state(account, entry, consumer, durable=True)
             consumers.detach(account, entry, consumer, "Server Shutdown")
         _detach(account, entry)
         entry.core.close()
