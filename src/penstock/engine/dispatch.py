@@ -311,6 +311,11 @@ class Dispatcher:
             account.api_errors += 1
             account.report(f"{call.pattern}: {error}")
             response = call.response(error=errors.StreamGeneralError(error).body())
+        except Exception as error:
+            # a fault of ours: the caller gets an answer, the operator a line, the server lives on
+            account.api_errors += 1
+            account.report(f"{call.pattern}: internal error: {error!r}")
+            response = call.response(error=errors.StreamGeneralError("internal error").body())
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type

@@ -11,6 +11,7 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
+import contextlib
 import string
 from typing import TypeVar
 
@@ -110,6 +111,14 @@ class StreamFiles:
         self._disk.make_dir(self._consumers)
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
+
+    def discard(self) -> None:
+        """Take back a create that failed half way, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            self._disk.unlink(f"{self.folder}/meta.json")
+            self._disk.sync_dir(self.folder)
+        with contextlib.suppress(OSError):
+            self._disk.remove_tree(self.folder)
 
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json."""

@@ -34,6 +34,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
+        if files is not None and not isinstance(error, FileExistsError):
+            files.discard()
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
     # told before it listens: a stream of advisories does not hold its own birth
