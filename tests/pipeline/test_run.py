@@ -50,7 +50,7 @@ class Run:
         )
         return self.process
 
-    def finish(self, *more: str, timeout: float = 150) -> tuple[int, str]:
+    def finish(self, *more: str, timeout: float = 300) -> tuple[int, str]:
         process = self.start(*more)
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
@@ -58,7 +58,7 @@ class Run:
     def end(self) -> str:
         """What was printed by a process that ends now."""
         assert self.process is not None
-        return self.process.communicate(timeout=60)[0]
+        return self.process.communicate(timeout=90)[0]
 
     def children(self) -> dict[str, list[int]]:
         try:
@@ -68,11 +68,11 @@ class Run:
         return record
 
     def living(self, name: str) -> int | None:
-        """The process id of a child that runs now; the record may still be that of an earlier run."""
+        """The process id of a child that runs now; the record may be that of an earlier run."""
         pid, started = self.children().get(name, [0, -1])
         return pid if started_at(pid) == started else None
 
-    def wait_for(self, what, seconds: float = 90):
+    def wait_for(self, what, seconds: float = 180):
         deadline = time.monotonic() + seconds
         while not (found := what()):
             assert time.monotonic() < deadline, "waited in vain"
@@ -211,7 +211,7 @@ def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
 
 @pytest.mark.slow
 @pytest.mark.peer
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
     """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command
     in a batch.
