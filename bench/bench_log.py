@@ -1,6 +1,7 @@
-"""Speed and memory of the record log: `python bench/bench_log.py [messages]` after an in-place build (PYTHONPATH=src).
+"""Speed and memory of the record log: `PYTHONPATH=src python bench/bench_log.py [messages]`.
 
-Prints nanoseconds per message. The loops are compiled (bench/log_loops.pyx) so that the log is measured, not Python.
+Wants an in-place build. Prints nanoseconds per message. The loops are compiled
+(bench/log_loops.pyx) so that the log is measured, not Python.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from Cython.Build import cythonize
 from setuptools import Distribution, Extension
@@ -22,13 +21,19 @@ from setuptools.command.build_ext import build_ext
 
 from penstock.core.log import Log
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
 HERE = Path(__file__).parent
 
 
 def build_loops(folder: str) -> ModuleType:
     """Compile log_loops.pyx into a folder and import it."""
     extension = Extension("log_loops", [str(HERE / "log_loops.pyx")], extra_compile_args=["-O2"])
-    source = cythonize([extension], include_path=[str(HERE.parent / "src")], build_dir=folder, quiet=True)
+    source = cythonize(
+        [extension], include_path=[str(HERE.parent / "src")], build_dir=folder, quiet=True
+    )
     command = build_ext(Distribution({"ext_modules": source}))
     command.build_lib = command.build_temp = folder
     command.ensure_finalized()
@@ -65,9 +70,21 @@ def plain(loops: ModuleType, folder: str, n: int) -> None:
     before = anonymous_bytes()
     log = Log(f"{folder}/plain")
     few = 3000
-    timed("file: append, no write (by subject)", few, loops.append, log, few, b"orders.new", body, False, 0)
+    timed(
+        "file: append, no write (by subject)",
+        few,
+        loops.append,
+        log,
+        few,
+        b"orders.new",
+        body,
+        False,
+        0,
+    )
     log.flush()
-    timed("file: append, no write (by id)", few, loops.append, log, few, b"orders.new", body, True, 0)
+    timed(
+        "file: append, no write (by id)", few, loops.append, log, few, b"orders.new", body, True, 0
+    )
     log.flush()
     timed("file: append, a write per 500", n, loops.append, log, n, b"orders.new", body, False, 500)
     print(f"anonymous memory for {log.msgs} messages: {(anonymous_bytes() - before) / 1e6:.1f} MB")
@@ -107,7 +124,13 @@ def subjects(loops: ModuleType, folder: str, n: int) -> None:
                 log.close()
                 log = timed("file: open that after a close", log.msgs, Log, f"{folder}/many")
                 wanted = bytes(k % 1000 == 0 for k in range(half))
-                timed("file: one subject of 1000 by the index", log.msgs, loops.scan_wanted, log, wanted)
+                timed(
+                    "file: one subject of 1000 by the index",
+                    log.msgs,
+                    loops.scan_wanted,
+                    log,
+                    wanted,
+                )
             log.destroy()
 
 

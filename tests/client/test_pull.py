@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -182,6 +183,7 @@ def test_a_header_block_of_garbage_has_no_status(block: bytes) -> None:
 
 def test_a_nak_tells_its_delay_in_nanoseconds() -> None:
     assert nak_body(None) == b"-NAK"
+    assert nak_body(timedelta(seconds=1.5)) == nak_body(1.5)
     assert nak_body(1.5) == b'-NAK {"delay":1500000000}'
     with pytest.raises(ValueError, match="negative"):
         nak_body(-1)
@@ -301,7 +303,7 @@ def test_expectations_become_headers() -> None:
         expected_last_seq=0,
         expected_last_subject_seq=7,
         expected_last_msg_id="l",
-        ttl_s=90,
+        ttl=90,
     )
     assert decode_headers(block)[2] == {
         "Own": ["1", "2"],

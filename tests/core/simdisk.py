@@ -1,13 +1,17 @@
-"""A disk in memory that forgets: what was not synced is lost at a crash, the last write may be torn, room and errors are set.
+"""A disk in memory that forgets what was not synced, may tear a write, fills up or fails as told.
 
-A file is an inode with its durable bytes and the writes since its last sync; a folder's names become durable with sync_dir.
+A file is an inode with its durable bytes and the writes since its last sync; a folder's names
+become durable with sync_dir.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
 
 
 class Inode:
@@ -117,7 +121,10 @@ class SimDisk:
     # --- what happens to it ----------------------------------------------------------------------
 
     def crash(self, pick: random.Random | None = None) -> None:
-        """Power goes: unsynced names and bytes are lost; with `pick`, some of the unsynced writes made it, one of them torn."""
+        """Power goes: unsynced names and bytes are lost.
+
+        With `pick`, some of the unsynced writes made it, and one of them is torn.
+        """
         self.names = dict(self.durable_names)
         self.handles = {}
         self.fail_write = self.fail_sync = self.fail_read = 0

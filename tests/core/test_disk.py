@@ -1,10 +1,10 @@
-"""The machine's disk by its path verbs, the stand-in by the log that runs on it: crashes, a full disk, failing syncs."""
+"""The machine's disk by its path verbs, the stand-in by the log on it: crashes, full, failing."""
 
 from __future__ import annotations
 
 import errno
 import random
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,9 @@ from penstock.core.disk import Disk, PyDisk
 from penstock.core.log import Log, LogClosed
 
 from .simdisk import SimDisk
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOLDER = "store/log"
 
@@ -80,7 +83,10 @@ STEP = st.one_of(
     st.tuples(st.just("head"), st.integers(1, 40)),
     st.tuples(st.just("delete"), st.integers(0, 10_000)),
     st.tuples(st.just("purge"), st.integers(0, 10_000)),
-    st.tuples(st.sampled_from(["flush", "fsync", "fsync", "maintain", "crash", "crash_torn"]), st.integers(0, 1 << 30)),
+    st.tuples(
+        st.sampled_from(["flush", "fsync", "fsync", "maintain", "crash", "crash_torn"]),
+        st.integers(0, 1 << 30),
+    ),
 )
 
 
@@ -92,8 +98,8 @@ def test_what_was_synced_survives_any_crash(steps: list[tuple[str, int]]) -> Non
     log.fsync()
     given_out: dict[int, set[bytes]] = {}
     live: set[int] = set()
-    gone: set[int] = set()          # removed, and the removal synced
-    synced: set[int] = set()        # appended and synced
+    gone: set[int] = set()  # removed, and the removal synced
+    synced: set[int] = set()  # appended and synced
     last_synced = 0
     n = 0
     for step, value in steps:
@@ -154,7 +160,7 @@ def test_full_disk_loses_nothing_and_acknowledges_nothing() -> None:
     target = SimDisk(room=20_000)
     log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
     written = 0
-    with pytest.raises(OSError) as caught:  # noqa: PT012 - the loop is what fills the disk
+    with pytest.raises(OSError, match="No space") as caught:  # noqa: PT012 - the loop is what fills the disk
         for _ in range(1000):
             log.add(1, "a", b"x" * 500)
             log.flush()

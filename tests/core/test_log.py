@@ -1,13 +1,13 @@
-"""The record log against a dict: any run of operations, reopened and killed in between, with index files damaged."""
+"""The record log against a dict: any run of operations, reopened, killed, index files damaged."""
 
 from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core.log import Log, LogClosed
+
+if TYPE_CHECKING:
+    import random
 
 SUBJECTS = ["a", "a.b", "a.c", "a.b.c", "b.b", "b.c.d", "ü.x"]
 PATTERNS = [*SUBJECTS, ">", "a.>", "*", "*.b", "a.*", "*.*.*", "none", "none.>"]
@@ -145,7 +148,11 @@ class Model(RuleBasedStateMachine):
         self.log.maintain()
 
     @precondition(lambda self: not self.memory)
-    @rule(how=st.sampled_from(["close", "kill", "kill"]), damage=st.integers(0, 3), pick=st.randoms(use_true_random=False))
+    @rule(
+        how=st.sampled_from(["close", "kill", "kill"]),
+        damage=st.integers(0, 3),
+        pick=st.randoms(use_true_random=False),
+    )
     def reopen(self, how: str, damage: int, pick: random.Random) -> None:
         if how == "close":
             self.log.close()
@@ -178,7 +185,9 @@ class Model(RuleBasedStateMachine):
         log.segments.loaded_limit = 1200
         assert log.last_seq == self.last
         assert log.msgs == len(self.live)
-        assert log.bytes == sum(accounted(m[1], m[2], m[3], self.memory) for m in self.live.values())
+        assert log.bytes == sum(
+            accounted(m[1], m[2], m[3], self.memory) for m in self.live.values()
+        )
         if self.live:
             assert log.first_seq == min(self.live)
             assert log.first_ts_ns == self.live[min(self.live)][0]
@@ -197,7 +206,11 @@ class Model(RuleBasedStateMachine):
         holes = [seq for first, count in self.log.deleted() for seq in (first, first + count - 1)]
         assert holes == sorted(holes)
         assert sum(count for _, count in self.log.deleted()) == self.log.deleted_count()
-        assert not any(first + k in self.live for first, count in self.log.deleted() for k in range(min(count, 500)))
+        assert not any(
+            first + k in self.live
+            for first, count in self.log.deleted()
+            for k in range(min(count, 500))
+        )
 
     @rule(pattern=st.sampled_from(PATTERNS), data=st.data())
     def subjects_agree(self, pattern: str, data: st.DataObject) -> None:
@@ -297,7 +310,7 @@ def test_sync_in_a_worker(tmp_path: Path) -> None:
     handles, upto = log.sync_start()
     assert len(handles) == 1
     assert upto == 1
-    # Meanwhile: segments come and go, nothing of it counts as synced, nothing in the worker's hands is closed.
+    # Meanwhile segments come and go: none of it counts as synced, no handle of it is closed.
     for i in range(200):
         log.add(i + 2, "a", b"y" * 100)
     log.flush()

@@ -1,10 +1,10 @@
-"""Opening damaged logs: torn ends at every byte, flipped bits anywhere, missing and foreign files, half-made segments."""
+"""Opening damaged logs: torn ends, flipped bits, missing and foreign files, half-made segments."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.core.buffer import seed_hash
 from penstock.core.log import Log, StoredMessage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEGMENT = 4096
 NUMBERS = itertools.count()
@@ -91,7 +94,9 @@ def test_torn_tail_at_every_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [1, 7, 32, 500])
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff"])
-def test_end_overwritten_with_garbage_is_kept_aside(tmp_path: Path, length: int, byte: bytes) -> None:
+def test_end_overwritten_with_garbage_is_kept_aside(
+    tmp_path: Path, length: int, byte: bytes
+) -> None:
     whole = fill(tmp_path / "log", 20)
     path = segments(tmp_path / "log")[-1]
     data = path.read_bytes()
@@ -104,7 +109,9 @@ def test_end_overwritten_with_garbage_is_kept_aside(tmp_path: Path, length: int,
     assert [p.read_bytes() for p in (tmp_path / "log").glob("*.torn-*")] == [byte * length]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(where=st.floats(0, 0.999), bit=st.integers(0, 7), indexes=st.booleans(), reads=st.booleans())
 def test_one_flipped_bit_loses_at_most_one_record(
     tmp_path: Path, where: float, bit: int, indexes: bool, reads: bool
@@ -184,7 +191,9 @@ def test_head_of_a_segment_destroyed(tmp_path: Path) -> None:
     path.write_bytes(b"\xaa" * 32 + path.read_bytes()[32:])
     for _ in range(2):
         log = open_log(folder)
-        assert everything(log) == {seq: m for seq, m in whole.items() if not first <= seq < following}
+        assert everything(log) == {
+            seq: m for seq, m in whole.items() if not first <= seq < following
+        }
         assert [(low, n) for low, n, _ in log.lost] == [(first, following - first)]
         del log
     assert path.exists()
@@ -222,7 +231,7 @@ def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
 
 
 def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
-    # Messages 1 .. n stay partly; the removals are told in a later segment, which then dies and is unlinked.
+    # Old messages stay partly; their removals are told in a later segment, which then dies.
     folder = tmp_path / "log"
     log = open_log(folder)
     for i in range(60):
@@ -301,7 +310,8 @@ def test_erased_bytes_are_gone_from_the_files(tmp_path: Path) -> None:
 
 
 def test_record_images_in_payloads_never_become_records(tmp_path: Path) -> None:
-    # A publisher sends bytes that look like records; with the hash seeded as a server does, damage around them must not bring them to life.
+    # A publisher sends bytes that look like records; with the hash seeded as a server does it,
+    # damage around them must not bring them to life.
     folder = tmp_path / "log"
     fill(folder, 3)
     image = segments(folder)[0].read_bytes()[32:]
@@ -324,7 +334,13 @@ def test_record_images_in_payloads_never_become_records(tmp_path: Path) -> None:
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     whole = fill(folder, 60)
-    for name in ("readme.txt", "12.seg", "x" * 20 + ".seg", f"{5:020d}.seg.tmp", "00000000000000000099.idx"):
+    for name in (
+        "readme.txt",
+        "12.seg",
+        "x" * 20 + ".seg",
+        f"{5:020d}.seg.tmp",
+        "00000000000000000099.idx",
+    ):
         (folder / name).write_bytes(b"something")
     log = open_log(folder)
     assert everything(log) == whole
@@ -340,9 +356,13 @@ def test_no_folder(tmp_path: Path) -> None:
         Log(str(tmp_path / "file" / "log"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(junk=st.binary(max_size=400), at=st.floats(0, 1), data=st.data())
-def test_any_bytes_anywhere_never_crash(tmp_path: Path, junk: bytes, at: float, data: st.DataObject) -> None:
+def test_any_bytes_anywhere_never_crash(
+    tmp_path: Path, junk: bytes, at: float, data: st.DataObject
+) -> None:
     source = tmp_path / "source"
     if not source.exists():
         fill(source, 100, removed=(7, 8))

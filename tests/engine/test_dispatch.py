@@ -56,13 +56,17 @@ def test_every_call_answers_with_its_type_even_to_garbage(house: House, call: ob
         "STREAM.NAMES.x",
         "CONSUMER.INFO.S",
         "CONSUMER.DURABLE.CREATE.S",
-        "CONSUMER.CREATE.S..x",
         "META.LEADER.STEPDOWN",
         "SERVER.REMOVE",
     ],
 )
 def test_other_subjects_get_silence(house: House, call: str) -> None:
     assert house.request(f"$JS.API.{call}") == []
+
+
+def test_a_subject_that_is_none_has_no_responders(house: House) -> None:
+    [(headers, _)] = house.request("$JS.API.CONSUMER.CREATE.S..x")
+    assert headers.startswith(b"NATS/1.0 503")
 
 
 def test_who_asks_for_a_level_gets_it_or_an_error(house: House) -> None:

@@ -129,6 +129,23 @@ def test_purge(house: House, storage: str) -> None:
     assert house.publish("s.0")["seq"] == 11
 
 
+@KINDS
+def test_a_purge_beyond_the_end_moves_the_end(tmp_path: Path, storage: str) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s"], storage=storage)
+    house.consumer(durable_name="c", ack_policy="explicit")
+    for _ in range(3):
+        house.publish("s")
+    assert house.ok("STREAM.PURGE.S", {"seq": 99})["purged"] == 3
+    if storage == "file":
+        house = house.crash()
+    state = house.ok("STREAM.INFO.S")["state"]
+    assert (state["first_seq"], state["last_seq"]) == (99, 98)
+    assert house.publish("s", b"new")["seq"] == 99
+    assert [event[5] for event in house.pull(9)] == [b"new"]
+    assert house.error("STREAM.PURGE.S", {"seq": 2**64 - 1})[0] == 10003
+
+
 def test_what_may_not_be_removed(house: House) -> None:
     house.stream(subjects=["s"], deny_delete=True, deny_purge=True)
     house.publish("s")

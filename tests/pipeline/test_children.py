@@ -35,7 +35,8 @@ from pathlib import Path
 from penstock.pipeline.children import Children
 folder = Path(sys.argv[1])
 children = Children(folder)
-child = children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], folder / "log")
+command = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = children.start("sleeper", command, folder / "log")
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -73,7 +74,9 @@ def test_the_next_start_ends_what_is_left_and_no_stranger(tmp_path):
             process.wait()
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "[1, 2]", '{"server": 5}', '{"server": ["a", "b"]}'])
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "[1, 2]", '{"server": 5}', '{"server": ["a", "b"]}']
+)
 def test_a_broken_record_is_no_obstacle(tmp_path, text):
     (tmp_path / "children.json").write_text(text)
     Children(tmp_path).release()

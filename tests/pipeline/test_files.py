@@ -28,7 +28,9 @@ def texts(lines):
 
 
 class Log:
-    """A log and all that was shipped of it; restarts go on from the last line shipped, as from a stream."""
+    """A log and all that was shipped of it; restarts go on from the last line shipped, as from a
+    stream.
+    """
 
     def __init__(self, folder: Path, **settings) -> None:
         self.path = folder / "app.log"
@@ -73,7 +75,9 @@ def log(tmp_path):
 
 actions = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), st.binary(max_size=40).map(lambda raw: raw.replace(b"a", b"\n"))),
+        st.tuples(
+            st.just("write"), st.binary(max_size=40).map(lambda raw: raw.replace(b"a", b"\n"))
+        ),
         st.tuples(st.sampled_from(["ship", "ship final", "restart"]), st.just(b"")),
     ),
     max_size=25,
@@ -243,7 +247,15 @@ def test_identities_can_be_read_back():
 
 
 def test_finding_files(tmp_path):
-    for name in ("a.log", "deep/er/b.log", "a.log.1", "a.log-20260101", "c.log.gz", "notes.txt", "own/s.log"):
+    for name in (
+        "a.log",
+        "deep/er/b.log",
+        "a.log.1",
+        "a.log-20260101",
+        "c.log.gz",
+        "notes.txt",
+        "own/s.log",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x\n")

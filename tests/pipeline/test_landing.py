@@ -124,8 +124,12 @@ class Death(Exception):
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(240)
-def test_a_query_that_dies_everywhere_lands_every_message_once(spark, stream, tmp_path, monkeypatch):
-    """Dies before the files, between files and commit, between the tables, and after both; then goes on."""
+def test_a_query_that_dies_everywhere_lands_every_message_once(
+    spark, stream, tmp_path, monkeypatch
+):
+    """Dies before the files, between files and commit, between the tables, and after both; then
+    goes on.
+    """
     stream.fill(100)
 
     def run(fail_at=None):

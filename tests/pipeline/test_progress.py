@@ -24,7 +24,15 @@ def test_plain_lines_tell_every_number_and_only_changes():
         display.show(Numbers("running", 3, 1000, 1000, 1000, 0, 5))
     lines = console.file.getvalue().splitlines()
     assert len(lines) == 2
-    for word in ("draining", "3 files", "900 lines", "1000 messages", "800 rows", "lag 200", "no answer"):
+    for word in (
+        "draining",
+        "3 files",
+        "900 lines",
+        "1000 messages",
+        "800 rows",
+        "lag 200",
+        "no answer",
+    ):
         assert word in lines[0]
 
 

@@ -1,4 +1,6 @@
-"""``penstock run`` as a process: one line and exit 1 for what is wrong, and a run that survives being killed."""
+"""``penstock run`` as a process: one line and exit 1 for what is wrong, and a run that survives
+being killed.
+"""
 
 import json
 import os
@@ -88,7 +90,9 @@ class Run:
     def write(self, name: str, first: int, last: int) -> None:
         with (self.logs / name).open("a") as file:
             for number in range(first, last + 1):
-                file.write(f"Sep 22 04:45:{number % 60:02} box app[{number}]: line {number} of {name}\n")
+                file.write(
+                    f"Sep 22 04:45:{number % 60:02} box app[{number}]: line {number} of {name}\n"
+                )
 
 
 @pytest.fixture(params=KINDS)
@@ -165,8 +169,9 @@ def test_help_is_help(capsys):
 
 
 def test_the_line_that_says_it():
-    spark = "[STREAM_FAILED] Query died\n  File x\npenstock.spark.offsets.DataLossError: stream S dropped\n SQLSTATE"
-    assert brief(RuntimeError(spark)) == "stream S dropped"
+    ours = "penstock.spark.offsets.DataLossError: stream S dropped"
+    spark = f"[STREAM_FAILED] Query died\n  File x\n{ours}"
+    assert brief(RuntimeError(f"{spark}\n SQLSTATE")) == "stream S dropped"
     assert brief(RuntimeError("short\nlong")) == "short"
     assert brief(RuntimeError()) == "RuntimeError"
 
@@ -202,7 +207,9 @@ def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
 @pytest.mark.peer
 @pytest.mark.timeout(300)
 def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
-    """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command in a batch."""
+    """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command
+    in a batch.
+    """
     lines = 60_000
     job.write("a.log", 1, lines)
     job.write("b.log", 1, 1000)

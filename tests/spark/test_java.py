@@ -28,7 +28,9 @@ esac
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin" if not os.path.exists("/usr/bin/java") else "/nowhere")
+    monkeypatch.setenv(
+        "PATH", "/usr/bin:/bin" if not os.path.exists("/usr/bin/java") else "/nowhere"
+    )
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "to be removed")
         monkeypatch.delenv(name)
@@ -55,7 +57,9 @@ def test_java_home_comes_before_path(tmp_path, monkeypatch):
     assert java.ensure_java() == home
 
 
-@pytest.mark.parametrize(("version", "wanted"), [("1.8.0_392", "Java 8"), ("11.0.2", "Java 11"), ("", "run")])
+@pytest.mark.parametrize(
+    ("version", "wanted"), [("1.8.0_392", "Java 8"), ("11.0.2", "Java 11"), ("", "run")]
+)
 def test_no_usable_java_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, version, wanted):
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "jdk", version)))
     with pytest.raises(java.JavaNotFoundError) as caught:
@@ -83,8 +87,23 @@ def test_an_old_java_gives_way_to_the_packaged_one(tmp_path, monkeypatch):
 def test_the_shim_drops_one_argument_and_keeps_the_rest(tmp_path):
     real = make_java(tmp_path / "it's java", "21.0.8")
     home = java.shim(real, tmp_path / "shims")
-    given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "*", "", "--add-modules=java.sql"]
-    done = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[-Xmx1g]", "[-Dx=a b]", "[*]", "[]", "[--add-modules=java.sql]"]
+    given = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "-Dx=a b",
+        "*",
+        "",
+        "--add-modules=java.sql",
+    ]
+    done = subprocess.run(
+        [home / "bin" / "java", *given], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "[-Xmx1g]",
+        "[-Dx=a b]",
+        "[*]",
+        "[]",
+        "[--add-modules=java.sql]",
+    ]
     assert java.java_version(home) == 21
     assert java.shim(real, tmp_path / "shims") == home

@@ -108,7 +108,9 @@ def test_going_on_reads_all_that_is_new_or_fails(state, seq):
             (state.first_seq, state.last_seq) if dropped else (state.last_seq + 1, state.last_seq)
         )
     else:
-        assert continue_from(offset, state, fail_on_data_loss=True) == Range(seq + 1, state.last_seq)
+        assert continue_from(offset, state, fail_on_data_loss=True) == Range(
+            seq + 1, state.last_seq
+        )
 
 
 def test_a_stream_made_again_is_noticed_even_when_the_sequences_fit():
@@ -151,17 +153,3 @@ def test_offsets_are_json_and_back():
     assert Offset.from_json(offset.to_json()) == offset
     with pytest.raises(ValueError, match="not an offset"):
         Offset.from_json({"partition-0": 5})
-
-
-@pytest.mark.parametrize(
-    ("given_state", "first", "last"),
-    [
-        ({"messages": 0, "first_seq": 0, "last_seq": 0, "bytes": 0}, 1, 0),
-        ({"messages": 0, "first_seq": 8, "last_seq": 7, "bytes": 0}, 8, 7),
-        ({"messages": 3, "first_seq": 2, "last_seq": 7, "bytes": 9}, 2, 7),
-    ],
-)
-def test_states_of_empty_streams(given_state, first, last):
-    info = {"config": {"name": "S"}, "created": BORN, "state": given_state}
-    state = StreamState.from_info(info)
-    assert (state.first_seq, state.last_seq) == (first, last)

@@ -1,4 +1,6 @@
-"""Reading ranges from a real server: what is there, whatever is deleted, purged or restarted meanwhile."""
+"""Reading ranges from a real server: what is there, whatever is deleted, purged or restarted
+meanwhile.
+"""
 
 import time
 from datetime import datetime
@@ -37,7 +39,10 @@ def test_a_range_with_all_columns(stream):
     stream.js.publish(f"{stream.name.lower()}.b.c", b"")
     before = time.time()
     rows = read(stream.options(includeHeaders="true"), 1, 2)
-    assert [row["subject"] for row in rows] == [f"{stream.name.lower()}.a", f"{stream.name.lower()}.b.c"]
+    assert [row["subject"] for row in rows] == [
+        f"{stream.name.lower()}.a",
+        f"{stream.name.lower()}.b.c",
+    ]
     assert [row["data"] for row in rows] == [b"one", b""]
     assert dict(rows[0]["headers"]) == {"K": ["v1", "v2"], "É": ["ü"]}
     assert rows[1]["headers"] is None

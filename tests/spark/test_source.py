@@ -83,7 +83,7 @@ def streamer(stream, **given):
 
 
 def run_batches(reader, at_most=100):
-    """Micro-batches until nothing is left: lists of sequences, in the order of calls Spark makes."""
+    """Micro-batches until nothing is left, as sequences; in the order of calls Spark makes."""
     offset = reader.initialOffset()
     batches = []
     for _ in range(at_most):

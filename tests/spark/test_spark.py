@@ -43,7 +43,9 @@ def test_an_empty_batch_read(spark, stream):
 
 
 class Sink:
-    """Collects the sequences of each micro-batch; fails when told to, before the batch counts as done."""
+    """Collects the sequences of each micro-batch; fails when told to, before the batch counts as
+    done.
+    """
 
     def __init__(self):
         self.batches = {}
@@ -146,7 +148,8 @@ ensure_java()
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 import sys
-rows = spark.read.format("jetstream").option("servers", sys.argv[1]).option("stream", sys.argv[2]).load()
+options = {"servers": sys.argv[1], "stream": sys.argv[2]}
+rows = spark.read.format("jetstream").options(**options).load()
 print("ROWS", rows.count())
 """
 

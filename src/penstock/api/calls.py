@@ -5,7 +5,7 @@ A response carries `type`, then `error` when the call failed, then its own field
 null say so. Types only.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Struct, field
 
@@ -42,6 +42,7 @@ class StreamConfigRequest(StreamConfig, kw_only=True):
 class StreamNamesRequest(Struct, kw_only=True):
     """STREAM.NAMES: one page, of the streams that listen to the subject."""
 
+    type_name: ClassVar[str] = "JSApiStreamNamesRequest"
     offset: Int = 0
     subject: Annotated[str, OMIT] = ""
 
@@ -49,6 +50,7 @@ class StreamNamesRequest(Struct, kw_only=True):
 class StreamListRequest(Struct, kw_only=True):
     """STREAM.LIST: one page, of the streams that listen to the subject."""
 
+    type_name: ClassVar[str] = "JSApiStreamListRequest"
     offset: Int = 0
     subject: Annotated[str, OMIT] = ""
 
@@ -56,6 +58,7 @@ class StreamListRequest(Struct, kw_only=True):
 class StreamInfoRequest(Struct, kw_only=True):
     """STREAM.INFO: what to add to the state."""
 
+    type_name: ClassVar[str] = "JSApiStreamInfoRequest"
     offset: Annotated[Int, OMIT] = 0
     deleted_details: Annotated[bool, OMIT] = False
     subjects_filter: Annotated[str, OMIT] = ""
@@ -64,6 +67,7 @@ class StreamInfoRequest(Struct, kw_only=True):
 class StreamPurgeRequest(Struct, kw_only=True):
     """STREAM.PURGE: which messages; none named: all."""
 
+    type_name: ClassVar[str] = "JSApiStreamPurgeRequest"
     seq: Annotated[Uint64, OMIT] = 0
     filter: Annotated[str, OMIT] = ""
     keep: Annotated[Uint64, OMIT] = 0
@@ -72,6 +76,7 @@ class StreamPurgeRequest(Struct, kw_only=True):
 class MsgGetRequest(Struct, kw_only=True):
     """STREAM.MSG.GET and DIRECT.GET: which message."""
 
+    type_name: ClassVar[str] = "JSApiMsgGetRequest"
     seq: Annotated[Uint64, OMIT] = 0
     last_by_subj: Annotated[str, OMIT] = ""
     next_by_subj: Annotated[str, OMIT] = ""
@@ -87,6 +92,7 @@ class MsgGetRequest(Struct, kw_only=True):
 class MsgDeleteRequest(Struct, kw_only=True):
     """STREAM.MSG.DELETE: which message, and whether its bytes may stay on the disk."""
 
+    type_name: ClassVar[str] = "JSApiMsgDeleteRequest"
     seq: Uint64 = 0
     no_erase: Annotated[bool, OMIT] = False
 
@@ -103,6 +109,7 @@ class CreateConsumerRequest(Struct, kw_only=True):
 class ConsumersRequest(Struct, kw_only=True):
     """CONSUMER.NAMES and CONSUMER.LIST: one page."""
 
+    type_name: ClassVar[str] = "JSApiConsumersRequest"
     offset: Int = 0
 
 

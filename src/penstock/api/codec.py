@@ -97,9 +97,9 @@ def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
         if value is None:
             continue
         if not isinstance(value, dict):
-            target = f"Go value of type server.{kind.__name__}"
+            target = f"Go value of type server.{_type_name(kind)}"
             raise JsonError(f"json: cannot unmarshal {_word(value)} into {target}")
-        _fill(reader, message, value, kind.__name__)
+        _fill(reader, message, value, _type_name(kind))
     return message
 
 
@@ -276,7 +276,7 @@ def _map(item: _Kind) -> _Kind:
 
 
 def _struct(kind: type[msgspec.Struct]) -> _Kind:
-    name = f"server.{kind.__name__}"
+    name = f"server.{_type_name(kind)}"
 
     def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
         if value is None:
@@ -376,6 +376,10 @@ def _word(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
+
+
+def _type_name(kind: type[msgspec.Struct]) -> str:
+    return str(getattr(kind, "type_name", kind.__name__))
 
 
 def _mismatch(value: Any, path: str, name: str) -> JsonError:

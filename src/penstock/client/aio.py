@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .aio_client import Client, Handlers
+from .aio_client import Client
+from .aio_handlers import Handlers
 from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import inspect
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
     AuthenticationError,
@@ -27,11 +27,13 @@ from penstock.errors import (
 from penstock.nuid import Nuid
 
 from . import connection as machine
+from .aio_handlers import Handlers, Stats
 from .aio_message import AioMessage
 from .aio_subscription import Subscription
 from .aio_transport import Link
 from .jetstream import Headers, encode_header_map
 from .message import Message
+from .options import to_seconds
 from .pool import ServerPool
 from .tls import make_context
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from .aio_jetstream import JetStream
     from .info import ServerInfo
-    from .options import Options, Server
+    from .options import Duration, Options, Server
 
     Callback = Callable[[Message], Awaitable[None] | None]
 
@@ -51,30 +53,6 @@ PENDING_BYTES_MAX = 128 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
 
 logger = logging.getLogger(__name__)
-
-
-class Handlers(NamedTuple):
-    """What the client tells about itself; plain functions or coroutine functions, None for no
-    interest.
-    """
-
-    on_error: Callable[[Exception], Any] | None = None
-    """A complaint of the server, a slow subscription, an exception in a callback."""
-    on_disconnect: Callable[[PenstockError | None], Any] | None = None
-    on_reconnect: Callable[[], Any] | None = None
-    on_close: Callable[[], Any] | None = None
-    on_lame_duck: Callable[[], Any] | None = None
-    """The server is about to stop."""
-
-
-class Stats(NamedTuple):
-    """What went over the connection since the client was made."""
-
-    messages_received: int
-    messages_sent: int
-    bytes_received: int
-    bytes_sent: int
-    reconnects: int
 
 
 class Client:
@@ -263,10 +241,13 @@ class Client:
 
     def _process(self) -> None:
         for event in self.connection.events():
-            if isinstance(event, Message):
-                event.interest.owner.receive(event)
-            else:
+            if not isinstance(event, Message):
                 self._on_event(event)
+                continue
+            try:
+                event.interest.owner.receive(event)
+            except (PenstockError, ValueError) as error:  # of this message; the others still count
+                self.report(error)
 
     def _on_event(self, event: machine.Event) -> None:
         if isinstance(event, machine.Pong):
@@ -436,7 +417,7 @@ class Client:
         if handler is not None:
             self.tell(handler)
 
-    async def drain(self, timeout: float | None = None) -> None:
+    async def drain(self, timeout: Duration | None = None) -> None:
         """Take and handle what is on its way for every subscription, send what is queued, and
         close.
         """
@@ -458,9 +439,9 @@ class Client:
 
     # -- verbs -------------------------------------------------------------------------------------
 
-    def timeout_of(self, timeout: float | None) -> float:
-        """The timeout that counts: the one given, or that of the options."""
-        return self.options.timeout if timeout is None else timeout
+    def timeout_of(self, timeout: Duration | None) -> float:
+        """The timeout that counts, in seconds: the one given, or that of the options."""
+        return self.options.timeout if timeout is None else to_seconds(timeout)
 
     def new_inbox(self) -> str:
         """A subject nobody else uses."""
@@ -510,7 +491,7 @@ class Client:
         subject: str,
         data: bytes = b"",
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         headers: Headers | None = None,
         raw_headers: bytes = b"",
     ) -> AioMessage:
@@ -539,7 +520,7 @@ class Client:
             raise NoResponders(subject)
         return answer
 
-    async def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.connection.ping(future)
@@ -558,7 +539,11 @@ class Client:
         return time.perf_counter() - start
 
     def jetstream(
-        self, *, domain: str | None = None, prefix: str | None = None, timeout: float | None = None
+        self,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: Duration | None = None,
     ) -> JetStream:
         """Streams and consumers over this connection."""
         from .aio_jetstream import JetStream

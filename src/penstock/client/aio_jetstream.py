@@ -17,6 +17,7 @@ from .aio_pull import PullConsumer
 from .aio_subscription import Subscription
 from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+from .options import Duration, to_seconds
 from .ordered import Ordered
 from .pull import control_reply
 
@@ -162,13 +163,13 @@ class JetStream:
         data: bytes = b"",
         *,
         headers: Headers | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         msg_id: str | None = None,
         expected_stream: str | None = None,
         expected_last_seq: int | None = None,
         expected_last_subject_seq: int | None = None,
         expected_last_msg_id: str | None = None,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
     ) -> PubAck:
         """Store a message and wait for the stream's ack.
 
@@ -182,17 +183,17 @@ class JetStream:
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
             expected_last_msg_id=expected_last_msg_id,
-            ttl_s=ttl,
+            ttl=ttl,
         )
         timeout = self.timeout if timeout is None else timeout
         answer = await self.client.request(subject, data, timeout=timeout, raw_headers=block)
         return decode_pub_ack(answer.data)
 
     def publisher(
-        self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
+        self, *, window: int = 1024, timeout: Duration | None = None, attempts_max: int = 3
     ) -> Publisher:
         """A publisher with up to ``window`` acks outstanding; use it in ``async with``."""
-        seconds = self.timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
         return Publisher(self.client, window, seconds, attempts_max)
 
     def pull(self, stream: str, consumer: str) -> PullConsumer:

@@ -9,6 +9,7 @@ from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
 if TYPE_CHECKING:
     from .aio_client import Client
     from .jetstream import Headers
+    from .options import Duration
 
 
 class AioMessage(Message):
@@ -32,13 +33,13 @@ class AioMessage(Message):
         await self._answer(ACK)
         self.acked = True
 
-    async def ack_sync(self, timeout: float | None = None) -> None:
+    async def ack_sync(self, timeout: Duration | None = None) -> None:
         """The message is done, and the server has taken note; Timeout, NoResponders."""
         self.check_acknowledgeable()
         await self._client.request(self.reply, ACK, timeout=timeout)
         self.acked = True
 
-    async def nak(self, delay: float | None = None) -> None:
+    async def nak(self, delay: Duration | None = None) -> None:
         """Deliver the message again, at once or after ``delay`` seconds."""
         await self._answer(nak_body(delay))
         self.acked = True

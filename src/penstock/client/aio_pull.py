@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .aio_client import Client
     from .connection import Interest
     from .message import Message
+    from .options import Duration
 
 GRACE_S = 2.0  # how much longer than the server's own deadline an answer is waited for
 
@@ -99,7 +100,7 @@ class PullConsumer:
         self,
         batch: int = 1,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         max_bytes: int = 0,
         no_wait: bool = False,
     ) -> list[AioMessage]:

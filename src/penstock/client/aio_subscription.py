@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .aio_client import Client
     from .connection import Interest
     from .message import Message
+    from .options import Duration
 
 
 class Subscription:
@@ -101,7 +102,7 @@ class Subscription:
 
     # -- taking ------------------------------------------------------------------------------------
 
-    async def next(self, timeout: float | None = None) -> AioMessage:
+    async def next(self, timeout: Duration | None = None) -> AioMessage:
         """The next message.
 
         Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer

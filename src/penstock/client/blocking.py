@@ -31,7 +31,7 @@ from .blocking_socket import Transport, open_transport
 from .blocking_subscription import BlockingMessage, Subscription
 from .jetstream import Headers, encode_header_map
 from .message import Message
-from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
+from .options import DEFAULT_URL, Duration, Options, TlsOptions, parse_servers, to_seconds
 from .pool import ServerPool
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .info import ServerInfo
     from .options import Server
 
+LOOK_AFTER_S = 0.5  # a connection not read for so long is looked at before it is used
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
@@ -54,7 +55,7 @@ class BlockingClient:
         self.options = options
         self.connection = machine.Connection(options, BlockingMessage)
         self.reconnects = 0
-        self.last_error: PenstockError | None = None
+        self.last_error: Exception | None = None
         """What the server complained about last without closing, or why the connection was lost."""
         self._tls_context = tls_context
         self._pool = ServerPool(options, random.random)
@@ -65,6 +66,7 @@ class BlockingClient:
         self._awaited = ""  # reply subject of the one request under way
         self._answer: Message | None = None
         self._ping_due = 0.0
+        self._read_at = 0.0
         self._open()
 
     # -- life -------------------------------------------------------------------------------------
@@ -172,7 +174,11 @@ class BlockingClient:
     def ensure_open(self) -> None:
         """Connect again when the connection is lost; ConnectionClosed when that cannot be."""
         if self._transport is not None:
-            return
+            if time.monotonic() - self._read_at < LOOK_AFTER_S:
+                return
+            self._look()
+            if self._transport is not None:
+                return
         if self.closed:
             raise ConnectionClosed("the client is closed")
         if not self.options.reconnect:
@@ -185,6 +191,12 @@ class BlockingClient:
             self.close()
             raise ConnectionClosed(f"gave up reconnecting: {error}") from error
         self.reconnects += 1
+
+    def _look(self) -> None:
+        """Read what came while nobody waited: the server may have pinged us, or be gone."""
+        assert self._transport is not None
+        self._read_at = time.monotonic()
+        self._receive(self._transport.receive(0.0))
 
     # -- bytes ------------------------------------------------------------------------------------
     # -----------
@@ -217,11 +229,14 @@ class BlockingClient:
         else:
             self.connection.receive_eof()
         for event in self.connection.events():
-            if isinstance(event, Message):
-                owner = event.interest.owner
-                (self._receive_answer if owner is self else owner.receive)(event)
-            else:
+            if not isinstance(event, Message):
                 self._on_event(event)
+                continue
+            owner = event.interest.owner
+            try:
+                (self._receive_answer if owner is self else owner.receive)(event)
+            except (PenstockError, ValueError) as error:  # of this message; the others still count
+                self.last_error = error
 
     def _on_event(self, event: machine.Event) -> None:
         if isinstance(event, machine.Pong):
@@ -257,6 +272,7 @@ class BlockingClient:
                 self._keep_alive()
                 return True
             return False
+        self._read_at = time.monotonic()
         self._receive(data)
         if self._transport is None:
             if self.connection.state is machine.State.DISCONNECTED and isinstance(
@@ -281,11 +297,11 @@ class BlockingClient:
             if not isinstance(event, Message):
                 self._on_event(event)
 
-    def timeout_of(self, timeout: float | None) -> float:
-        """The timeout that counts: the one given, or that of the options."""
-        return self.options.timeout if timeout is None else timeout
+    def timeout_of(self, timeout: Duration | None) -> float:
+        """The timeout that counts, in seconds: the one given, or that of the options."""
+        return self.options.timeout if timeout is None else to_seconds(timeout)
 
-    def wait_until(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
+    def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
         """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
         deadline = time.monotonic() + self.timeout_of(timeout)
         while not done():
@@ -354,7 +370,7 @@ class BlockingClient:
         subject: str,
         data: bytes = b"",
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         headers: Headers | None = None,
         raw_headers: bytes = b"",
     ) -> BlockingMessage:
@@ -393,7 +409,7 @@ class BlockingClient:
         if message.subject == self._awaited:
             self._answer = message
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
         self.ensure_open()
         transport = self._transport
@@ -410,7 +426,7 @@ class BlockingClient:
         self.flush()
         return time.monotonic() - start
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: Duration | None = None) -> None:
         """Take what is on its way for every subscription, send what is queued, and close.
 
         Messages already received can still be asked for.
@@ -421,7 +437,11 @@ class BlockingClient:
         self.close()
 
     def jetstream(
-        self, *, domain: str | None = None, prefix: str | None = None, timeout: float | None = None
+        self,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: Duration | None = None,
     ) -> JetStream:
         """Streams and consumers over this connection."""
         from .blocking_jetstream import JetStream

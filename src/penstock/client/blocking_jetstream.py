@@ -18,6 +18,7 @@ from .blocking_subscription import Subscription
 from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
 from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+from .options import Duration, to_seconds
 from .ordered import Ordered
 from .pull import control_reply
 
@@ -168,13 +169,13 @@ class JetStream:
         data: bytes = b"",
         *,
         headers: Headers | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         msg_id: str | None = None,
         expected_stream: str | None = None,
         expected_last_seq: int | None = None,
         expected_last_subject_seq: int | None = None,
         expected_last_msg_id: str | None = None,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
     ) -> PubAck:
         """Store a message and wait for the stream's ack.
 
@@ -188,7 +189,7 @@ class JetStream:
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
             expected_last_msg_id=expected_last_msg_id,
-            ttl_s=ttl,
+            ttl=ttl,
         )
         timeout = self.timeout if timeout is None else timeout
         return decode_pub_ack(
@@ -196,10 +197,10 @@ class JetStream:
         )
 
     def publisher(
-        self, *, window: int = 1024, timeout: float | None = None, attempts_max: int = 3
+        self, *, window: int = 1024, timeout: Duration | None = None, attempts_max: int = 3
     ) -> Publisher:
         """A publisher with up to ``window`` acks outstanding; use it in ``with``."""
-        seconds = self.timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
         return Publisher(self.client, window, seconds, attempts_max)
 
     def pull(self, stream: str, consumer: str) -> PullConsumer:
@@ -220,7 +221,7 @@ class JetStream:
         filter_subjects: Iterable[str] = (),
         rows: int = ROWS,
         max_bytes: int = MAX_BYTES,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Iterator[Columns]:
         """The messages with ``start_seq <= seq < stop_seq`` in bulk; see ``read_range``."""
         return read_range(

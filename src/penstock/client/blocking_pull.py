@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .blocking import BlockingClient
     from .connection import Interest
     from .message import Message
+    from .options import Duration
 
 GRACE_S = 2.0  # how much longer than the server's own deadline an answer is waited for
 
@@ -56,7 +57,7 @@ class PullConsumer:
         self,
         batch: int = 1,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         max_bytes: int = 0,
         no_wait: bool = False,
     ) -> list[BlockingMessage]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .blocking import BlockingClient
     from .connection import Interest
     from .jetstream import Headers
+    from .options import Duration
 
 
 class BlockingMessage(Message):
@@ -37,13 +38,13 @@ class BlockingMessage(Message):
         """The message is done."""
         self._answer(ACK)
 
-    def ack_sync(self, timeout: float | None = None) -> None:
+    def ack_sync(self, timeout: Duration | None = None) -> None:
         """The message is done, and the server has taken note; Timeout, NoResponders."""
         self.check_acknowledgeable()
         self._client.request(self.reply, ACK, timeout=timeout)
         self.acked = True
 
-    def nak(self, delay: float | None = None) -> None:
+    def nak(self, delay: Duration | None = None) -> None:
         """Deliver the message again, at once or after ``delay`` seconds."""
         self._answer(nak_body(delay))
 
@@ -102,7 +103,7 @@ class Subscription:
         """The client says that no message follows."""
         self._ended = True
 
-    def next(self, timeout: float | None = None) -> BlockingMessage:
+    def next(self, timeout: Duration | None = None) -> BlockingMessage:
         """The next message.
 
         Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
@@ -136,7 +137,7 @@ class Subscription:
         self.client.flush_output()
         self._ended = self._ended or self.interest.sid not in self.client.connection.interests
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: Duration | None = None) -> None:
         """Unsubscribe, but take what is still on its way; the messages can then be asked for."""
         self.client.connection.drain(self.interest)
         self.client.flush(timeout)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .blocking_jetstream import JetStream
     from .connection import Interest
     from .message import Message
+    from .options import Duration
 
 ROWS = 16_384
 MAX_BYTES = 8 * 1024 * 1024
@@ -47,6 +48,7 @@ IN_FLIGHT = 2
 EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 INACTIVE_THRESHOLD_NS = 60_000_000_000
+BARREN_MAX = 5
 END_OF_SEQUENCES = 1 << 62
 
 
@@ -146,7 +148,10 @@ class ColumnReader:
             columns.statuses.clear()
 
     def _on_status(self, block: bytes) -> None:
-        status, description, headers = decode_headers(block)
+        try:
+            status, description, headers = decode_headers(block)
+        except ValueError:  # not from a server: somebody else writes to our inbox
+            return
         if status == HEARTBEAT:
             return
         low = description.lower()
@@ -170,7 +175,7 @@ class ColumnReader:
     # -- called by the reader of the columns
     # -----------------------------------------------------------------
 
-    def read(self, timeout: float | None = None) -> Columns:
+    def read(self, timeout: Duration | None = None) -> Columns:
         """The next batch: full, or with nothing pending behind its last row, or what has come
         within the timeout.
 
@@ -246,7 +251,7 @@ def read_range(
     filter_subjects: Iterable[str] = (),
     rows: int = ROWS,
     max_bytes: int = MAX_BYTES,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
 ) -> Iterator[Columns]:
     """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order, as batches
     of columns.
@@ -258,7 +263,9 @@ def read_range(
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
+    barren = 0  # consumers in a row that gave nothing
     while position < stop_seq:
+        barren += 1
         config = ConsumerConfig(
             deliver_policy="by_start_sequence",
             opt_start_seq=position,
@@ -294,6 +301,7 @@ def read_range(
                 if columns.last_consumer_seq != received:
                     break  # a gap: something was lost on the way
                 position = columns.last_seq + 1
+                barren = 0
                 over = columns.last_pending == 0
                 columns.truncate(stop_seq)
                 if columns.count:
@@ -301,7 +309,8 @@ def read_range(
                 if over:
                     return
         except (ConnectionLost, ConsumerDeleted, NoResponders, PullError):
-            continue
+            if barren >= BARREN_MAX:
+                raise
         finally:
             reader.close()
             _discard(js, stream, info.name)

@@ -25,6 +25,8 @@ from penstock.api.times import format_duration
 from penstock.core.wire import decode_headers, encode_headers
 from penstock.errors import ProtocolError
 
+from .options import Duration, to_seconds
+
 if TYPE_CHECKING:
     from penstock.api.fields import ConsumerAction
 
@@ -118,7 +120,7 @@ def publish_headers(
     expected_last_seq: int | None = None,
     expected_last_subject_seq: int | None = None,
     expected_last_msg_id: str | None = None,
-    ttl_s: float | None = None,
+    ttl: Duration | None = None,
 ) -> bytes:
     """The header block of a publish into a stream; ValueError on what a header cannot hold."""
     given = (
@@ -127,7 +129,7 @@ def publish_headers(
         (EXPECTED_LAST_SEQ, expected_last_seq),
         (EXPECTED_LAST_SUBJECT_SEQ, expected_last_subject_seq),
         (EXPECTED_LAST_MSG_ID, expected_last_msg_id),
-        (TTL, None if ttl_s is None else format_duration(round(ttl_s * 1e9))),
+        (TTL, None if ttl is None else format_duration(round(to_seconds(ttl) * 1e9))),
     )
     extra = {name: str(value) for name, value in given if value is not None}
     if not extra:

@@ -11,6 +11,8 @@ from penstock.api.subjects import parse_ack
 from penstock.core.wire import decode_headers
 from penstock.errors import NotJetStreamMessage
 
+from .options import Duration, to_seconds
+
 if TYPE_CHECKING:
     from .connection import Interest
     from .models import Metadata
@@ -21,13 +23,14 @@ IN_PROGRESS = b"+WPI"
 TERM = b"+TERM"
 
 
-def nak_body(delay_s: float | None) -> bytes:
+def nak_body(delay: Duration | None) -> bytes:
     """The payload of a negative ack, with the delay in nanoseconds when there is one."""
-    if delay_s is None:
+    if delay is None:
         return NAK
-    if delay_s < 0:
-        raise ValueError(f"a delay is not negative: {delay_s}")
-    return b'-NAK {"delay":%d}' % round(delay_s * 1e9)
+    delay_ns = round(to_seconds(delay) * 1e9)
+    if delay_ns < 0:
+        raise ValueError(f"a delay is not negative: {delay}")
+    return b'-NAK {"delay":%d}' % delay_ns
 
 
 class Message:

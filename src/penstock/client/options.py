@@ -7,14 +7,23 @@ and become an ``ssl.SSLContext`` in ``client/tls.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+Duration: TypeAlias = float | timedelta
+"""Seconds, or a timedelta, wherever a call takes a duration."""
+
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
+
+
+def to_seconds(duration: Duration) -> float:
+    """A duration as seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .models import ConsumerInfo, Metadata
 
+BARREN_MAX = 5
 INACTIVE_THRESHOLD_NS = 300_000_000_000
 
 
@@ -52,6 +53,7 @@ class Ordered:
         self._headers_only = headers_only
         self._consumer_seq = 0
         self._consumer = ""
+        self._barren = 0  # consumers in a row that gave nothing; 0 also before the first
 
     def config(self) -> ConsumerConfig:
         """The consumer to create now."""
@@ -75,6 +77,7 @@ class Ordered:
     def started(self, info: ConsumerInfo) -> None:
         """The consumer was created."""
         self._consumer = info.name
+        self._barren += 1
         self._consumer_seq = 0
         if self._deliver_policy == "new":  # from now on this means a certain sequence
             self.next_seq = info.delivered.stream_seq + 1
@@ -85,14 +88,14 @@ class Ordered:
         if metadata.consumer != self._consumer or metadata.consumer_seq != self._consumer_seq + 1:
             return False
         self._consumer_seq += 1
+        self._barren = 1
         self.next_seq = metadata.stream_seq + 1
         self._deliver_policy = None
         return True
 
-    @staticmethod
-    def recoverable(error: Exception) -> bool:
-        """Whether a new consumer may go on where this one failed."""
-        return isinstance(
-            error,
-            ConsumerDeleted | NoResponders | PullError | ConnectionLost | Timeout,
-        )
+    def recoverable(self, error: Exception) -> bool:
+        """Whether a new consumer may go on where this one failed; not when several gave nothing."""
+        if isinstance(error, ConnectionLost):
+            return True
+        again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout)
+        return again and 0 < self._barren < BARREN_MAX

@@ -1,30 +1,23 @@
-"""The consumer's data path: what comes next, who takes it, what is acknowledged, what goes out again.
+"""A consumer: when it runs, who gets its messages, and what the engine asks of it. What it hands out is in core/handout.
 
 A consumer runs in the delivery phase of a turn when something made it worth while: a request came, a message it wants became
 visible, an ack made room, a client drained, a time was reached. Each run hands out at most BUDGET messages, so that nobody waits
-for one busy consumer. Redeliveries come first, and do not count against max_ack_pending; then new messages.
-
-Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
-The stored state is drawn in core/snapshot.
+for one busy consumer. The stored state is drawn in core/snapshot. Knows nothing of JSON configuration.
 """
-import json
 from collections import namedtuple
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
-from penstock.core.buffer cimport Out, out_free, out_put, put_u64
+from penstock.core.handout cimport NEXT, STALLED, Handout
 from penstock.core.hub cimport Task
 from penstock.core.log cimport Record
 from penstock.core.pacing cimport FlowWindow, Pacing
-from penstock.core.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
+from penstock.core.pending cimport GONE, QUEUED, WAITING, Pending
 from penstock.core.pull cimport PullQueue, PullRequest, PullSpec, parse_pull
-from penstock.core.router cimport Message, QueueGroup, Sink, Subscription
-from penstock.core.selection cimport Selection
-from penstock.core.stream cimport Listener, Stream
-from penstock.core.subjects cimport Route
+from penstock.core.router cimport Message
+from penstock.core.stream cimport Stream
 
-from penstock.core.durations import format_duration, parse_duration
+from penstock.core.durations import format_duration
 from penstock.core.snapshot import pack, unpack
 
 ACK_NONE = 0
@@ -33,7 +26,6 @@ ACK_EXPLICIT = 2
 
 cdef enum:
     BUDGET = 4096                  # messages of one run
-    NUMBERS_ROOM = 5 * 21          # the five numbers at the end of an ack subject
     SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -44,42 +36,18 @@ ConsumerState = namedtuple("ConsumerState", [
 ])
 
 
-cdef inline bint is_text(const char* p, size_t n, const char* text, size_t text_len) noexcept nogil:
-    return n == text_len and memcmp(p, text, n) == 0
-
-
-cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_len) noexcept nogil:
-    return n >= text_len and memcmp(p, text, text_len) == 0
-
-
-cdef class Consumer(Listener):
+cdef class Consumer(Handout):
     """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
 
-    def __cinit__(self):
-        memset(&self.scratch, 0, sizeof(Out))
-
     def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        self.stream = stream
-        self.router = stream.router
-        self.hub = stream.hub
-        self.log = stream.log
-        self.name = name
-        self.key = stream.name_bytes + b"." + name.encode("utf-8", "surrogateescape")
-        self.ack_prefix = b"$JS.ACK." + self.key + b"."
-        if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
-            raise ValueError("stream and consumer names are too long")
-        memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
-        self.selection = Selection(self.log, max(start_seq, self.log.first_seq))
-        self.pending = PendingMessages()
-        self.pending.set_floor(0, self.selection.passed)
+        Handout.__init__(self, stream, name, start_seq=start_seq)
         self.requests = PullQueue()
         self.deliver_subject = b""
         self.deliver_group = b""
         self.requested_ns = self.unbound_ns = self.hub.now_ns
-        self.changed = True
 
-    def __dealloc__(self):
-        out_free(&self.scratch)
+    cdef bint in_demand(self) noexcept:
+        return self.requests.count > 0 or self.bound
 
     def configure(
         self, *, int ack_policy, ack_wait_ns: int = 30_000_000_000, tuple backoff_ns = (), max_deliver: int = -1,
@@ -109,6 +77,7 @@ cdef class Consumer(Listener):
                 self.stream.hold(self)
         if last_per_subject and not self.configured:
             self.selection.start_with_last()
+            self.pending.set_floor(0, self.selection.passed)
         self.pacing = None
         if rate_limit_bps or replay_original:
             burst = self.stream.max_msg_size if self.stream.max_msg_size > 0 else self.hub.max_payload
@@ -138,12 +107,6 @@ cdef class Consumer(Listener):
                 self.router.watch(subject, self)
 
     # --- delivery ------------------------------------------------------------------------------------------------------
-    cdef int kick(self) except -1:
-        """Run at the end of this turn."""
-        if not self.queued and not self.closed:
-            self.hub.enlist_delivery(self)
-        return 0
-
     cdef int wake(self) except -1:
         self.target = None
         return self.kick()
@@ -214,324 +177,14 @@ cdef class Consumer(Listener):
             budget -= 1
         return 1
 
-    cdef int pick(self) except -1:
-        cdef Pending* e = self.pending.next_due()
-        while e != NULL:
-            if self.max_deliver <= 0 or e.deliveries < self.max_deliver:
-                self.picked = e.seq
-                self.again = e
-                return NEXT
-            self.exhausted(e)
-            e = self.pending.next_due()
-        self.again = NULL
-        if self.ack_policy != POLICY_NONE and self.max_ack_pending > 0 and self.pending.live >= <size_t>self.max_ack_pending:
-            self.stalled = True
-            return STALLED
-        self.picked = self.selection.peek(self.stream.visible)
-        return NEXT if self.picked else NOTHING
-
-    cdef int gone(self) except -1:
-        if self.again != NULL:
-            self.pending.remove(self.again, self.delivered, self.selection.passed)
-        else:
-            self.selection.took(self.picked)
-        return 0
-
     cdef int rest(self, int why) except -1:
         """Nothing can go out: see to it that the consumer runs again when that changes."""
         if why == STALLED:
             return 0                                   # an ack makes room
         if self.requests.impatient:
             self.end_of_stream()
-        if not self.selection.caught_up and (self.requests.count or self.bound):
+        if not self.selection.caught_up and self.in_demand():
             self.stream.await_more(self)
-        return 0
-
-    cdef uint64_t prepare(self, Record* r) except 0:
-        cdef uint64_t ahead = self.selection.count(self.stream.removals)
-        cdef char* p = self.reply + PyBytes_GET_SIZE(self.ack_prefix)
-        cdef Message* m = &self.out
-        if self.again == NULL and ahead:
-            ahead -= 1
-        p = put_u64(p, self.again.deliveries + 1 if self.again != NULL else 1)
-        p[0] = c'.'
-        p = put_u64(p + 1, r.seq)
-        p[0] = c'.'
-        p = put_u64(p + 1, self.delivered + 1)
-        p[0] = c'.'
-        p = put_u64(p + 1, r.ts_ns)
-        p[0] = c'.'
-        p = put_u64(p + 1, ahead)
-        m.subject = r.subject
-        m.subject_len = r.subject_len
-        m.reply = self.reply
-        m.reply_len = <uint32_t>(p - self.reply)
-        m.body = r.body
-        m.hlen = r.hlen
-        m.body_len = r.body_len
-        if self.headers_only:
-            self.strip()
-        return <uint64_t>m.subject_len + m.reply_len + m.body_len
-
-    cdef int strip(self) except -1:
-        """Replace the body by a header that tells its size."""
-        cdef Message* m = &self.out
-        cdef char number[24]
-        cdef uint32_t size = m.body_len - m.hlen
-        self.scratch.off = self.scratch.len = 0
-        if m.hlen >= 2:
-            out_put(&self.scratch, m.body, m.hlen - 2)
-        else:
-            out_put(&self.scratch, b"NATS/1.0\r\n", 10)
-        out_put(&self.scratch, b"Nats-Msg-Size: ", 15)
-        out_put(&self.scratch, number, put_u64(number, size) - number)
-        out_put(&self.scratch, b"\r\n\r\n", 4)
-        m.body = self.scratch.data
-        m.hlen = m.body_len = <uint32_t>self.scratch.len
-        return 0
-
-    cdef bint held(self, uint64_t ts_ns, uint64_t size) except -1:
-        if self.pacing is None or self.again != NULL:
-            return False
-        self.held_ns = self.pacing.hold_until(self.picked, ts_ns, size, self.hub.now_ns)
-        if self.held_ns:
-            self.arm(self.held_ns)
-            return True
-        return False
-
-    cdef int hand_out(self, Route route, bytes target) except -1:
-        cdef int i, took = 0
-        cdef object item, copy
-        cdef Message m
-        for i in range(route.n):
-            item = <object>route.items[i]
-            if type(item) is Subscription:
-                took += self.router.deliver(<Subscription>item, None, &self.out)
-            elif type(item) is QueueGroup:
-                took += self.router.deliver_group(<QueueGroup>item, None, &self.out)
-            elif item is not self.stream:
-                # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
-                copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
-                m = self.out
-                m.subject = PyBytes_AS_STRING(target)
-                m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
-                m.body = PyBytes_AS_STRING(copy)
-                took += (<Sink>item).take(None, &m)
-        return took
-
-    cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1:
-        """The picked message went out."""
-        cdef uint64_t now = self.hub.now_ns, due
-        cdef Pending* e = self.again
-        self.delivered += 1
-        self.delivered_ns = now
-        self.changed = True
-        if e != NULL:
-            self.pending.dequeued()
-            e.deliveries += 1
-            e.since_ns = now
-            e.state = WAITING
-            due = now + self.wait_ns(e.deliveries)
-        else:
-            self.selection.took(self.picked)
-            if self.pacing is not None:
-                self.pacing.sent(ts_ns, size, now)
-            if self.ack_policy == POLICY_NONE:
-                self.pending.set_floor(self.delivered, self.picked)
-                return 0
-            self.pending.push(self.picked, self.delivered, now)
-            if not self.holding:
-                self.stream.hold(self)
-            due = now + self.wait_ns(1)
-        if self.due_ns == 0 or due < self.due_ns:
-            self.due_ns = due
-            self.arm(due)
-        return 0
-
-    cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615:
-        """How long an ack may take after that many deliveries."""
-        cdef uint64_t n = len(self.backoff_ns)
-        if n == 0:
-            return self.ack_wait_ns
-        return self.backoff_ns[min(deliveries, n) - 1]
-
-    cdef int settle(self) except -1:
-        """The stream may start later now: messages below are neither ahead nor pending."""
-        cdef uint64_t first = self.log.first_seq
-        if self.selection.next_seq < first:
-            self.selection.skip_below(first)
-        if self.pending.floor_seq + 1 < first:
-            self.pending.remove_below(first)
-            self.changed = True
-            self.room_made()
-        return 0
-
-    cdef int arm(self, uint64_t at_ns) except -1:
-        """tick() is wanted at a time."""
-        if self.deadline_ns == 0 or at_ns < self.deadline_ns:
-            self.deadline_ns = at_ns
-            if self.deadline_changed is not None:
-                self.deadline_changed(self, at_ns)
-        return 0
-
-    # --- what the stream tells -----------------------------------------------------------------------------------------
-    cdef int signalled(self, uint64_t seq) except -1:
-        if self.selection.caught_up:
-            self.selection.jump(seq)
-            if self.requests.count or self.bound:
-                self.stream.await_more(self)
-        return 0
-
-    cdef int wants(self, uint32_t subject_id) except -1:
-        return self.selection.want(subject_id)
-
-    cdef int removed(self, uint64_t seq) except -1:
-        cdef Pending* e = self.pending.find(seq)
-        if e != NULL:
-            self.pending.remove(e, self.delivered, self.selection.passed)
-            self.changed = True
-            self.room_made()
-        return self.pending.live > 0
-
-    cdef int purged(self) except -1:
-        cdef uint32_t subject_id, size
-        self.settle()
-        for entry in self.pending.entries():
-            if not self.log.peek(entry[0], &subject_id, &size):
-                self.removed(entry[0])
-        return 0
-
-    # --- acks ----------------------------------------------------------------------------------------------------------
-    cdef int acknowledge(self, uint64_t seq, Message* m) except -1:
-        cdef const char* p = m.body + m.hlen
-        cdef size_t n = m.body_len - m.hlen
-        cdef bint answer = True
-        cdef Pending* e
-        cdef Message reply
-        if self.closed or self.ack_policy == POLICY_NONE:
-            return 0
-        if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
-            answer = self.ack_one(seq)
-        elif starts(p, n, b"+NXT", 4):
-            self.ack_one(seq)
-            self.request(m.reply, m.reply_len, p + 4, n - 4)
-            answer = False
-        elif starts(p, n, b"-NAK", 4):
-            self.negative(seq, p + 4, n - 4)
-        elif is_text(p, n, b"+WPI", 4):
-            e = self.pending.find(seq)
-            if e != NULL and e.state != QUEUED:
-                e.state = WAITING
-                e.since_ns = self.hub.now_ns
-        elif starts(p, n, b"+TERM", 5):
-            self.terminate(seq, p + 5, n - 5)
-        if answer and m.reply_len:
-            memset(&reply, 0, sizeof(Message))
-            reply.subject = m.reply
-            reply.subject_len = m.reply_len
-            reply.body = b""
-            self.router.send(&reply)
-        return 1
-
-    cdef int ack_one(self, uint64_t seq) except -1:
-        """1: known (whether it was pending or not); 0: never delivered."""
-        cdef Pending* e
-        if seq > self.selection.passed:
-            return 0
-        if self.ack_policy == POLICY_ALL:
-            if self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
-                return 1
-        else:
-            e = self.pending.find(seq)
-            if e == NULL:
-                return 1
-            self.pending.remove(e, self.delivered, self.selection.passed)
-        self.acked_ns = self.hub.now_ns
-        self.changed = True
-        if self.stalled:
-            self.room_made()
-        return 1
-
-    cdef int room_made(self) except -1:
-        if self.stalled and (self.max_ack_pending <= 0 or self.pending.live < <size_t>self.max_ack_pending):
-            self.stalled = False
-            self.kick()
-        return 0
-
-    cdef int negative(self, uint64_t seq, const char* p, size_t n) except -1:
-        """A message was refused: it goes out again, now or after a delay."""
-        cdef Pending* e = self.pending.find(seq)
-        cdef uint64_t delay, cseq, deliveries
-        if e == NULL:
-            return 0
-        delay = nak_delay(PyBytes_FromStringAndSize(p, n)) if n else 0
-        cseq, deliveries = e.cseq, e.deliveries
-        self.changed = True
-        if delay:
-            e.state = DELAYED
-            e.since_ns = self.hub.now_ns + delay
-            if self.due_ns == 0 or e.since_ns < self.due_ns:
-                self.due_ns = e.since_ns
-                self.arm(e.since_ns)
-        elif self.max_deliver > 0 and e.deliveries >= self.max_deliver:
-            self.exhausted(e)
-        else:
-            self.pending.enqueue(e)
-            self.kick()
-        if self.desk is not None and self.desk.nak_advisory is not None:
-            self.desk.nak_advisory(self, cseq, seq, deliveries)
-        return 0
-
-    cdef int terminate(self, uint64_t seq, const char* p, size_t n) except -1:
-        """A message shall not go out again."""
-        cdef Pending* e = self.pending.find(seq)
-        cdef uint64_t cseq, deliveries
-        if e == NULL:
-            return 0
-        cseq, deliveries = e.cseq, e.deliveries
-        self.ack_one(seq)
-        if self.desk is not None and self.desk.term_advisory is not None:
-            reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
-            self.desk.term_advisory(self, cseq, seq, deliveries, reason)
-        return 0
-
-    cdef int exhausted(self, Pending* e) except -1:
-        """It went out as often as it may: it leaves, and that is told."""
-        cdef uint64_t seq = e.seq, deliveries = e.deliveries
-        self.pending.remove(e, self.delivered, self.selection.passed)
-        self.changed = True
-        self.room_made()
-        if self.desk is not None and self.desk.max_deliver_advisory is not None:
-            self.desk.max_deliver_advisory(self, seq, deliveries)
-        return 0
-
-    cdef int redeliver_due(self) except -1:
-        """Queue what is due, and find out when the next will be."""
-        cdef uint64_t now = self.hub.now_ns, due, next_ns = 0
-        cdef size_t i
-        cdef Pending* e
-        cdef list spent = []
-        cdef bint any_due = False
-        for i in range(self.pending.off, self.pending.len):
-            e = self.pending.data + i
-            if e.state == GONE or e.state == QUEUED:
-                continue
-            due = e.since_ns if e.state == DELAYED else e.since_ns + self.wait_ns(e.deliveries)
-            if due > now:
-                if next_ns == 0 or due < next_ns:
-                    next_ns = due
-            elif self.max_deliver > 0 and e.deliveries >= self.max_deliver:
-                spent.append(e.seq)
-            else:
-                self.pending.enqueue(e)
-                any_due = True
-        self.due_ns = next_ns
-        for seq in spent:
-            e = self.pending.find(seq)
-            if e != NULL:
-                self.exhausted(e)
-        if any_due:
-            self.kick()
         return 0
 
     # --- pull requests -------------------------------------------------------------------------------------------------
@@ -851,16 +504,3 @@ cdef class Consumer(Listener):
                 self.status(r.reply, f"409 {reason}", "")
             r = r.next
 
-
-def nak_delay(bytes text) -> int:
-    """Nanoseconds of a delay behind -NAK: ``{"delay": ns}`` or a duration text; 0 when it is neither."""
-    words = text.decode("utf-8", "replace").strip()
-    if words.startswith("{"):
-        try:
-            value = json.loads(words).get("delay", 0)
-        except (ValueError, RecursionError):
-            return 0
-        delay = value if isinstance(value, int) and not isinstance(value, bool) else 0
-    else:
-        delay = parse_duration(words) or 0
-    return min(max(delay, 0), 1 << 62)

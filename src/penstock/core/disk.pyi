@@ -1,5 +1,7 @@
+"""The disk as an object that is handed in; the verbs by handle are declared in disk.pxd."""
+
 class Disk:
-    """The machine's disk. All paths are absolute or relative to the working directory; failures raise OSError."""
+    """The machine's disk. Paths may be relative to the working directory; OSError on failure."""
 
     def make_dir(self, path: str) -> None: ...
     def list_dir(self, path: str) -> list[str]:
@@ -11,9 +13,16 @@ class Disk:
     def sync_dir(self, path: str) -> None: ...
     def read_file(self, path: str) -> bytes: ...
     def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
-        """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder (the syncs only when durable)."""
+        """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder.
+
+        Without `durable` there are no syncs: whole or not there, but not for sure on the disk.
+        """
 
 class PyDisk(Disk):
-    """Forwards every verb to a Python object that has open, close, write_at, read_at, sync, size, truncate and the path verbs."""
+    """Forwards every verb to a Python object: open(path, create) -> handle, close(handle),
+    write_at(handle, bytes, offset), read_at(handle, n, offset) -> bytes, sync(handle),
+    size(handle), truncate(handle, size); by path make_dir, list_dir, exists, rename, unlink,
+    remove_tree, sync_dir. Whole files are made of those.
+    """
 
     def __init__(self, target: object) -> None: ...

@@ -1,6 +1,7 @@
 """The headers a publisher may send to a stream: found in one pass over the block.
 
-Header names are matched case-sensitively and whole; the first occurrence of a name wins. Knows nothing of streams: it says
+Header names are matched case-sensitively and whole; the first occurrence of a name wins, and an
+empty value counts as absent. Knows nothing of streams: it says
 what stands there, the stream decides.
 """
 from libc.stdint cimport uint32_t
@@ -22,7 +23,7 @@ cdef struct Text:
 
 
 cdef struct PublishHeaders:
-    Text message_id            # Nats-Msg-Id (absent when empty)
+    Text message_id            # Nats-Msg-Id
     Text stream                # Nats-Expected-Stream
     Text last_sequence         # Nats-Expected-Last-Sequence
     Text subject_sequence      # Nats-Expected-Last-Subject-Sequence

@@ -25,14 +25,16 @@ cdef inline Text value_of(const char* p, const char* end) noexcept nogil:
 
 
 cdef inline void keep(Text* slot, const char* p, const char* end, PublishHeaders* found) noexcept nogil:
-    if slot.at == NULL:
-        slot[0] = value_of(p, end)
+    cdef Text t = value_of(p, end)
+    if slot.at == NULL and t.n:                # an empty value is as good as none
+        slot[0] = t
         found.present = True
 
 
-cdef inline void note(uint32_t bit, PublishHeaders* found) noexcept nogil:
-    found.rare |= bit
-    found.present = True
+cdef inline void note(uint32_t bit, const char* p, const char* end, PublishHeaders* found) noexcept nogil:
+    if value_of(p, end).n:
+        found.rare |= bit
+        found.present = True
 
 
 cdef inline void look(const char* name, size_t n, const char* p, const char* end, PublishHeaders* found) noexcept nogil:
@@ -50,16 +52,16 @@ cdef inline void look(const char* name, size_t n, const char* p, const char* end
     elif n == 20 and memcmp(name, b"Expected-Last-Msg-Id", 20) == 0:
         keep(&found.last_id, p, end, found)
     elif n == 4 and memcmp(name, b"Incr", 4) == 0:
-        note(RARE_COUNTER, found)
+        note(RARE_COUNTER, p, end, found)
     elif n == 3 and memcmp(name, b"TTL", 3) == 0:
-        note(RARE_TTL, found)
+        note(RARE_TTL, p, end, found)
     elif n == 6 and memcmp(name, b"Rollup", 6) == 0:
-        note(RARE_ROLLUP, found)
+        note(RARE_ROLLUP, p, end, found)
     elif n == 8 and memcmp(name, b"Batch-Id", 8) == 0:
-        note(RARE_BATCH, found)
+        note(RARE_BATCH, p, end, found)
     elif (n == 8 and memcmp(name, b"Schedule", 8) == 0) or (n == 13 and memcmp(name, b"Schedule-Next", 13) == 0) or (
             n == 9 and memcmp(name, b"Scheduler", 9) == 0):
-        note(RARE_SCHEDULE, found)
+        note(RARE_SCHEDULE, p, end, found)
     elif n == 12 and memcmp(name, b"Request-Info", 12) == 0:
         found.untidy = True
 
@@ -80,8 +82,6 @@ cdef void scan_headers(const char* p, uint32_t n, PublishHeaders* found) noexcep
             if colon != NULL:
                 look(p + PREFIX, colon - p - PREFIX, colon + 1, eol, found)
         p = eol + 1
-    if found.message_id.n == 0:
-        found.message_id.at = NULL
 
 
 cdef int tidy(const char* p, uint32_t n, Out* out) except -1:

@@ -115,27 +115,25 @@ cdef class Desk(Sink):
             return 0
         self.last = consumer
         taken = self.ack_at(consumer, p + 1, NULL if tokens >= TOKENS_V2 else end, m)
-        return max(taken, 0)
+        return 1 if taken < 0 else taken           # numbers that are none: nothing happens, and nobody is told
 
     cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1:
         """Read the numbers at p; `end`: where the fifth must end (NULL: more tokens may follow). -2: these are not they."""
         cdef const char* limit = m.subject + m.subject_len
         cdef const char* stop
-        cdef int64_t seq = -1, number
+        cdef int64_t numbers[5]
         cdef int i
         for i in range(5):
             if p >= limit:
                 return -2
             stop = token_end(p, limit)
-            number = parse_u63(p, stop - p)
-            if number < 0:
+            numbers[i] = parse_u63(p, stop - p)
+            if numbers[i] < 0:
                 return -2
-            if i == 1:
-                seq = number
             p = stop + 1
         if end != NULL and stop != end:
             return -2
-        return consumer.acknowledge(<uint64_t>seq, m)
+        return consumer.acknowledge(<uint64_t>numbers[1], <uint64_t>numbers[2], <uint64_t>numbers[0], m)
 
     cdef int next(self, Message* m, const char* key, size_t n) except -1:
         """A pull request."""

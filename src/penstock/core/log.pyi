@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 from penstock.core.disk import Disk
+from penstock.core.log_files import LogClosed as LogClosed
+from penstock.core.log_files import LogFiles
 
 class StoredMessage(NamedTuple):
     seq: int
@@ -11,10 +13,7 @@ class StoredMessage(NamedTuple):
     headers: bytes
     payload: bytes
 
-class LogClosed(OSError):
-    """The log no longer takes appends (a write or fsync failed, or it was closed)."""
-
-class Log:
+class Log(LogFiles):
     def __init__(
         self,
         folder: str | None,
@@ -26,42 +25,58 @@ class Log:
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
-        Recovery never deletes: a torn tail is cut at the last good record and the cut bytes are kept beside it as ``*.torn``;
-        a bad record in the middle is quarantined alone and reported in ``lost``. OSError when the folder can't be used.
+        Recovery never deletes: a torn tail is cut at the last good record and what was cut is kept
+        beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
+        ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
+        OSError when the folder can't be used; ValueError for arguments out of range.
         """
-    first_seq: int
-    last_seq: int
-    written_seq: int
-    synced_seq: int
-    msgs: int
-    bytes: int
-    first_ts_ns: int
-    last_ts_ns: int
-    subject_count: int
-    lost: list[tuple[int, int, str]]
-    def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int: ...
-    def get(self, seq: int) -> StoredMessage | None: ...
+    @property
+    def first_ts_ns(self) -> int:
+        """Timestamp of the first live message; 0 when there is none."""
+    def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
+        """Append one message; its sequence. LogClosed, or OSError ENOSPC while the disk is full."""
+    def skip(self, next_seq: int) -> None:
+        """The next message gets this sequence; ValueError when it is given already."""
+    def get(self, seq: int) -> StoredMessage | None:
+        """One message, or None when it is not there (or damaged: then ``lost`` tells)."""
     def delete(self, seq: int, erase: bool = False) -> bool:
-        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
+        """Remove one message; with erase, its bytes on disk are overwritten first, durably."""
     def purge(self, below: int | None = None) -> int:
-        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
+        """Remove every message (below that sequence); how many. One record, whatever the count."""
     def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
-        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep`."""
+        """Remove those whose subject matches, below a sequence and/or all but the newest `keep`."""
     def deleted(self) -> list[tuple[int, int]]:
         """Holes between first_seq and last_seq, as (first, count), ascending."""
-    def deleted_count(self) -> int: ...
+    def deleted_count(self) -> int:
+        """How many sequences the holes have together."""
     def subjects(self, pattern: str = ">") -> dict[str, int]:
         """Subject -> live messages, for subjects that match."""
+    def subject_state(self, subject: str) -> tuple[int, int, int]:
+        """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
+    def size_of(self, seq: int) -> int:
+        """The accounted size of a live message (as in ``bytes``); 0 when it is not there."""
+    def count_from(self, seq: int, pattern: str = ">") -> int:
+        """Live messages with that sequence or a higher one whose subject matches."""
     def last_of(self, pattern: str, upto: int | None = None) -> StoredMessage | None:
         """The newest message (with sequence <= upto) whose subject matches."""
     def next_of(self, pattern: str, start: int) -> StoredMessage | None:
         """The oldest message with sequence >= start whose subject matches."""
-    def at_time(self, ts_ns: int) -> int: ...
+    def at_time(self, ts_ns: int) -> int:
+        """The lowest live sequence with that timestamp or a later one; last_seq + 1 if none."""
     def flush(self) -> None:
         """accepted -> written."""
     def fsync(self) -> None:
         """accepted -> written -> synced."""
+    def sync_start(self) -> tuple[list[int], int]:
+        """For an owner that syncs in a worker: (handles to fdatasync, what to pass to sync_done).
+
+        No handles: nothing to do (or another sync is running).
+        """
+    def sync_done(self, upto: int, error: int = 0) -> None:
+        """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
+    def maintain(self) -> bool:
+        """Compact at most one segment that is mostly dead; whether one was. It may take 0.1 s."""
     def close(self) -> None:
-        """Flush, fsync, seal index files; the log takes nothing afterwards."""
+        """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
     def destroy(self) -> None:
         """Close and remove its folder."""

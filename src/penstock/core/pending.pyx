@@ -114,7 +114,14 @@ cdef class PendingMessages:
             self.floor_seq = seq
         return n
 
-    cdef int remove_below(self, uint64_t seq) except -1:
+    cdef int remove_below(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
+        cdef int n = 0
+        while self.live and self.data[self.off].seq < seq:
+            self.remove(self.data + self.off, delivered_cseq, delivered_seq)
+            n += 1
+        return n
+
+    cdef int purge_below(self, uint64_t seq) except -1:
         cdef int n = 0
         while self.live and self.data[self.off].seq < seq:
             if self.data[self.off].state != GONE:
@@ -204,9 +211,13 @@ cdef class PendingMessages:
         """Acknowledge all up to a sequence; how many."""
         return self.remove_upto(seq, delivered_cseq, delivered_seq)
 
-    def drop_below(self, seq: int) -> int:
-        """Messages below a sequence left the stream; how many were pending."""
-        return self.remove_below(seq)
+    def drop_below(self, seq: int, delivered_cseq: int, delivered_seq: int) -> int:
+        """Limits removed messages below a sequence; how many were pending."""
+        return self.remove_below(seq, delivered_cseq, delivered_seq)
+
+    def purge(self, seq: int) -> int:
+        """Somebody purged the messages below a sequence; how many were pending."""
+        return self.purge_below(seq)
 
     def refuse(self, seq: int) -> bool:
         """Queue one for redelivery; False when it is not pending."""

@@ -16,6 +16,7 @@ STAGE_SCHEDULE: Final = 3
 STAGE_ROLLUP: Final = 4
 STAGE_TTL_VALUE: Final = 5
 STAGE_STORED: Final = 6
+STAGE_FAST_BATCH: Final = 7
 
 Refusal = tuple[int, int, str]  # code, err_code, description
 
@@ -35,6 +36,8 @@ def not_allowed(stage: int, header: bytes) -> Refusal | None:
     """The refusal at a stage by a stream without the feature; None: go on. `header` is the value of the header asked about."""
     if stage == STAGE_BATCH:
         return 400, 10174, "atomic publish is disabled"
+    if stage == STAGE_FAST_BATCH:
+        return 400, 10205, "batch publish is disabled"
     if stage == STAGE_COUNTER:
         text = header.decode("utf-8", "replace")
         digits = text[1:] if text[:1] in ("+", "-") else text
@@ -47,7 +50,9 @@ def not_allowed(stage: int, header: bytes) -> Refusal | None:
             return (400, 10166, "per-message TTL is disabled") if valid else None
         return None if valid else (400, 10165, "invalid per-message TTL")
     if stage == STAGE_SCHEDULE:
-        return 400, 10188, "message schedules is disabled"
+        if header:
+            return 400, 10188, "message schedules is disabled"
+        return 400, 10212, "message schedules invalid scheduler"
     if stage == STAGE_ROLLUP:
         return 500, 10111, "rollup not permitted"
     return None

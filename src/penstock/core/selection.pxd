@@ -8,7 +8,7 @@ from penstock.core.log cimport Log
 cdef class Selection:
     cdef Log log
     cdef readonly uint64_t next_seq          # lowest sequence not looked at yet
-    cdef readonly uint64_t passed            # highest sequence handed out or found unwanted
+    cdef readonly uint64_t passed            # highest sequence handed out (or purged)
     cdef readonly bint filtered
     cdef readonly bint caught_up             # filtered: nothing wanted from next_seq to the log's end; jump() ends that
     cdef readonly tuple filters              # bytes; () = everything
@@ -30,5 +30,6 @@ cdef class Selection:
     cdef int took(self, uint64_t seq) except -1                                # what peek() said was handed out, or is gone after all
     cdef int jump(self, uint64_t seq) except -1                                # caught up, and this one is the first wanted since
     cdef int skip_below(self, uint64_t seq) except -1                          # the stream starts there now
+    cdef int purged_below(self, uint64_t seq) except -1                        # ... because somebody purged it
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615  # wanted messages not handed out yet
     cdef uint64_t find(self, uint64_t visible) except? 18446744073709551615

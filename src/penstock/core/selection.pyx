@@ -92,6 +92,7 @@ cdef class Selection:
         qsort(self.starts, n, sizeof(uint64_t), ascending)
         self.starts_len = n
         self.next_seq = self.log.last_seq + 1
+        self.passed = self.starts[0] - 1 if n else self.log.last_seq
         self.known = self.caught_up = False
         return 0
 
@@ -101,8 +102,12 @@ cdef class Selection:
             self.known = False
             self.found = 0
             self.caught_up = False
-            if self.starts_at == self.starts_len and self.passed < seq - 1:
-                self.passed = seq - 1
+        return 0
+
+    cdef int purged_below(self, uint64_t seq) except -1:
+        self.skip_below(seq)
+        if self.starts_at == self.starts_len and self.passed < seq - 1:
+            self.passed = seq - 1
         return 0
 
     cdef uint64_t peek(self, uint64_t visible) except? 18446744073709551615:
@@ -130,7 +135,6 @@ cdef class Selection:
                 if self.known and self.counted < visible:
                     self.counted = visible
                 self.next_seq = visible + 1
-                self.passed = visible
                 self.caught_up = visible == self.log.last_seq
             self.found = 0
             return 0

@@ -1,25 +1,14 @@
-"""The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers.
+"""A stream: what was accepted becomes durable, is acknowledged and shown to consumers. Accepting is in core/intake.
 
     visible  <=  log.written_seq  <=  log.last_seq
 
 `visible` is the release watermark: acks and deliveries exist for messages up to there only. It follows the writes, or the syncs
 when the stream promises that. Knows nothing of JSON requests, configuration rules or consumers' kinds: it tells Listeners.
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from penstock.core.acks cimport AckQueue
-from penstock.core.buffer cimport Out
-from penstock.core.dedupe cimport MessageIds
-from penstock.core.expect cimport PublishHeaders, Text
-from penstock.core.hub cimport Connection, Hub, Synced, Task
-from penstock.core.log cimport Log
-from penstock.core.router cimport Message, Router, Sink
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.hub cimport Synced, Task
+from penstock.core.intake cimport Intake
 from penstock.core.subjects cimport SubjectTrie
-
-
-cdef enum Outcome:
-    STORED = 0
-    DUPLICATE = 1              # the sequence is that of the original
-    REFUSED = 2                # Stream.refusal says why
 
 
 cdef class Listener(Task):
@@ -42,51 +31,20 @@ cdef class Committer(Synced):
     cdef int ended(self) except -1
 
 
-cdef class Stream(Sink):
-    cdef readonly Router router
-    cdef Hub hub
-    cdef readonly str name
-    cdef bytes name_bytes
-    cdef readonly Log log
+cdef class Stream(Intake):
     cdef readonly int sync
     cdef readonly uint64_t visible           # released up to here
     cdef uint64_t removals                   # changes whenever something else than the oldest message is removed
-    # rules
-    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
-    cdef uint64_t max_age_ns, duplicate_window_ns
-    cdef bint discard_new, discard_new_per_subject, no_ack, sealed
     cdef readonly bint closed
-    cdef readonly str failure                # why it takes nothing any more; "" while it does
-    cdef public object rare                  # the slow path for rare headers; see stream.pyi
-    # publishing
+    cdef readonly str failure                # why the log can't write; "" while it can
     cdef Committer committer
-    cdef AckQueue acks
-    cdef MessageIds ids
-    cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
-    cdef bytes refusal_text                  # its PubAck
-    cdef dict refusal_texts                  # those with a constant description
-    cdef Out scratch                         # a message whose headers had to be tidied
-    cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
-    cdef uint32_t last_subject_id
-    cdef Out last_id                         # message id of the last stored message
     # consumers
     cdef list listeners
     cdef list waiting                        # Listeners to run when more becomes visible
     cdef list holders                        # Listeners that have messages unacknowledged
     cdef SubjectTrie filters                 # filter -> Listener
-    cdef list interested                     # subject id -> Route of filters, or None: not asked yet
+    cdef list interested                     # subject id -> Route of filters, or None: not asked yet; empty without filters
 
-    cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
-    cdef int refuse(self, int code, int err_code, str description) except -1
-    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1
-    cdef int check_rare(self, int stage, Message* m) except -1
-    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
-    cdef int check_room(self, bint rollup, Message* m) except -1
-    cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
-    cdef int tidied(self, Message* m) except -1
-    cdef int make_room(self, uint32_t subject_id) except -1
-    cdef int evict(self, uint64_t seq) except -1
-    cdef int signal(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1
     # for consumers

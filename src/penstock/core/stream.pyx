@@ -1,4 +1,4 @@
-"""The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers.
+"""A stream: what was accepted becomes durable, is acknowledged and shown to consumers. Accepting is in core/intake.
 
 A publish is accepted at once: it has its sequence, and the log holds it. Its PubAck waits in a queue, and consumers see it, only
 when the commit phase of the turn has made it as durable as the stream promises:
@@ -9,54 +9,28 @@ when the commit phase of the turn has made it as durable as the stream promises:
 Consumers cost a publish nothing unless they want it: those without filters that have seen everything wait in one list, which is
 run when more becomes visible; filters are asked once per subject, and the answer is kept by subject id.
 """
-import os
-
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memset
-from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED, AckQueue
-from penstock.core.buffer cimport Out, out_free, out_put, parse_u63
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
+from penstock.core.buffer cimport out_put
 from penstock.core.dedupe cimport MessageIds
-from penstock.core.expect cimport (
-    RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers, tidy,
-)
+from penstock.core.expect cimport PublishHeaders, scan_headers
 from penstock.core.hub cimport Connection, Synced, Task
+from penstock.core.intake cimport DUPLICATE, REFUSED, STORED, Intake
 from penstock.core.log cimport Log, Record
 from penstock.core.log_files cimport FULL
-from penstock.core.router cimport Message, Router, Sink
-from penstock.core.subject_table cimport SubjectState
+from penstock.core.router cimport Message, Router
 from penstock.core.subjects cimport Route, SubjectTrie
 
-from penstock.core.refusals import not_allowed
+from penstock.core.intake import StreamRefused
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
 
 cdef enum:
-    HEADER_MAX = 65535             # bytes of a stored header block
-    RECORD_MAX = 33554432          # bytes of a record of a file stream
     SYNC_HANDLES = 16
     AGE_STEP_NS = 250000000        # expiry runs at most this often
-    # refusals.STAGE_*
-    BATCH = 0
-    COUNTER = 1
-    TTL = 2
-    SCHEDULE = 3
-    ROLLUP = 4
-    TTL_VALUE = 5
-    AFTER = 6
-
-
-class StreamRefused(Exception):
-    """A publish was refused: what its PubAck would say."""
-
-    def __init__(self, code: int, err_code: int, description: str) -> None:
-        super().__init__(description)
-        self.code = code
-        self.err_code = err_code
-        self.description = description
 
 
 cdef class Listener(Task):
@@ -131,26 +105,14 @@ cdef class Committer(Synced):
         return 0
 
 
-cdef class Stream(Sink):
+cdef class Stream(Intake):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
-    def __cinit__(self):
-        memset(&self.scratch, 0, sizeof(Out))
-        memset(&self.last_subject, 0, sizeof(Out))
-        memset(&self.last_id, 0, sizeof(Out))
-
     def __init__(self, Router router, str name, Log log, *, int sync = 1, str domain = "") -> None:
-        self.router = router
-        self.hub = router.hub
-        self.name = name
-        self.name_bytes = name.encode("utf-8", "surrogateescape")
-        self.log = log
+        Intake.__init__(self, router, name, log, domain)
         self.sync = sync
         self.failure = ""
         self.committer = Committer(self)
-        self.acks = AckQueue(name, domain)
-        self.ids = MessageIds()
-        self.refusal_texts = {}
         self.listeners = []
         self.waiting = []
         self.holders = []
@@ -160,11 +122,6 @@ cdef class Stream(Sink):
         self.configure()
         if self.visible < log.last_seq:
             self.hub.enlist_commit(self.committer)
-
-    def __dealloc__(self):
-        out_free(&self.scratch)
-        out_free(&self.last_subject)
-        out_free(&self.last_id)
 
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
@@ -232,196 +189,6 @@ cdef class Stream(Sink):
         self.hub.enlist_commit(self.committer)
         return seq
 
-    cdef int accept(self, Message* m, uint64_t* seq) except -1:
-        """Check and store one message; an Outcome. The order of the checks is nats-server's."""
-        cdef PublishHeaders h
-        cdef Message clean
-        cdef uint32_t subject_id
-        cdef int outcome
-        h.present = False
-        h.rare = 0
-        h.message_id.at = NULL
-        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
-            return self.refuse(503, 10077, "message too large")
-        if self.sealed:
-            return self.refuse(400, 10109, "invalid operation on sealed stream")
-        if m.hlen:
-            scan_headers(m.body, m.hlen, &h)
-            if h.untidy:
-                clean = m[0]
-                m = &clean
-                self.tidied(m)
-                scan_headers(m.body, m.hlen, &h)
-            if h.present:
-                outcome = self.check_headers(m, &h, seq)
-                if outcome != STORED:
-                    return outcome
-        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-            return self.refuse(400, 10054, "message size exceeds maximum allowed")
-        if m.hlen > HEADER_MAX:
-            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        if h.rare & RARE_TTL and self.check_rare(TTL_VALUE, m):
-            return REFUSED
-        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
-            return REFUSED
-        try:
-            subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(
-                max(self.hub.now_ns, self.log.last_ts_ns), subject_id, m.body, m.hlen, m.body_len, 0)
-        except (OSError, ValueError) as error:
-            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
-        self.last_id.len = 0
-        if h.message_id.at != NULL:
-            out_put(&self.last_id, h.message_id.at, h.message_id.n)
-            if self.duplicate_window_ns:
-                self.ids.add(h.message_id.at, h.message_id.n, seq[0], self.hub.now_ns)
-        if PyList_GET_SIZE(self.interested):
-            self.signal(subject_id, m, seq[0])
-        if h.rare and self.rare is not None:
-            self.check_rare(AFTER, m)
-        self.make_room(subject_id)
-        return STORED
-
-    cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
-        """The log's id of a subject; the last one asked for is at hand."""
-        if n == self.last_subject.len and memcmp(self.last_subject.data, subject, n) == 0:
-            return self.last_subject_id
-        self.last_subject_id = self.log.subject_id(subject, n)
-        self.last_subject.len = 0
-        out_put(&self.last_subject, subject, n)
-        return self.last_subject_id
-
-    cdef int tidied(self, Message* m) except -1:
-        """Let m point at a copy whose header block is as it will be stored."""
-        cdef uint32_t hlen
-        self.scratch.off = self.scratch.len = 0
-        tidy(m.body, m.hlen, &self.scratch)
-        hlen = <uint32_t>self.scratch.len
-        out_put(&self.scratch, m.body + m.hlen, m.body_len - m.hlen)
-        m.body = self.scratch.data
-        m.body_len = m.body_len - m.hlen + hlen
-        m.hlen = hlen
-        return 0
-
-    cdef int refuse(self, int code, int err_code, str description) except -1:
-        """Remember why; returns REFUSED."""
-        self.refusal = (code, err_code, description)
-        text = self.refusal_texts.get(self.refusal)
-        if text is None:
-            text = self.acks.error(code, err_code, description)
-            if len(self.refusal_texts) < 64:
-                self.refusal_texts[self.refusal] = text
-        self.refusal_text = text
-        return REFUSED
-
-    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1:
-        """What the publisher expects, and whether the message is here already; STORED means: go on."""
-        cdef uint64_t now = self.hub.now_ns
-        if h.rare:
-            if h.rare & RARE_BATCH and self.check_rare(BATCH, m):
-                return REFUSED
-            if h.rare & RARE_COUNTER and self.check_rare(COUNTER, m):
-                return REFUSED
-        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
-                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
-            return self.refuse(400, 10060, "expected stream does not match")
-        if h.rare & RARE_TTL and self.check_rare(TTL, m):
-            return REFUSED
-        if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, h):
-            return REFUSED
-        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
-            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
-        if h.rare & RARE_SCHEDULE and self.check_rare(SCHEDULE, m):
-            return REFUSED
-        if h.message_id.at != NULL and self.duplicate_window_ns:
-            if now > self.duplicate_window_ns:
-                self.ids.forget_until(now - self.duplicate_window_ns)
-            seq[0] = self.ids.find(h.message_id.at, h.message_id.n)
-            if seq[0]:
-                return DUPLICATE
-        if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
-            last = PyBytes_FromStringAndSize(self.last_id.data, self.last_id.len) if self.last_id.len else b""
-            return self.refuse(400, 10070, f"wrong last msg ID: {last.decode('utf-8', 'replace')}")
-        if h.rare & RARE_ROLLUP and self.check_rare(ROLLUP, m):
-            return REFUSED
-        return STORED
-
-    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1:
-        cdef uint64_t last = 0
-        cdef int64_t subject_id
-        cdef SubjectState* state
-        if h.subject_sequence.at == NULL:
-            return self.refuse(400, 10193, "missing sequence for expected last sequence per subject")
-        if h.subject.at != NULL:
-            found = self.log.last_of(PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
-            last = found.seq if found is not None else 0
-        else:
-            subject_id = self.log.find_subject(m.subject, m.subject_len)
-            if subject_id >= 0:
-                state = self.log.subject(<uint32_t>subject_id)
-                last = state.last if state != NULL else 0
-        if <uint64_t>parse_u63(h.subject_sequence.at, h.subject_sequence.n) != last:
-            return self.refuse(400, 10071, f"wrong last sequence: {last}")
-        return 0
-
-    cdef int check_rare(self, int stage, Message* m) except -1:
-        """The slow path: the hook's rule, or what a stream answers that has such features switched off."""
-        cdef tuple names = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"")
-        cdef bytes name = names[stage]
-        cdef Text t
-        if self.rare is None:
-            t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
-            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"")
-        else:
-            verdict = self.rare(
-                stage,
-                PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
-                PyBytes_FromStringAndSize(m.body, m.hlen),
-                PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
-            )
-        if verdict is None:
-            return 0
-        code, err_code, description = verdict
-        return self.refuse(code, err_code, description)
-
-    # --- limits --------------------------------------------------------------------------------------------------------
-    cdef int check_room(self, bint rollup, Message* m) except -1:
-        """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
-        cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
-        cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
-        cdef bint full = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
-        cdef uint64_t size = <uint64_t>m.subject_len + m.body_len
-        cdef uint32_t oldest_id = 0, oldest_size = 0
-        size += 16 if self.log.memory else 30 + (4 if m.hlen else 0)
-        if full and self.discard_new_per_subject and not rollup:
-            return self.refuse(503, 10077, "maximum messages per subject exceeded")
-        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not full:
-            return self.refuse(503, 10077, "maximum messages exceeded")
-        if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
-            if full:
-                self.log.peek(state.first, &oldest_id, &oldest_size)
-            if not full or oldest_size < size:
-                return self.refuse(503, 10077, "maximum bytes exceeded")
-        return 0
-
-    cdef int make_room(self, uint32_t subject_id) except -1:
-        """Remove what is above the limits after a message was stored on a subject."""
-        cdef SubjectState* state
-        if self.max_msgs_per_subject > 0:
-            state = self.log.subject(subject_id)
-            while state != NULL and state.msgs > <uint64_t>self.max_msgs_per_subject:
-                self.evict(state.first)
-                state = self.log.subject(subject_id)
-        if self.discard_new:
-            return 0
-        if self.max_msgs > 0:
-            while self.log.msgs > <uint64_t>self.max_msgs:
-                self.evict(self.log.first_seq)
-        if self.max_bytes > 0:
-            while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
-                self.evict(self.log.first_seq)
-        return 0
-
     cdef int evict(self, uint64_t seq) except -1:
         """Remove one message and tell the consumers that hold it. 1: removed."""
         cdef bint oldest = seq == self.log.first_seq
@@ -469,11 +236,12 @@ cdef class Stream(Sink):
         return self.acks.drop(self.visible)
 
     # --- consumers -----------------------------------------------------------------------------------------------------
-    cdef int signal(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
+    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
         """Tell the consumers whose filters the message passes."""
         cdef Route route
-        cdef Listener listener
         cdef int i
+        if PyList_GET_SIZE(self.interested) == 0:
+            return 0
         while <Py_ssize_t>subject_id >= PyList_GET_SIZE(self.interested):
             self.interested.append(None)
         if <object>PyList_GET_ITEM(self.interested, subject_id) is None:

@@ -117,7 +117,13 @@ def _put(
 ) -> ConsumerInfoResponse:
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)
-    config = consumer_config.with_defaults(request.config, owner.config, pedantic=request.pedantic)
+    present = owner.consumers.get(name)
+    config = consumer_config.with_defaults(
+        request.config,
+        owner.config,
+        pedantic=request.pedantic,
+        present=present.config if present else None,
+    )
     consumer_config.check(config, owner.config)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

@@ -72,7 +72,11 @@ Invalid = errors.StreamInvalidConfigError
 
 
 def with_defaults(
-    config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool = False
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    *,
+    pedantic: bool = False,
+    present: ConsumerConfig | None = None,
 ) -> ConsumerConfig:
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
     none.
@@ -101,7 +105,7 @@ def with_defaults(
     if config.inactive_threshold == 0:
         config.inactive_threshold = stream.consumer_limits.inactive_threshold
         if config.inactive_threshold <= 0:
-            ephemeral = not config.durable_name
+            ephemeral = not (present or config).durable_name
             config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS if ephemeral else 0
     if config.priority_policy == "none":
         config.priority_policy = None

@@ -273,7 +273,10 @@ class Dispatcher:
         """One message under `$JS.API.`; False: nobody serves this subject."""
         if subject.startswith(_DIRECT):
             return self._direct(subject, reply, body)
-        found = self._find(subject.removeprefix(f"{API_PREFIX}."))
+        tokens = subject.removeprefix(f"{API_PREFIX}.").split(".")
+        if "" in tokens:
+            return False
+        found = self._find(tokens)
         if found is None:
             return True
         call, names = found
@@ -282,10 +285,7 @@ class Dispatcher:
             self._account.router.publish_message(reply, answer)
         return True
 
-    def _find(self, subject: str) -> tuple[Call, list[str]] | None:
-        tokens = subject.split(".")
-        if "" in tokens:
-            return None
+    def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
             rows = self._rows.get(".".join(tokens[:length])) if len(tokens) >= length else None
             for wildcards, rest, call in rows or ():

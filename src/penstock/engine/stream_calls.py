@@ -32,7 +32,7 @@ from penstock.engine.entries import (
     leader,
     stream_info,
 )
-from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT, SUBJECTS_LIMIT
+from penstock.engine.settings import LIST_LIMIT, MAX_SEQUENCE, NAMES_LIMIT, SUBJECTS_LIMIT
 from penstock.engine.subject_rules import any_collision, is_valid
 
 
@@ -110,13 +110,17 @@ def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPur
         raise errors.StreamSealedError()
     if entry.config.deny_purge:
         raise errors.StreamPurgeFailedError("stream purge not permitted")
-    if request.seq and request.keep:
+    if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
         raise errors.BadRequestError()
     purged = 0
     # up to but not including 1 is nothing; what is no subject matches nothing
     if request.seq != 1 and (not request.filter or is_valid(request.filter)):
         try:
             purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
+            if not request.filter and request.seq > entry.core.log.last_seq + 1:
+                # the next message gets the sequence that was named, as from other servers
+                entry.core.log.skip(request.seq)
+                entry.core.told()
         except OSError as error:
             raise errors.StreamPurgeFailedError(error) from error
     return StreamPurgeResponse(success=True, purged=purged)

@@ -20,6 +20,7 @@ from penstock.engine.settings import (
     MAX_DESCRIPTION_LENGTH,
     MAX_METADATA_BYTES,
     MAX_NAME_LENGTH,
+    MAX_SEQUENCE,
     MIN_WINDOW_NS,
     SECOND,
 )
@@ -91,6 +92,8 @@ def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
             raise Invalid("preferred server not permitted in placement")
         if config.placement == Placement():
             config.placement = None
+    if config.first_seq > MAX_SEQUENCE:
+        raise Invalid(f"first sequence is too high, maximum allowed is {MAX_SEQUENCE}")
     if config.num_replicas > 1:
         raise errors.StreamReplicasNotSupportedError()
     config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}

@@ -92,10 +92,10 @@ def stream_state(options: Options) -> StreamState:
     except PenstockError as error:
         raise ReadError(f"stream {options.stream}: {error}") from error
     state = info.state
+    # A stream never written to reports 0 and 0.
     first = state.first_seq if state.messages else state.last_seq + 1
-    return StreamState(
-        info.config.name, format_time(info.created), first, state.last_seq, state.messages, state.bytes
-    )
+    born = format_time(info.created)
+    return StreamState(info.config.name, born, first, state.last_seq, state.messages, state.bytes)
 
 
 def end_of_subject(options: Options, state: StreamState) -> int:

@@ -42,17 +42,6 @@ class StreamState:
     messages: int
     bytes: int
 
-    @classmethod
-    def from_info(cls, info: Mapping[str, Any]) -> StreamState:
-        """Read a decoded STREAM.INFO response; a stream never written to reports 0 and 0, here 1
-        and 0.
-        """
-        state = info["state"]
-        last = int(state["last_seq"])
-        messages = int(state["messages"])
-        first = int(state["first_seq"]) if messages else last + 1
-        return cls(info["config"]["name"], info["created"], first, last, messages, state["bytes"])
-
 
 @dataclass(frozen=True)
 class Offset:

@@ -1,0 +1,34 @@
+"""What an asyncio client tells about itself: who wants to hear of what, and its counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.errors import PenstockError
+
+
+class Handlers(NamedTuple):
+    """What the client tells about itself; plain functions or coroutine functions, None for no
+    interest.
+    """
+
+    on_error: Callable[[Exception], Any] | None = None
+    """A complaint of the server, a slow subscription, an exception in a callback."""
+    on_disconnect: Callable[[PenstockError | None], Any] | None = None
+    on_reconnect: Callable[[], Any] | None = None
+    on_close: Callable[[], Any] | None = None
+    on_lame_duck: Callable[[], Any] | None = None
+    """The server is about to stop."""
+
+
+class Stats(NamedTuple):
+    """What went over the connection since the client was made."""
+
+    messages_received: int
+    messages_sent: int
+    bytes_received: int
+    bytes_sent: int
+    reconnects: int

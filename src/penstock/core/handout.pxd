@@ -1,0 +1,86 @@
+"""What a consumer hands out and what is acknowledged: the part that pull and push consumers share."""
+from libc.stdint cimport int64_t, uint64_t
+from penstock.core.buffer cimport Out
+from penstock.core.hub cimport Hub
+from penstock.core.log cimport Log, Record
+from penstock.core.pacing cimport Pacing
+from penstock.core.pending cimport Pending, PendingMessages
+from penstock.core.router cimport Message, Router
+from penstock.core.selection cimport Selection
+from penstock.core.stream cimport Listener, Stream
+from penstock.core.subjects cimport Route
+
+
+cdef enum AckPolicy:
+    POLICY_NONE = 0
+    POLICY_ALL = 1
+    POLICY_EXPLICIT = 2
+
+
+cdef enum Pick:
+    # what pick() found
+    NEXT = 0                   # `picked` is the next message
+    NOTHING = 1                # none is visible that was not handed out
+    STALLED = 2                # too many unacknowledged
+
+
+cdef enum:
+    REPLY_ROOM = 1024
+
+
+cdef class Handout(Listener):
+    cdef readonly Stream stream
+    cdef Hub hub
+    cdef Router router
+    cdef Log log
+    cdef readonly str name
+    cdef bytes key                         # stream.consumer
+    cdef bytes ack_prefix                  # $JS.ACK.stream.consumer.
+    cdef public object desk                # the Desk it is registered with (advisories), or None
+    cdef public object deadline_changed    # called with (self, ns) when tick() is needed earlier than the last one said; or None
+    cdef readonly bint closed
+    cdef public bint changed               # state differs from the last snapshot()
+    # rules
+    cdef readonly int ack_policy
+    cdef uint64_t ack_wait_ns
+    cdef tuple backoff_ns
+    cdef int64_t max_deliver, max_ack_pending
+    cdef bint headers_only
+    # where it stands
+    cdef Selection selection
+    cdef PendingMessages pending
+    cdef uint64_t delivered                # consumer sequence of the last delivery
+    cdef uint64_t delivered_ns, acked_ns   # when last; 0: never
+    cdef uint64_t due_ns                   # no redelivery is due before this; 0: none
+    cdef uint64_t deadline_ns              # when tick() is wanted; 0: not at all
+    cdef uint64_t held_ns                  # pacing: nothing goes before this
+    cdef bint stalled                      # waits for acks
+    cdef Pacing pacing                     # None: nothing to pace
+    # the message that goes out
+    cdef uint64_t picked                   # its sequence
+    cdef Pending* again                    # its entry when it is a redelivery, else NULL
+    cdef Message out
+    cdef char reply[REPLY_ROOM]
+    cdef Out scratch                       # headers of a message without its body
+
+    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1     # of the pull side
+    cdef bint in_demand(self) noexcept                             # somebody wants messages
+    cdef int kick(self) except -1
+    cdef int pick(self) except -1                                  # a Pick
+    cdef int gone(self) except -1                                  # the picked message is not in the log
+    cdef uint64_t prepare(self, Record* r) except 0                # fill `out`; its size as requests count it
+    cdef int strip(self) except -1
+    cdef bint held(self, uint64_t ts_ns, uint64_t size) except -1  # pacing says: not yet
+    cdef int hand_out(self, Route route, bytes target) except -1   # how many took `out`
+    cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1
+    cdef int settle(self) except -1
+    cdef int arm(self, uint64_t at_ns) except -1
+    cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615
+    # acks: the sequence, and what else the ack subject says
+    cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
+    cdef int ack_one(self, uint64_t seq) except -1
+    cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
+    cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
+    cdef int exhausted(self, Pending* e) except -1
+    cdef int room_made(self) except -1
+    cdef int redeliver_due(self) except -1

@@ -1,0 +1,50 @@
+"""What a stream takes: header scan -> expectations -> dedupe -> limits -> append."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.acks cimport AckQueue
+from penstock.core.buffer cimport Out
+from penstock.core.dedupe cimport MessageIds
+from penstock.core.expect cimport PublishHeaders
+from penstock.core.hub cimport Hub
+from penstock.core.log cimport Log
+from penstock.core.router cimport Message, Router, Sink
+
+
+cdef enum Outcome:
+    STORED = 0
+    DUPLICATE = 1              # the sequence is that of the original
+    REFUSED = 2                # Intake.refusal says why
+
+
+cdef class Intake(Sink):
+    cdef readonly Router router
+    cdef Hub hub
+    cdef readonly str name
+    cdef bytes name_bytes
+    cdef readonly Log log
+    # rules
+    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
+    cdef uint64_t max_age_ns, duplicate_window_ns
+    cdef bint discard_new, discard_new_per_subject, no_ack, sealed
+    cdef public object rare                  # the slow path for rare headers; see stream.pyi
+    cdef AckQueue acks
+    cdef MessageIds ids
+    cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
+    cdef bytes refusal_text                  # its PubAck
+    cdef dict refusal_texts                  # those seen before
+    cdef Out scratch                         # a message whose headers had to be tidied
+    cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
+    cdef uint32_t last_subject_id
+    cdef Out last_id                         # message id of the last stored message
+
+    cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
+    cdef int refuse(self, int code, int err_code, str description) except -1
+    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1
+    cdef int check_rare(self, int stage, Message* m) except -1
+    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef int check_room(self, bint rollup, Message* m) except -1
+    cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
+    cdef int tidied(self, Message* m) except -1
+    cdef int make_room(self, uint32_t subject_id) except -1
+    # of the other half
+    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
+    cdef int evict(self, uint64_t seq) except -1

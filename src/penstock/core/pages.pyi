@@ -1,0 +1,3 @@
+"""Windows on segment files: for compiled callers only, see pages.pxd."""
+
+class Pages: ...

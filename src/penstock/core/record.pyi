@@ -1,0 +1,1 @@
+"""The bytes of segment files: for compiled callers only, see record.pxd."""

@@ -1,0 +1,3 @@
+"""Index files of segments: for compiled callers only, see sidecar.pxd."""
+
+class Sidecar: ...
