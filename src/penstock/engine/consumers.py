@@ -40,6 +40,7 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
     if stream.files is not None and entry.persistent:
+        stream.files.states.drop(entry.name)
         try:
             stream.files.remove_consumer(entry.name)
         except OSError as error:
@@ -59,18 +60,17 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
 
 def recover(account: Account, stream: StreamEntry) -> None:
     """Bring back a stream's consumers; what can't be read is reported and left."""
-    if stream.files is None:
+    files = stream.files
+    if files is None:
         return
-    for meta in stream.files.consumers():
+    for problem in files.states.load():
+        account.report(f"consumer states are left aside: {problem}")
+    for meta in files.consumers():
         if isinstance(meta, BadFileError):
             account.report(f"consumer file is left aside: {meta}")
             continue
-        try:
-            state = stream.files.read_state(meta.name)
-        except OSError as error:
-            account.report(f"state of consumer {meta.name} can't be read: {error}")
-            state = None
         entry = _start(account, stream, meta)
+        state = files.states.get(meta.name, meta.created)
         if state is not None:
             try:
                 entry.core.restore(state)
@@ -79,27 +79,52 @@ def recover(account: Account, stream: StreamEntry) -> None:
                 account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
 
 
-def save_state(
-    account: Account, stream: StreamEntry, entry: ConsumerEntry, *, durable: bool
-) -> None:
-    """Write the consumer's state if it has changed since the last time, then let the acks that wait
-    for it be answered; a failure is reported and tried again next time.
+def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
+    """Write the states that have changed since the last time, then answer the acks that wait for
+    it; a failure is reported once and tried again next time.
     """
-    if stream.files is None or not entry.persistent:
+    if stream.files is None:
         return
-    if not entry.core.changed:
-        entry.core.saved()
+    states = stream.files.states
+    fresh = []
+    for entry in stream.consumers.values():
+        if entry.core.changed and entry.persistent:
+            states.put(entry.name, entry.created_ns, entry.core.snapshot())
+            fresh.append(entry)
+    if not (states.unsaved or durable):
         return
+    failed_before = states.failed
     try:
-        stream.files.write_state(entry.name, entry.core.snapshot(), durable=durable)
-        entry.unsaved = False
-        entry.core.saved()
+        states.write(durable=durable)
     except OSError as error:
-        entry.core.changed = True  # snapshot() has taken it for written
-        if not entry.unsaved:
-            where = f"{stream.config.name} > {entry.name}"
-            account.report(f"state of consumer {where} can't be written: {error}")
-        entry.unsaved = True
+        for entry in fresh:
+            entry.core.changed = True  # snapshot() took it for written
+        if not failed_before:
+            what = f"consumer states of stream {stream.config.name}"
+            account.report(f"{what} can't be written: {error}")
+        return
+    for entry in stream.consumers.values():
+        entry.core.saved()
+
+
+def confirm(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
+    """Write one consumer's state and answer the acks that wait for it; when that fails they wait
+    for `save_states`. Called at most once a turn.
+    """
+    if stream.files is None:
+        return
+    states, path = stream.files.states, stream.files.state_path(entry.name)
+    try:
+        states.write_one(entry.name, entry.created_ns, entry.core.snapshot(), path)
+    except OSError as error:
+        entry.core.changed = True
+        if not states.failed:
+            states.failed = True
+            account.report(
+                f"state of consumer {stream.config.name} > {entry.name} can't be written: {error}"
+            )
+        return
+    entry.core.saved()
 
 
 def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
@@ -136,7 +161,7 @@ def _create(
     )
     if stream.files is not None and not config.mem_storage:
         try:
-            stream.files.create_consumer(meta)
+            stream.files.write_consumer(meta)
         except OSError as error:
             raise errors.ConsumerStoreFailedError(error) from error
     entry = _start(account, stream, meta)
@@ -174,7 +199,7 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
     )
     core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
     if entry.persistent:
-        core.save = lambda: save_state(account, stream, entry, durable=False)
+        core.save = lambda: confirm(account, stream, entry)
     stream.consumers[meta.name] = entry
     if account.desk is not None:
         account.desk.add(core)

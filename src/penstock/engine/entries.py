@@ -36,7 +36,6 @@ class ConsumerEntry:
     start_seq: int  # where the deliver policy pointed when it was created
     core: Consumer
     persistent: bool  # configuration and state are on disk
-    unsaved: bool = False  # the last write of the state failed
 
     def file(self) -> ConsumerFile:
         """What is written down about it."""
@@ -60,6 +59,7 @@ class StreamEntry:
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
+    save_at_ns: int = 0  # when the consumers' states may be written again
 
     def file(self) -> StreamFile:
         """What is written down about it."""

@@ -3,7 +3,8 @@
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
                                                  log/                  its messages (core.log)
                                                  consumers/<c>.json    a consumer
-                                                 consumers/<c>.state   its state (core.consumer)
+                                                 consumers/states.N    their states (engine/states)
+                                                 consumers/<c>.state   a consumer's confirmed acks
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
 
 A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
@@ -14,6 +15,7 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
+import contextlib
 import string
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
 from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
+from penstock.engine.states import ConsumerStates
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
@@ -99,6 +102,7 @@ class StreamFiles:
         self.folder = folder
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
+        self.states = ConsumerStates(disk, self._consumers)
 
     def create(self) -> None:
         """Make the folders, durably; FileExistsError when there is a stream in them already.
@@ -114,12 +118,13 @@ class StreamFiles:
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
 
-    def undo_create(self) -> None:
-        """Remove what create() and write() made; the configuration first, so that the name is free
-        even if this is cut short.
-        """
-        self._disk.unlink(f"{self.folder}/meta.json")
-        self._disk.remove_tree(self.folder)
+    def discard(self) -> None:
+        """Take back a create that failed half way, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            self._disk.unlink(f"{self.folder}/meta.json")
+            self._disk.sync_dir(self.folder)
+        with contextlib.suppress(OSError):
+            self._disk.remove_tree(self.folder)
 
     def has_log(self) -> bool:
         """Whether there is a folder for messages."""
@@ -157,37 +162,22 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name, "json"), _sealed(encode(meta)))
-
-    def create_consumer(self, meta: ConsumerFile) -> None:
-        """Write a new consumer's configuration. A state of that name is what a deletion that was
-        cut short left behind.
-        """
-        state = self._consumer(meta.name, "state")
-        if self._disk.exists(state):
-            self._disk.unlink(state)
-            self._disk.sync_dir(self._consumers)
-        self.write_consumer(meta)
-
-    def write_state(self, consumer: str, state: bytes, *, durable: bool) -> None:
-        """Replace a consumer's state."""
-        self._disk.write_file_atomic(self._consumer(consumer, "state"), state, durable)
-
-    def read_state(self, consumer: str) -> bytes | None:
-        """A consumer's state; None when it has not been written yet."""
-        path = self._consumer(consumer, "state")
-        return self._disk.read_file(path) if self._disk.exists(path) else None
+        self._disk.write_file_atomic(self._consumer(meta.name), _sealed(encode(meta)))
 
     def remove_consumer(self, consumer: str) -> None:
-        """Delete a consumer's files; the configuration first, so that it is gone as a whole."""
-        for kind in ("json", "state"):
-            path = self._consumer(consumer, kind)
-            if self._disk.exists(path):
-                self._disk.unlink(path)
-                self._disk.sync_dir(self._consumers)
+        """Delete a consumer's configuration, durably."""
+        path = self._consumer(consumer)
+        if self._disk.exists(path):
+            self._disk.unlink(path)
+            self._disk.sync_dir(self._consumers)
+        self._disk.unlink(self.state_path(consumer))
 
-    def _consumer(self, name: str, kind: str) -> str:
-        return f"{self._consumers}/{file_name(name)}.{kind}"
+    def state_path(self, consumer: str) -> str:
+        """The file for the state of this consumer alone."""
+        return f"{self._consumers}/{file_name(consumer)}.state"
+
+    def _consumer(self, name: str) -> str:
+        return f"{self._consumers}/{file_name(name)}.json"
 
 
 def file_name(name: str) -> str:

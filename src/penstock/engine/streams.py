@@ -34,10 +34,13 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
+        if files is not None and not isinstance(error, FileExistsError):
+            files.discard()
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
-    _attach(account, entry, config.subjects)
+    # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
     return entry
 
 
@@ -131,8 +134,9 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        if entry.consumers:
+            consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
-            consumers.save_state(account, entry, consumer, durable=True)
             consumers.detach(account, entry, consumer, "Server Shutdown")
         _detach(account, entry)
         entry.core.close()
@@ -149,12 +153,12 @@ def _open(
     first_seq = config.first_seq or 1
     if files is None:
         log = Log(None, first_seq=first_seq)
-    elif new:
-        meta = StreamFile(format=FORMAT, created=created_ns, config=config)
-        log = _create_log(account, files, meta)
     else:
-        if not files.has_log():
-            account.report(f"stream {config.name} has no folder of messages: it starts empty")
+        if new:
+            files.create()
+            # the configuration first: a folder without one holds no message that anybody was told
+            # of
+            files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
     durable = files is not None and not account.settings.sync_interval_ns
     core = Stream(
@@ -168,20 +172,6 @@ def _open(
     if not new:
         core.rebuild_dedupe()
     return StreamEntry(config, created_ns, core, files)
-
-
-def _create_log(account: Account, files: StreamFiles, meta: StreamFile) -> Log:
-    files.create()
-    try:
-        # the configuration first: a folder without one holds no message that anybody was told of
-        files.write(meta)
-        return Log(files.log_folder, account.disk, first_seq=meta.config.first_seq or 1)
-    except OSError:
-        try:
-            files.undo_create()
-        except OSError as error:
-            account.report(f"stream folder {files.folder} is left behind: {error}")
-        raise
 
 
 def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:
