@@ -106,6 +106,13 @@ def test_broken_json_is_no_request(text: bytes) -> None:
     assert read_request(text) is None
 
 
+def test_a_long_queue_can_be_dropped_at_once() -> None:
+    queue = PullQueue()
+    for _ in range(300_000):
+        queue.put(b"r", 1)
+    del queue
+
+
 @given(
     st.lists(
         st.one_of(

@@ -26,6 +26,7 @@ ACK_EXPLICIT = 2
 
 cdef enum:
     BUDGET = 4096                  # messages of one run
+    BATCH_MAX = 1073741824         # a larger batch is cut to this, so that sums of batches stay numbers
     SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -226,7 +227,7 @@ cdef class Consumer(Handout):
                 return 1 if spec.heartbeat_ns else self.refuse_request(reply, reply_len, "409 Exceeded MaxWaiting")
         r = PullRequest.__new__(PullRequest)
         r.reply = PyBytes_FromStringAndSize(reply, reply_len)
-        r.left = spec.batch
+        r.left = min(spec.batch, BATCH_MAX)
         r.bytes_left = spec.max_bytes
         r.no_wait = spec.no_wait
         r.heartbeat_ns = spec.heartbeat_ns
