@@ -374,8 +374,9 @@ def test_a_restarted_server_is_found_again(own_server: ServerProcess, unique: st
         assert js.stream_info(unique).state.messages == 100
 
 
+@pytest.mark.parametrize("kill", [False, True])
 def test_a_publisher_survives_a_restart_without_loss_or_double(
-    own_server: ServerProcess, unique: str
+    own_server: ServerProcess, unique: str, kill: bool
 ) -> None:
     with connect_blocking(own_server.url, timeout=10) as nc:
         js = nc.jetstream()
@@ -384,7 +385,7 @@ def test_a_publisher_survives_a_restart_without_loss_or_double(
             for number in range(2000):
                 publisher.publish(f"{unique}.a", b"%d" % number, msg_id=f"{number}")
                 if number == 1000:
-                    own_server.stop()
+                    own_server.stop(kill=kill)
                     own_server.start()
         seen = sorted(
             int(row[4]) for columns in js.read_columns(unique, 1, 10_000) for row in columns.rows()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionClosed, PenstockError, PublishFailed
+from penstock.errors import ConnectionClosed, OutputFull, PenstockError, PublishFailed
 
 from .jetstream import Headers, publish_headers
 from .publishing import Pending, Window
@@ -148,6 +148,8 @@ class Publisher:
                 self.client.connection.publish(
                     entry.subject, entry.payload, entry.reply, entry.headers
                 )
+            except OutputFull:
+                continue  # stays in the window, and is sent again at its new deadline
             except PenstockError as error:
                 self._window.drop(entry)
                 self._fail(entry, error)

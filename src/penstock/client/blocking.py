@@ -305,7 +305,10 @@ class BlockingClient:
         """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
         deadline = time.monotonic() + self.timeout_of(timeout)
         while not done():
+            reconnects = self.reconnects
             self.ensure_open()
+            if self.reconnects != reconnects:
+                continue  # whoever waits may have to ask again
             if not self._turn(deadline):
                 return done()
         return True

@@ -253,60 +253,37 @@ def read_range(
     max_bytes: int = MAX_BYTES,
     timeout: Duration | None = None,
 ) -> Iterator[Columns]:
-    """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order, as batches
-    of columns.
+    """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order.
 
     Uses consumers of its own, without acks, and starts another one behind the last row when one is
     lost. Ends where the stream ends now if that is before ``stop_seq``. Raises Timeout when a
     pending message does not come, ConnectionClosed when no server can be reached again, ApiError
-    (StreamNotFound ...).
+    (StreamNotFound ...), and what a pull raises when consumer after consumer gives nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
     barren = 0  # consumers in a row that gave nothing
     while position < stop_seq:
         barren += 1
-        config = ConsumerConfig(
-            deliver_policy="by_start_sequence",
-            opt_start_seq=position,
-            ack_policy="none",
-            max_deliver=1,
-            mem_storage=True,
-            num_replicas=1,
-            inactive_threshold=INACTIVE_THRESHOLD_NS,
-            filter_subject=filters[0] if len(filters) == 1 else "",
-        )
-        if len(filters) > 1:
-            config.filter_subjects = filters
         try:
-            info = js.create_consumer(stream, config)
+            info = js.create_consumer(stream, _range_consumer(position, filters))
         except ConnectionLost:
             continue
         if info.num_pending == 0:
             _discard(js, stream, info.name)
             return
-        reader = ColumnReader(
-            js, stream, info.name, rows=rows, batch=2 * rows, max_bytes=max_bytes, stop_seq=stop_seq
-        )
+        limits = {"rows": rows, "batch": 2 * rows, "max_bytes": max_bytes, "stop_seq": stop_seq}
+        reader = ColumnReader(js, stream, info.name, **limits)
         reader.last_seq = position - 1
         try:
-            received = 0
-            while position < stop_seq:
-                columns = reader.read(timeout)
-                if not columns.count:
-                    raise Timeout(
-                        f"message {position} or later of {stream!r} is pending, but does not come"
-                    )
-                received += columns.count
-                if columns.last_consumer_seq != received:
-                    break  # a gap: something was lost on the way
-                position = columns.last_seq + 1
+            for columns in _without_gap(reader, timeout):
                 barren = 0
+                position = columns.last_seq + 1
                 over = columns.last_pending == 0
                 columns.truncate(stop_seq)
                 if columns.count:
                     yield columns
-                if over:
+                if over or position >= stop_seq:
                     return
         except (ConnectionLost, ConsumerDeleted, NoResponders, PullError):
             if barren >= BARREN_MAX:
@@ -314,6 +291,34 @@ def read_range(
         finally:
             reader.close()
             _discard(js, stream, info.name)
+
+
+def _range_consumer(position: int, filters: list[str]) -> ConsumerConfig:
+    return ConsumerConfig(
+        deliver_policy="by_start_sequence",
+        opt_start_seq=position,
+        ack_policy="none",
+        max_deliver=1,
+        mem_storage=True,
+        num_replicas=1,
+        inactive_threshold=INACTIVE_THRESHOLD_NS,
+        filter_subject=filters[0] if len(filters) == 1 else "",
+        filter_subjects=filters if len(filters) > 1 else [],
+    )
+
+
+def _without_gap(reader: ColumnReader, timeout: Duration | None) -> Iterator[Columns]:
+    """Batches of a fresh consumer, until one shows that something was lost on the way."""
+    received = 0
+    while True:
+        columns = reader.read(timeout)
+        if not columns.count:
+            seq = reader.last_seq + 1
+            raise Timeout(f"message {seq} or later is pending, but does not come")
+        received += columns.count
+        if columns.last_consumer_seq != received:
+            return
+        yield columns
 
 
 def _discard(js: JetStream, stream: str, consumer: str) -> None:

@@ -47,7 +47,7 @@ def read_range(options: Options, born: str, wanted: Range) -> Iterator[pa.Record
     """
     after = wanted.first - 1
     for columns in _columns(options, wanted):
-        sequences = memoryview(columns.seq).cast("B").cast("q")[: columns.count]
+        sequences = columns.seq.view("q")[: columns.count]
         _check_nothing_dropped(options, born, after, sequences)
         after = sequences[-1]
         yield to_arrow(columns, options)
