@@ -29,7 +29,7 @@ class Message:
         return dict(json.loads(self.payload))
 
     def number(self, place: int) -> int:
-        """Of the ack subject: 0 deliveries, 1 stream sequence, 2 consumer sequence, 3 time, 4 ahead."""
+        """Of the ack subject: 0 deliveries, 1 stream seq, 2 consumer seq, 3 time, 4 ahead."""
         return int(self.reply.split(".")[4 + place])
 
     def __repr__(self) -> str:
