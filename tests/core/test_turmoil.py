@@ -32,10 +32,8 @@ class Turmoil:
         self.site = Site(folder=folder, sync=sync)
         self.site.hub.max_pending = 200_000
         self.site.hub.on_close = lambda connection: self.site.stream.publish("s.b", b"gone")
-        self.site.desk.max_deliver_advisory = lambda who, *rest: self.site.stream.publish(
-            "s.b", b"!"
-        )
-        self.site.desk.nak_advisory = lambda who, *rest: self.site.stream.publish("s.b", b"!")
+        self.site.desk.max_deliver_advisory = self.told
+        self.site.desk.nak_advisory = self.told
         self.clients: list[Client] = []
         self.acked: list[int] = []
         self.replies: list[str] = []
