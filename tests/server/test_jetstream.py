@@ -222,3 +222,21 @@ def test_waiting_pull_requests_are_told_when_the_server_stops(tmp_path):
     wire.ping()
     assert server.stop() == 0
     assert b"409 Server Shutdown" in wire.rest()
+
+
+def test_a_request_that_does_not_wait_ends_with_what_the_missing_acks_let_through(tmp_path):
+    with running("-js", "-sd", str(tmp_path)) as server:
+        with client(server) as nc:
+            js = nc.jetstream()
+            js.create_stream(StreamConfig(name="S", num_replicas=1))
+            config = ConsumerConfig(
+                durable_name="c", name="c", ack_policy="explicit", max_ack_pending=2
+            )
+            js.create_consumer("S", config)
+            for _ in range(5):
+                js.publish("S", b"x")
+        with Wire(server.port(), hello='{"verbose":false,"headers":true}') as wire:
+            body = '{"batch":5,"no_wait":true,"expires":60000000000}'
+            wire.send(f"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.c in {len(body)}\r\n{body}\r\n")
+            text = wire.read_until(b"404 No Messages\r\n")
+        assert text.count(b"$JS.ACK.") == 2
