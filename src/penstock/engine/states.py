@@ -102,6 +102,7 @@ def _unpack(data: bytes) -> _File:
     if zlib.crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
         raise ValueError("checksum does not match")
     try:
-        return msgspec.msgpack.decode(body, type=_File)
+        found: _File = msgspec.msgpack.decode(body, type=_File)
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
+    return found
