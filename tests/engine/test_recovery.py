@@ -238,7 +238,8 @@ def test_streams_of_a_later_server_are_left_aside(tmp_path: Path) -> None:
     house.stream()
     meta = stream_folder(house) / "meta.json"
     house.engine.close()
-    meta.write_bytes(meta.read_bytes().replace(b'"allow_msg_ttl":false', b'"allow_msg_ttl":true'))
+    text = meta.read_bytes().replace(b'"allow_msg_ttl":false', b'"allow_msg_ttl":true')
+    meta.write_bytes(text.splitlines()[0])  # as changed by hand
     house.settings["api_level"] = 0
     house = house.crash()
     assert "required API level: 1, current API level: 0" in house.reports[0]
@@ -285,3 +286,103 @@ def test_acked_messages_survive_any_number_of_kills(tmp_path: Path, seed: int) -
             break
     assert set(stored) - acked <= left
     assert house.ok("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == max(stored)
+
+
+def test_a_confirmed_ack_survives_a_kill_at_once(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit", ack_wait=10 * SECOND)
+    for n in range(4):
+        house.publish("S", b"%d" % n)
+    first, second, third = house.pull(3)
+    assert house.request(first[3], b"+ACK") == [(b"", b"")]
+    assert house.request(second[3], b"+TERM") == [(b"", b"")]
+    assert house.request(first[3], b"+ACK") == [(b"", b"")]
+    house = house.crash()
+    info = house.ok("CONSUMER.INFO.S.c")
+    assert info["ack_floor"]["stream_seq"] == 2
+    assert info["num_ack_pending"] == 1
+    house.pass_time(11 * SECOND)
+    assert [event[5] for event in house.pull(9)] == [third[5], b"3"]
+
+
+def test_a_confirmation_waits_for_a_disk_that_refuses(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house.publish("S")
+    (event,) = house.pull(1)
+    (place,) = tmp_path.rglob("consumers")
+    place.rename(place.with_name("away"))
+    assert house.request(event[3], b"+ACK") == []
+    assert len(house.reports) == 1
+    house.pass_time(SECOND)
+    assert len(house.reports) == 1
+    assert house.client.events() == []
+    place.with_name("away").rename(place)
+    house.pass_time(SECOND)
+    assert len(house.client.events()) == 1
+    assert house.crash().ok("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
+
+
+def test_a_consumer_does_not_inherit_a_state_that_a_kill_left_behind(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    for n in range(3):
+        house.publish("S", b"%d" % n)
+    for event in house.pull(3):
+        house.request(event[3], b"+ACK")
+    (config,) = tmp_path.rglob("c.json")
+    house = house.crash()
+    config.unlink()  # the first half of a deletion
+    house = house.crash()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house = house.crash()
+    assert len(house.pull(9)) == 3
+
+
+@pytest.mark.parametrize("name", ["meta.json", "c.json"])
+def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nobody_else(
+    tmp_path: Path, name: str
+) -> None:
+    house = House(tmp_path)
+    for stream in ("S", "T"):
+        house.stream(stream)
+        house.consumer("c", stream, durable_name="c", ack_policy="explicit")
+        house.publish(stream)
+    house.engine.close()
+    path = next(path for path in tmp_path.rglob(name) if "/S/" in str(path))
+    whole = path.read_bytes()
+    rng = random.Random(7)
+    for bit in [rng.randrange(len(whole) * 8) for _ in range(40)]:
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        house = house.crash()
+        assert len(house.reports) == 1, (bit, house.reports)
+        assert house.ok("CONSUMER.NAMES.T")["consumers"] == ["c"]
+        assert len(house.pull(1, "c", "T")) == 1
+        house.engine.close()
+        for place in tmp_path.rglob("T/consumers/states.*"):
+            place.unlink()
+    path.write_bytes(whole)
+    house = house.crash()
+    assert not house.reports
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["c"]
+
+
+def test_a_folder_without_configuration_is_told(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream("S")
+    house.stream("T")
+    house.publish("S")
+    for path in tmp_path.rglob("meta.json"):
+        if "/S/" in str(path):
+            path.unlink()
+    house = house.crash()
+    assert house.ok("STREAM.NAMES")["streams"] == ["T"]
+    assert len(house.reports) == 1
+    assert "no meta.json" in house.reports[0]
+    assert list(tmp_path.rglob("S/log/*.seg"))

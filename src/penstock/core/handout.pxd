@@ -1,7 +1,7 @@
 """What a consumer hands out and what is acknowledged: the part that pull and push consumers share."""
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.buffer cimport Out
-from penstock.core.hub cimport Hub
+from penstock.core.hub cimport Hub, Task
 from penstock.core.log cimport Log, Record
 from penstock.core.pacing cimport Pacing
 from penstock.core.pending cimport Pending, PendingMessages
@@ -28,6 +28,10 @@ cdef enum:
     REPLY_ROOM = 1024
 
 
+cdef class Saver(Task):
+    cdef Handout consumer
+
+
 cdef class Handout(Listener):
     cdef readonly Stream stream
     cdef Hub hub
@@ -40,6 +44,9 @@ cdef class Handout(Listener):
     cdef public object deadline_changed    # called with (self, ns) when tick() is needed earlier than the last one said; or None
     cdef readonly bint closed
     cdef public bint changed               # state differs from the last snapshot()
+    cdef public object save                # called without arguments to write the state; the writer then calls saved(). None: in memory
+    cdef list unanswered                   # reply subjects of acks that are answered once the state is written
+    cdef Saver saver
     # rules
     cdef readonly int ack_policy
     cdef uint64_t ack_wait_ns
@@ -79,6 +86,7 @@ cdef class Handout(Listener):
     cdef uint64_t wait_ns(self, uint64_t deliveries) except? 18446744073709551615
     # acks: the sequence, and what else the ack subject says
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
+    cdef int answer(self, const char* reply, size_t n) except -1
     cdef int ack_one(self, uint64_t seq) except -1
     cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1

@@ -3,6 +3,8 @@
 `pick` finds the next message, `prepare` makes of its record what goes out, `hand_out` gives it to who listens, `handed` remembers it;
 `acknowledge` is the way back. Redeliveries come first, and do not count against max_ack_pending; then new messages.
 
+An ack that asks for an answer gets it when the state that knows of it is written; all those of a turn wait for one write.
+
 Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
 Knows nothing of requests, flow control or heartbeats.
 """
@@ -14,6 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.log cimport Record
 from penstock.core.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
+from penstock.core.hub cimport Task
 from penstock.core.router cimport Message, QueueGroup, Sink, Subscription
 from penstock.core.selection cimport Selection
 from penstock.core.stream cimport Listener, Stream
@@ -31,6 +34,18 @@ cdef inline bint is_text(const char* p, size_t n, const char* text, size_t text_
 
 cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_len) noexcept nogil:
     return n >= text_len and memcmp(p, text, text_len) == 0
+
+
+cdef class Saver(Task):
+    """The consumer's task in the commit phase: its state is written, so that acks can be answered."""
+
+    def __init__(self, Handout consumer) -> None:
+        self.consumer = consumer
+
+    cdef int run(self) except -1:
+        if not self.consumer.closed and self.consumer.save is not None:
+            self.consumer.save()
+        return 0
 
 
 cdef class Handout(Listener):
@@ -55,6 +70,8 @@ cdef class Handout(Listener):
         self.pending.set_floor(0, self.selection.passed)
         self.backoff_ns = ()
         self.changed = True
+        self.unanswered = []
+        self.saver = Saver(self)
 
     def __dealloc__(self):
         out_free(&self.scratch)
@@ -268,7 +285,6 @@ cdef class Handout(Listener):
         cdef size_t n = m.body_len - m.hlen
         cdef bint answer = True
         cdef Pending* e
-        cdef Message reply
         if self.closed or self.ack_policy == POLICY_NONE:
             return 0
         if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
@@ -284,15 +300,33 @@ cdef class Handout(Listener):
             if e != NULL and e.state != QUEUED:
                 e.state = WAITING
                 e.since_ns = self.hub.now_ns
+                self.changed = True
         elif starts(p, n, b"+TERM", 5):
             self.terminate(seq, cseq, deliveries, p + 5, n - 5)
         if answer and m.reply_len:
-            memset(&reply, 0, sizeof(Message))
-            reply.subject = m.reply
-            reply.subject_len = m.reply_len
-            reply.body = b""
-            self.router.send(&reply)
+            if self.save is None or not (self.changed or self.unanswered):
+                return self.answer(m.reply, m.reply_len)
+            self.unanswered.append(PyBytes_FromStringAndSize(m.reply, m.reply_len))
+            self.hub.enlist_commit(self.saver)
         return 1
+
+    cdef int answer(self, const char* reply, size_t n) except -1:
+        cdef Message m
+        memset(&m, 0, sizeof(Message))
+        m.subject = reply
+        m.subject_len = <uint32_t>n
+        m.body = b""
+        self.router.send(&m)
+        return 1
+
+    def saved(self) -> None:
+        """The last snapshot is written: answer the acks that waited for it."""
+        cdef bytes reply
+        if not self.unanswered:
+            return
+        replies, self.unanswered = self.unanswered, []
+        for reply in replies:
+            self.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
 
     cdef int ack_one(self, uint64_t seq) except -1:
         """1: known (whether it was pending or not); 0: never delivered."""

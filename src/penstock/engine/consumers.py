@@ -49,6 +49,7 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
     """End the consumer's data path; its files stay."""
+    entry.core.save = None
     if account.desk is not None:
         account.desk.remove(entry.core)
     entry.core.deadline_changed = None
@@ -79,24 +80,51 @@ def recover(account: Account, stream: StreamEntry) -> None:
 
 
 def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
-    """Write the states that have changed since the last time; a failure is reported once and tried
-    again next time.
+    """Write the states that have changed since the last time, then answer the acks that wait for
+    it; a failure is reported once and tried again next time.
     """
     if stream.files is None:
         return
     states = stream.files.states
+    fresh = []
     for entry in stream.consumers.values():
         if entry.core.changed and entry.persistent:
             states.put(entry.name, entry.created_ns, entry.core.snapshot())
+            fresh.append(entry)
     if not (states.unsaved or durable):
         return
     failed_before = states.failed
     try:
         states.write(durable=durable)
     except OSError as error:
+        for entry in fresh:
+            entry.core.changed = True  # snapshot() took it for written
         if not failed_before:
             what = f"consumer states of stream {stream.config.name}"
             account.report(f"{what} can't be written: {error}")
+        return
+    for entry in stream.consumers.values():
+        entry.core.saved()
+
+
+def confirm(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
+    """Write one consumer's state and answer the acks that wait for it; when that fails they wait
+    for `save_states`. Called at most once a turn.
+    """
+    if stream.files is None:
+        return
+    states, path = stream.files.states, stream.files.state_path(entry.name)
+    try:
+        states.write_one(entry.name, entry.created_ns, entry.core.snapshot(), path)
+    except OSError as error:
+        entry.core.changed = True
+        if not states.failed:
+            states.failed = True
+            account.report(
+                f"state of consumer {stream.config.name} > {entry.name} can't be written: {error}"
+            )
+        return
+    entry.core.saved()
 
 
 def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
@@ -170,6 +198,8 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         persistent=stream.files is not None and not meta.config.mem_storage,
     )
     core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
+    if entry.persistent:
+        core.save = lambda: confirm(account, stream, entry)
     stream.consumers[meta.name] = entry
     if account.desk is not None:
         account.desk.add(core)

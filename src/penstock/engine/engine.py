@@ -115,6 +115,8 @@ class Engine:
 
     def _expire(self, now_ns: int) -> None:
         for stream in self.account.streams.values():
+            if len(stream.core.log.lost) > stream.lost_reported:
+                streams.report_lost(self.account, stream)
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()

@@ -57,6 +57,7 @@ class StreamEntry:
     core: Stream
     files: StreamFiles | None  # None: in memory
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
+    lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
     save_at_ns: int = 0  # when the consumers' states may be written again
 

@@ -4,7 +4,11 @@
                                                  log/                  its messages (core.log)
                                                  consumers/<c>.json    a consumer
                                                  consumers/states.N    their states (engine/states)
+                                                 consumers/<c>.state   a consumer's confirmed acks
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
+
+A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
+without such a line (somebody has changed the file by hand) it is taken as it is.
 
 Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
 answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
@@ -21,11 +25,13 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
+from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
 from penstock.engine.states import ConsumerStates
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
+_SUM = b"crc32c"
 
 
 class StreamFile(Struct, kw_only=True):
@@ -120,9 +126,13 @@ class StreamFiles:
         with contextlib.suppress(OSError):
             self._disk.remove_tree(self.folder)
 
+    def has_log(self) -> bool:
+        """Whether there is a folder for messages."""
+        return self._disk.exists(self.log_folder)
+
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json."""
-        self._disk.write_file_atomic(f"{self.folder}/meta.json", encode(meta))
+        self._disk.write_file_atomic(f"{self.folder}/meta.json", _sealed(encode(meta)))
 
     def read(self) -> StreamFile | None:
         """meta.json; None when there is none. BadFileError: it can't be understood."""
@@ -152,7 +162,7 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name), encode(meta))
+        self._disk.write_file_atomic(self._consumer(meta.name), _sealed(encode(meta)))
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably."""
@@ -160,6 +170,11 @@ class StreamFiles:
         if self._disk.exists(path):
             self._disk.unlink(path)
             self._disk.sync_dir(self._consumers)
+        self._disk.unlink(self.state_path(consumer))
+
+    def state_path(self, consumer: str) -> str:
+        """The file for the state of this consumer alone."""
+        return f"{self._consumers}/{file_name(consumer)}.state"
 
     def _consumer(self, name: str) -> str:
         return f"{self._consumers}/{file_name(name)}.json"
@@ -171,9 +186,23 @@ def file_name(name: str) -> str:
     return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
 
 
+def _sealed(data: bytes) -> bytes:
+    line = data + b"\n"
+    return line + b"%s %08x\n" % (_SUM, crc32c_of(line))
+
+
+def _unsealed(path: str, data: bytes) -> bytes:
+    line, _, rest = data.partition(b"\n")
+    if not rest.startswith(_SUM):
+        return data
+    if data != _sealed(line):
+        raise BadFileError(f"{path}: damaged: the checksum in its second line does not match")
+    return line
+
+
 def _decode(kind: type[T], path: str, data: bytes) -> T:
     try:
-        value = decode_request(kind, data, strict=False)
+        value = decode_request(kind, _unsealed(path, data), strict=False)
     except JsonError as error:
         raise BadFileError(f"{path}: {error}") from None
     if value.format != FORMAT:

@@ -1,8 +1,13 @@
-"""The saved states of a stream's consumers: two files, written in turn, each holding all of them.
+"""The saved states of a stream's consumers: two files, written in turn, each holding all of them,
+and one of each consumer whose acks had to be confirmed in between.
 
-    states.0, states.1:   8 bytes   "PSSTATE1"
+    states.0, states.1,
+    <consumer>.state:     8 bytes   "PSSTATE1"
                           4 bytes   CRC-32 of what follows, little endian
                           the rest  MessagePack [generation, [[name, created, state], ...]]
+
+A consumer's own file holds one row, under the generation of the files for all when it was written:
+it counts unless they are newer.
 
 One write covers every consumer that has changed, and a damaged file costs one generation, not the
 states: the other file has the one before. A state belongs to a consumer's name and creation time,
@@ -51,7 +56,22 @@ class ConsumerStates:
                     name.decode("utf-8", "surrogateescape"): (created_ns, state)
                     for name, created_ns, state in rows
                 }
+        base = self._generation
+        for file in self._disk.list_dir(self._folder):
+            if file.endswith(".state"):
+                path = f"{self._folder}/{file}"
+                try:
+                    self._load_one(path, base)
+                except (OSError, ValueError) as error:
+                    problems.append(f"{path}: {error}")
         return problems
+
+    def _load_one(self, path: str, base: int) -> None:
+        generation, rows = _unpack(self._disk.read_file(path))
+        if generation >= base:
+            self._generation = max(self._generation, generation)
+            for name, created_ns, state in rows:
+                self._states[name.decode("utf-8", "surrogateescape")] = (created_ns, state)
 
     def get(self, name: str, created_ns: int) -> bytes | None:
         """The state of the consumer of this name that was created then."""
@@ -70,6 +90,15 @@ class ConsumerStates:
     def size_bytes(self) -> int:
         """About what a write writes."""
         return sum(len(name) + len(state) + 16 for name, (_, state) in self._states.items())
+
+    def write_one(self, name: str, created_ns: int, state: bytes, path: str) -> None:
+        """Take a consumer's new state and write it alone, to its own file; what another process
+        reads from there is this state, though it may not be on the disk itself yet. OSError: it
+        could not be done.
+        """
+        self._states[name] = (created_ns, state)
+        row = (name.encode("utf-8", "surrogateescape"), created_ns, state)
+        self._disk.write_file_atomic(path, _pack(self._generation, [row]), False)
 
     def write(self, *, durable: bool) -> None:
         """Write all states; with `durable` they are on the disk itself afterwards. OSError: it

@@ -97,18 +97,38 @@ def recover(account: Account) -> None:
         try:
             meta = files.read()
             if meta is None:
-                continue  # a create that was never answered: its name is free
+                account.report(f"stream folder {folder} is passed over: {_without_meta(files)}")
+                continue
             _check_level(account, meta.config)
+            if meta.config.name in account.streams:
+                raise BadFileError(f"there is a stream {meta.config.name} already")
             entry = _open(account, meta.config, meta.created, files, new=False)
         except (OSError, BadFileError) as error:
             account.report(f"stream folder {folder} is left aside: {error}")
             continue
-        for first, count, why in entry.core.log.lost:
-            what = f"messages {first} to {first + count - 1}"
-            account.report(f"stream {meta.config.name}: {what} are lost: {why}")
+        report_lost(account, entry)
         account.streams[meta.config.name] = entry
         _attach(account, entry, meta.config.subjects)
         consumers.recover(account, entry)
+
+
+def _without_meta(files: StreamFiles) -> str:
+    if files.has_log():
+        return "it holds messages but no meta.json; they stay as they are"
+    return "it is what a create that was cut short left behind; its name is free"
+
+
+def report_lost(account: Account, entry: StreamEntry) -> None:
+    """Tell the operator, once each, of messages that damage on the disk has cost."""
+    lost = entry.core.log.lost
+    for first, count, why in lost[entry.lost_reported :]:
+        what = (
+            f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"
+        )
+        if count == 0:
+            what = f"what was between message {first - 1} and {first} is"
+        account.report(f"stream {entry.config.name}: {what} lost: {why}")
+    entry.lost_reported = len(lost)
 
 
 def close(account: Account) -> None:
