@@ -19,7 +19,7 @@ JOBS = int(os.environ.get("PENSTOCK_BUILD_JOBS") or len(os.sched_getaffinity(0))
 def core_extensions() -> list[Extension]:
     """One extension per module of the core."""
     compile_args = ["-O1", "-g"] if DEBUG else ["-O2", "-g0"]
-    compile_args += ["-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+    compile_args += ["-fno-strict-aliasing", "-Wno-unused-function", "-Wno-sign-compare"]
     link_args = ["-pthread"]
     if SANITIZE:
         compile_args += ["-fsanitize=address", "-fno-omit-frame-pointer"]

@@ -16,15 +16,18 @@ SECOND = 1_000_000_000
 class House:
     """One server over a store folder; `restart` and `crash` give the next one over the same."""
 
-    def __init__(self, folder: Path, now_ns: int = START_NS, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, now_ns: int = START_NS, disk: Disk | None = None, **settings: Any
+    ) -> None:
         self.folder = folder
+        self.disk = disk or Disk()
         self.settings = settings
         self.server = Server(now_ns)
         self.reports: list[str] = []
         self.engine = Engine(
             self.server.hub,
             self.server.router,
-            Disk(),
+            self.disk,
             str(folder),
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
             random=Random(1),
@@ -112,4 +115,5 @@ class House:
     def crash(self) -> "House":
         """The next one, as if this one had been killed now."""
         assert not self.server.errors, self.server.errors
-        return House(self.folder, self.server.clock.now() + SECOND, **self.settings)
+        later_ns = self.server.clock.now() + SECOND
+        return House(self.folder, later_ns, self.disk, **self.settings)

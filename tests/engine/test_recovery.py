@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine.house import SECOND, House
@@ -156,20 +157,57 @@ def test_a_damaged_stream_is_left_aside(tmp_path: Path) -> None:
 def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream()
-    for name in ("bad", "worse", "good"):
+    for name in ("bad", "good"):
         house.consumer(name, durable_name=name, ack_policy="explicit")
     house.publish("S")
-    for name in ("bad", "worse", "good"):
-        house.pull(1, name)
+    house.pull(1, "good")
     house.engine.close()
-    folder = stream_folder(house) / "consumers"
-    (folder / "bad.json").write_bytes(b"{")
-    (folder / "worse.state").write_bytes(b"garbage")
+    (stream_folder(house) / "consumers" / "bad.json").write_bytes(b"{")
     house = house.crash()
-    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["good", "worse"]
-    assert len(house.reports) == 2
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["good"]
+    assert len(house.reports) == 1
     assert house.ok("CONSUMER.INFO.S.good")["num_ack_pending"] == 1
-    assert house.ok("CONSUMER.INFO.S.worse")["num_pending"] == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", b"PSSTATE1\0\0\0\0x", None])
+def test_damaged_states_cost_one_generation(tmp_path: Path, damage: bytes | None) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    for _ in range(3):
+        house.publish("S")
+    for _ in range(2):
+        house.send(house.pull(1)[0][3], b"+ACK")
+        house.pass_time(SECOND)
+    files = sorted(
+        stream_folder(house).glob("consumers/states.*"),
+        key=lambda path: msgspec.msgpack.decode(path.read_bytes()[12:])[0],
+    )
+    assert len(files) == 2
+    text = bytearray(files[-1].read_bytes())
+    text[-1] ^= 1
+    files[-1].write_bytes(bytes(text) if damage is None else damage)
+    house = house.crash()
+    assert len(house.reports) == 1
+    assert house.ok("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
+    for file in files:
+        file.write_bytes(b"garbage")
+    house = house.crash()
+    assert len(house.reports) == 2
+    assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 3
+
+
+def test_a_namesake_starts_anew(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house.publish("S")
+    house.send(house.pull(1)[0][3], b"+ACK")
+    house.pass_time(SECOND)
+    house.ok("CONSUMER.DELETE.S.c")
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house = house.crash()
+    assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 1
 
 
 def test_a_create_that_was_cut_short_leaves_the_name_free(tmp_path: Path) -> None:

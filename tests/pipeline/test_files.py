@@ -115,6 +115,42 @@ def test_every_byte_once_over_restarts_and_final_ends(tmp_path_factory, todo):
     assert written[position:] in (b"", b"\n")
 
 
+rotations = st.lists(
+    st.sampled_from(["write", "write", "ship", "restart", "rotate", "wait"]), max_size=30
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(rotations)
+def test_every_line_once_over_rotations_and_restarts(tmp_path_factory, todo):
+    log = Log(tmp_path_factory.mktemp("log"))
+    log.write(b"first\n")
+    log.ship()
+    written = ["first"]
+    for action in todo:
+        log.now += 0.01
+        if action == "write":
+            written.append(f"line {len(written)}")
+            log.write(f"{written[-1]}\n".encode())
+        elif action == "ship":
+            log.ship()
+        elif action == "restart":
+            log.restart()
+        elif action == "wait":
+            log.now += 10
+        elif log.path.exists():
+            log.rotate()
+            log.write(b"")  # as logrotate's create
+    log.now += 10
+    log.ship()
+    log.now += 10
+    log.ship()
+    log.follower.close()
+    assert texts(log.shipped) == written
+    keys = {(str(identity), line.offset) for identity, line in log.shipped}
+    assert len(keys) == len(log.shipped)
+
+
 @pytest.mark.parametrize("length", [9, 10, 11, 19, 20, 21, 45])
 def test_long_lines_go_in_pieces(log, monkeypatch, length):
     monkeypatch.setattr(files, "LINE_BYTES_MAX", 10)

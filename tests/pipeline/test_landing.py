@@ -5,10 +5,16 @@ import shutil
 import duckdb
 import polars
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PySparkException
 
-from penstock.pipeline.landing import LINES_SCHEMA, Landing, count_lines, summarise
+from penstock.pipeline.landing import (
+    LINES_SCHEMA,
+    Landing,
+    batch_function,
+    count_lines,
+    summarise,
+)
 from penstock.pipeline.transforms import parsed, per_minute, shipped
 from penstock.spark.tables import Batch, write_parquet
 
@@ -121,81 +127,70 @@ class Death(Exception):
     """Stands for the end of the process."""
 
 
+def dies_at(landing, where):
+    """Let the landing die in its next step."""
+    count = landing._count
+
+    def die(*arguments):
+        raise Death
+
+    def count_and_die(batch):
+        count(batch)
+        raise Death
+
+    if where == "before the files":
+        landing.step = die
+    elif where == "before the commit":
+        landing.lines.append = die
+    elif where == "between the tables":
+        landing._count = die
+    elif where == "after both":
+        landing._count = count_and_die
+
+
+def lines_of(reader, stream, **given):
+    options = {"servers": stream.url, "stream": stream.name, "includeHeaders": "true", **given}
+    messages = reader.format("jetstream").options(**options).load()
+    return messages.transform(shipped).transform(parsed())
+
+
+def run_query(spark, stream, folder, die_at=None):
+    """One life of a query over all there is; the landing as it was left."""
+    landing = Landing(folder / "tables", SOURCE)
+    landing.catch_up()
+    dies_at(landing, die_at)
+    lines = lines_of(spark.readStream, stream, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    query = (
+        lines.writeStream.foreachBatch(batch_function(landing))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    if die_at is None:
+        query.awaitTermination(120)
+    else:
+        with pytest.raises(PySparkException, match="Death"):
+            query.awaitTermination(120)
+    return landing
+
+
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.timeout(240)
-def test_a_query_that_dies_everywhere_lands_every_message_once(
-    spark, stream, tmp_path, monkeypatch
-):
-    """Dies before the files, between files and commit, between the tables, and after both; then
-    goes on.
-    """
+def test_a_query_that_dies_everywhere_lands_every_message_once(spark, stream, tmp_path):
     stream.fill(100)
-
-    def run(fail_at=None):
-        landing = Landing(tmp_path / "tables", SOURCE)
-        landing.catch_up()
-        step, count, append = landing.step, landing._count, landing.lines.append
-
-        def dying(*arguments):
-            raise Death
-
-        def counted_then_dying(batch):
-            count(batch)
-            raise Death
-
-        if fail_at == "before the files":
-            landing.step = dying
-        elif fail_at == "before the commit":
-            landing.lines.append = dying
-        elif fail_at == "between the tables":
-            landing._count = dying
-        elif fail_at == "after both":
-            landing._count = counted_then_dying
-        messages = (
-            spark.readStream.format("jetstream")
-            .options(servers=stream.url, stream=stream.name, startingOffsets="earliest")
-            .options(maxOffsetsPerTrigger=40, includeHeaders="true")
-            .load()
-        )
-        lines = messages.transform(shipped).transform(parsed())
-
-        def land(rows, batch_id):
-            query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-            assert query_id
-            landing.step(rows, query_id, batch_id)
-
-        query = (
-            lines.writeStream.foreachBatch(land)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination(120)
-        except Exception:
-            assert fail_at is not None
-        assert step is not None
-        assert append is not None
-        return landing, lines
-
-    for fail_at in ("before the files", "before the commit", "between the tables", "after both"):
-        run(fail_at)
-    run()
-    stream.fill(50)
+    for where in ("before the files", "before the commit", "between the tables", "after both"):
+        run_query(spark, stream, tmp_path, die_at=where)
+    run_query(spark, stream, tmp_path)
     # A checkpoint that is gone: everything is read again, nothing is added twice.
+    stream.fill(50)
     shutil.rmtree(tmp_path / "checkpoint")
-    landing, _ = run()
-    table = landing.lines.delta.to_pyarrow_table()
-    assert sorted(table["seq"].to_pylist()) == list(range(1, 151))
-    assert int(pc.sum(landing.counts.delta.to_pyarrow_table()["lines"]).as_py()) == 150
-    again = (
-        spark.read.format("jetstream")
-        .options(servers=stream.url, stream=stream.name, includeHeaders="true")
-        .load()
-    )
-    by_spark = again.transform(shipped).transform(parsed()).transform(per_minute).collect()
+    landing = run_query(spark, stream, tmp_path)
+    rows = landing.lines.delta.to_pyarrow_table()
+    assert sorted(rows["seq"].to_pylist()) == list(range(1, 151))
+    by_spark = lines_of(spark.read, stream).transform(per_minute).collect()
     in_table = landing.counts.delta.to_pyarrow_table().to_pylist()
+    assert sum(row["lines"] for row in in_table) == 150
     assert {(row.minute, row.program, row.level): row["lines"] for row in by_spark} == {
         (row["minute"].replace(tzinfo=None), row["program"], row["level"]): row["lines"]
         for row in in_table

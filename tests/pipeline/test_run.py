@@ -2,6 +2,7 @@
 being killed.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,8 @@ from penstock.pipeline.parts import brief, local_time_zone
 from penstock.pipeline.run import run
 from tests.peers import available_servers, command_of, free_port
 
-KINDS = available_servers()
+# That it runs on any server is for the tests of its parts to show; these take half a minute each.
+KINDS = available_servers()[:1]
 
 
 class Run:
@@ -49,7 +51,7 @@ class Run:
         )
         return self.process
 
-    def finish(self, *more: str, timeout: float = 150) -> tuple[int, str]:
+    def finish(self, *more: str, timeout: float = 300) -> tuple[int, str]:
         process = self.start(*more)
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
@@ -57,7 +59,7 @@ class Run:
     def end(self) -> str:
         """What was printed by a process that ends now."""
         assert self.process is not None
-        return self.process.communicate(timeout=60)[0]
+        return self.process.communicate(timeout=90)[0]
 
     def children(self) -> dict[str, list[int]]:
         try:
@@ -66,7 +68,12 @@ class Run:
             return {}
         return record
 
-    def wait_for(self, what, seconds: float = 90):
+    def living(self, name: str) -> int | None:
+        """The process id of a child that runs now; the record may be that of an earlier run."""
+        pid, started = self.children().get(name, [0, -1])
+        return pid if started_at(pid) == started else None
+
+    def wait_for(self, what, seconds: float = 180):
         deadline = time.monotonic() + seconds
         while not (found := what()):
             assert time.monotonic() < deadline, "waited in vain"
@@ -93,6 +100,17 @@ class Run:
                 file.write(
                     f"Sep 22 04:45:{number % 60:02} box app[{number}]: line {number} of {name}\n"
                 )
+
+
+def workers_of(parent: int | None) -> list[int]:
+    """The processes that a process started, Spark's Python workers if it is a JVM."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.append(int(entry.parent.name))
+    return found
 
 
 @pytest.fixture(params=KINDS)
@@ -205,37 +223,33 @@ def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
 
 @pytest.mark.slow
 @pytest.mark.peer
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
-    """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command
-    in a batch.
-    """
+    """kill -9 of the command while it ships, the server, the JVM, its workers, the command."""
     lines = 60_000
     job.write("a.log", 1, lines)
     job.write("b.log", 1, 1000)
 
     job.start()
     job.wait_for(lambda: job.stored() > 2000)
-    server = job.children()["server"]
     job.process.kill()
     job.end()
     deadline = time.monotonic() + 10
-    while started_at(server[0]) == server[1] and time.monotonic() < deadline:
+    while job.living("server") and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert started_at(server[0]) != server[1], "the server outlived its parent"
+    assert not job.living("server"), "the server outlived its parent"
 
     job.write("b.log", 1001, 2000)
     job.start()
     before = job.wait_for(job.stored)
     job.wait_for(lambda: job.stored() > before)
-    os.kill(job.children()["server"][0], signal.SIGKILL)
+    os.kill(job.wait_for(lambda: job.living("server")), signal.SIGKILL)
     assert "the server died (signal SIGKILL)" in job.end()
     assert job.process.returncode == 1
 
     job.start("--trigger-seconds", "0")
-    jvm = job.wait_for(lambda: job.children().get("jvm"))
     job.wait_for(lambda: list((job.store / "tables" / "lines").glob("*.parquet")))
-    os.kill(jvm[0], signal.SIGKILL)
+    os.kill(job.wait_for(lambda: job.living("jvm")), signal.SIGKILL)
     assert "penstock run: Spark" in job.end()
     assert job.process.returncode == 1
 
@@ -243,6 +257,10 @@ def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
     job.start("--trigger-seconds", "0")
     rows = job.rows()
     job.wait_for(lambda: job.rows() > rows or job.rows() >= lines)
+    for worker in workers_of(job.living("jvm")):
+        os.kill(worker, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.process.wait(timeout=3)
     job.process.kill()
     job.end()
 

@@ -213,7 +213,7 @@ def test_refused_again_and_again_is_an_error(box):
     box.write("a.log", *(f"line {number}" for number in range(20)))
     ship = box.shipper()
     ship.step()
-    for _ in range(3):  # each is made good by starting over, which does not help
+    for _ in range(4):  # each is made good by starting over, which does not help
         ship.step()
     with pytest.raises(PenstockError):
         ship.step()
@@ -265,6 +265,23 @@ def test_trouble_is_told_and_waited_out(box, monkeypatch):
 
     monkeypatch.setattr(ship, "step", troubled)
     ship_forever(ship, lambda seconds: calls >= 3, told.append)
-    assert [str(error) for error in told] == ["away"]
+    assert [str(error) for error in told] == ["away", "None"]
     assert box.texts("a.log") == ["one"]
     assert shipper.WINDOW_MESSAGES > 1
+
+
+def test_a_stop_ends_it_within_a_file_and_the_next_goes_on(box):
+    lines = [f"line {number}" for number in range(100)]
+    box.write("a.log", *lines)
+    ship = box.shipper()
+    ship._stopped = lambda: ship._chain._publisher is not None and len(sent) >= 30
+    sent, publish = [], ship._chain.publish
+
+    def counted(*message):
+        sent.append(message)
+        publish(*message)
+
+    ship._chain.publish = counted
+    assert ship.drain() == 30
+    assert box.shipper().drain() == 70
+    assert box.texts("a.log") == lines

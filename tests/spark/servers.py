@@ -32,15 +32,14 @@ def client(server: ServerProcess) -> Iterator[BlockingClient]:
 class Stream:
     """A stream with a name of its own, and what a test does to it."""
 
-    def __init__(self, client: BlockingClient, url: str, name: str, **config: object) -> None:
+    def __init__(self, client: BlockingClient, url: str, name: str) -> None:
         self.js = client.jetstream()
         self.url = url
         self.name = name
         with contextlib.suppress(Exception):
             self.js.delete_stream(name)
-        self.js.create_stream(
-            StreamConfig(name=name, subjects=[f"{name.lower()}.>"], storage="memory", **config)  # type: ignore[arg-type]
-        )
+        subjects = [f"{name.lower()}.>"]
+        self.js.create_stream(StreamConfig(name=name, subjects=subjects, storage="memory"))
 
     def fill(self, count: int, *, tokens: int = 3, size: int = 0) -> None:
         """Publish ``count`` messages ``m<sequence>`` on ``tokens`` subjects in turn."""

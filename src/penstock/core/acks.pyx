@@ -139,6 +139,15 @@ cdef class AckQueue:
         out_free(&old)
         return 0
 
+    cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1:
+        cdef Message m
+        memset(&m, 0, sizeof(Message))
+        m.subject = reply
+        m.subject_len = reply_len
+        m.body = PyBytes_AS_STRING(text)
+        m.body_len = <uint32_t>PyBytes_GET_SIZE(text)
+        return router.send(&m)
+
     cdef bytes error(self, int code, int err_code, str description):
         return (
             f'{{"error":{{"code":{code},"err_code":{err_code},"description":{json_string(description)}}}'.encode("utf-8", "replace")

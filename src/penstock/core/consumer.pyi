@@ -1,5 +1,6 @@
 """The consumer's data path: cursor, filters, pending, ack floor, redelivery, pull queue, push window."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.core.hub import Task
@@ -27,6 +28,11 @@ class Consumer(Task):
     def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
     name: str
     stream: Stream
+    closed: bool
+    ack_policy: int
+    bound: bool  # push: somebody listened when last looked
+    deadline_changed: Callable[[Consumer, int], None] | None
+    """Called when tick() is wanted earlier than its last answer (or at all, after 0): with the consumer and the time in ns."""
     def configure(
         self,
         *,
@@ -61,5 +67,7 @@ class Consumer(Task):
         """Do what is due at the hub's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
     def idle_since_ns(self) -> int:
         """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
+    def pause(self, paused: bool) -> None:
+        """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
     def close(self, reason: str) -> None:
         """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""

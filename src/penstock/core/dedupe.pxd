@@ -19,6 +19,7 @@ cdef class MessageIds:
     cdef uint64_t* table               # slots: 16 bits of the hash, 48 bits of position + 1; 0 = free
     cdef size_t mask
     cdef readonly size_t count
+    cdef readonly uint64_t newest_ns   # when the last one came
     cdef uint64_t find(self, const char* key, uint32_t n) noexcept             # its sequence, 0 when not known
     cdef int add(self, const char* key, uint32_t n, uint64_t seq, uint64_t ts_ns) except -1     # the key must not be there
     cdef int forget_until(self, uint64_t ts_ns) noexcept                       # those that came at or before

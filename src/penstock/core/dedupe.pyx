@@ -80,6 +80,7 @@ cdef class MessageIds:
         self.len += size
         self.table[self.slot_of(key, n, h)] = ((h >> POSITION_BITS) << POSITION_BITS) | position
         self.count += 1
+        self.newest_ns = ts_ns
         return 0
 
     cdef int room(self, size_t n) except -1:
@@ -182,18 +183,9 @@ cdef class MessageIds:
 
     def put(self, bytes key, seq: int, ts_ns: int) -> None:
         """Remember an id that is not known; times and sequences never go back. ValueError otherwise."""
-        if self.get(key) or ts_ns < self.newest_ns():
+        if self.get(key) or ts_ns < self.newest_ns:
             raise ValueError("known, or older than the newest")
         self.add(PyBytes_AS_STRING(key), <uint32_t>PyBytes_GET_SIZE(key), seq, ts_ns)
-
-    def newest_ns(self) -> int:
-        """When the newest came; 0 when empty."""
-        cdef size_t at = self.off
-        cdef Entry* e = NULL
-        while at < self.len:
-            e = <Entry*>(self.data + at)
-            at += entry_bytes(e.n)
-        return e.ts_ns if e != NULL else 0
 
     def expire(self, until_ns: int) -> int:
         """Forget those that came at or before; how many."""

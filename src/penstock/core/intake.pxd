@@ -44,7 +44,8 @@ cdef class Intake(Sink):
     cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
     cdef int tidied(self, Message* m) except -1
-    cdef int make_room(self, uint32_t subject_id) except -1
+    cdef int trim_subject(self, uint32_t subject_id) except -1
+    cdef int trim(self) except -1
     # of the other half
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int evict(self, uint64_t seq) except -1

@@ -120,7 +120,9 @@ cdef class Intake(Sink):
         self.stored(subject_id, m, seq[0])
         if h.rare and self.rare is not None:
             self.check_rare(AFTER, m)
-        self.make_room(subject_id)
+        if self.max_msgs_per_subject > 0:
+            self.trim_subject(subject_id)
+        self.trim()
         return STORED
 
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
@@ -246,14 +248,18 @@ cdef class Intake(Sink):
                 return self.refuse(503, 10077, "maximum bytes exceeded")
         return 0
 
-    cdef int make_room(self, uint32_t subject_id) except -1:
-        """Remove what is above the limits after a message was stored on a subject."""
+    cdef int trim_subject(self, uint32_t subject_id) except -1:
+        """Remove what a subject has above its limit, oldest first."""
         cdef SubjectState* state
         if self.max_msgs_per_subject > 0:
             state = self.log.subject(subject_id)
             while state != NULL and state.msgs > <uint64_t>self.max_msgs_per_subject:
                 self.evict(state.first)
                 state = self.log.subject(subject_id)
+        return 0
+
+    cdef int trim(self) except -1:
+        """Remove what is above the limits of the whole stream, oldest first."""
         if self.discard_new:
             return 0
         if self.max_msgs > 0:

@@ -44,6 +44,8 @@ cdef class Selection:
             PyBytes_AS_STRING(<bytes>filters[0]), PyBytes_GET_SIZE(<bytes>filters[0]))
         self.known = self.caught_up = False
         self.found = 0
+        if self.starts_at == self.starts_len:
+            self.next_seq = self.passed + 1        # what the old filters left out may be wanted now
         if not self.filtered:
             return 0
         memset(self.wanted, 0, self.wanted_cap)

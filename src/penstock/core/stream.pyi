@@ -1,5 +1,7 @@
 """The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
+from collections.abc import Callable
+
 from penstock.core.consumer import Consumer
 from penstock.core.log import Log
 from penstock.core.router import Router, Sink
@@ -10,9 +12,22 @@ SYNC_INTERVAL: int  # acks wait for the write only; somebody calls log.fsync() n
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
-    def __init__(self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = "") -> None: ...
+    def __init__(
+        self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = ""
+    ) -> None: ...
+    router: Router
     name: str
     log: Log
+    sync: int
+    visible: int  # acks and deliveries exist for messages up to this sequence
+    closed: bool
+    failure: str  # why the log can't write; "" while it can
+    rare: Callable[[int, str, str, bytes, bytes], tuple[int, int, str] | None] | None
+    """The rules for rare headers (rollup, TTL, counters, schedules, batches): rare(stage, subject, reply, headers, payload).
+
+    Asked at each stage of penstock.core.refusals for which the message carries a header; a tuple (code, err_code, description)
+    refuses it. At STAGE_STORED it was stored as log.last_seq. None: such messages are refused as by a stream without the feature.
+    """
     def configure(
         self,
         *,
@@ -33,10 +48,15 @@ class Stream(Sink):
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
-        """Remove messages (reference 8.4), move consumers along; how many were removed."""
+        """Remove messages, move consumers along; how many were removed."""
+    def told(self) -> None:
+        """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
     def expire(self) -> int:
-        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed).
+
+        After a full disk it also tries to write again.
+        """
     def consumers(self) -> list[Consumer]: ...
     def close(self) -> None:
         """Stop taking messages; consumers are closed by the engine first."""

@@ -142,9 +142,8 @@ cdef class Stream(Intake):
         self.sealed = sealed
         if self.max_msgs_per_subject > 0:
             for i in range(self.log.subject_ids):
-                self.make_room(i)
-        else:
-            self.make_room(0)
+                self.trim_subject(i)
+        self.trim()
         self.settle()
 
     def settle(self) -> None:
@@ -164,6 +163,8 @@ cdef class Stream(Intake):
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
             elif outcome == DUPLICATE:
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+            elif self.failure:
+                self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)        # not behind acks that may never go
             else:
                 self.acks.push_text(m.reply, m.reply_len, 0, self.refusal_text)
         if not self.committer.queued:
@@ -233,7 +234,8 @@ cdef class Stream(Intake):
             return 0
         if self.sync == 0:
             self.reveal(self.log.written_seq)
-        return self.acks.drop(self.visible)
+        self.acks.drop(self.visible)
+        return self.acks.release(self.router, self.visible)
 
     # --- consumers -----------------------------------------------------------------------------------------------------
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:

@@ -40,6 +40,7 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
     if stream.files is not None and entry.persistent:
+        stream.files.states.drop(entry.name)
         try:
             stream.files.remove_consumer(entry.name)
         except OSError as error:
@@ -58,18 +59,17 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
 
 def recover(account: Account, stream: StreamEntry) -> None:
     """Bring back a stream's consumers; what can't be read is reported and left."""
-    if stream.files is None:
+    files = stream.files
+    if files is None:
         return
-    for meta in stream.files.consumers():
+    for problem in files.states.load():
+        account.report(f"consumer states are left aside: {problem}")
+    for meta in files.consumers():
         if isinstance(meta, BadFileError):
             account.report(f"consumer file is left aside: {meta}")
             continue
-        try:
-            state = stream.files.read_state(meta.name)
-        except OSError as error:
-            account.report(f"state of consumer {meta.name} can't be read: {error}")
-            state = None
         entry = _start(account, stream, meta)
+        state = files.states.get(meta.name, meta.created)
         if state is not None:
             try:
                 entry.core.restore(state)
@@ -78,24 +78,25 @@ def recover(account: Account, stream: StreamEntry) -> None:
                 account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
 
 
-def save_state(
-    account: Account, stream: StreamEntry, entry: ConsumerEntry, *, durable: bool
-) -> None:
-    """Write the consumer's state if it has changed since the last time; a failure is reported and
-    tried again next time.
+def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
+    """Write the states that have changed since the last time; a failure is reported once and tried
+    again next time.
     """
-    if stream.files is None or not entry.persistent:
+    if stream.files is None:
         return
-    if not (entry.core.changed or entry.unsaved):
+    states = stream.files.states
+    for entry in stream.consumers.values():
+        if entry.core.changed and entry.persistent:
+            states.put(entry.name, entry.created_ns, entry.core.snapshot())
+    if not (states.unsaved or durable):
         return
+    failed_before = states.failed
     try:
-        stream.files.write_state(entry.name, entry.core.snapshot(), durable=durable)
-        entry.unsaved = False
+        states.write(durable=durable)
     except OSError as error:
-        if not entry.unsaved:
-            where = f"{stream.config.name} > {entry.name}"
-            account.report(f"state of consumer {where} can't be written: {error}")
-        entry.unsaved = True
+        if not failed_before:
+            what = f"consumer states of stream {stream.config.name}"
+            account.report(f"{what} can't be written: {error}")
 
 
 def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:

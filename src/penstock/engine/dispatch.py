@@ -77,6 +77,7 @@ class Call:
     response: type[Response]
     type: str
     body: Body
+    counted: bool = True  # in the account's api.total, when it succeeds
 
 
 CALLS = (
@@ -151,6 +152,7 @@ CALLS = (
         MsgGetResponse,
         "stream_msg_get_response",
         Body.REQUIRED,
+        counted=False,
     ),
     Call(
         "STREAM.MSG.DELETE.*",
@@ -309,7 +311,13 @@ class Dispatcher:
             account.api_errors += 1
             account.report(f"{call.pattern}: {error}")
             response = call.response(error=errors.StreamGeneralError(error).body())
-        account.api_total += 1
+        except Exception as error:
+            # a fault of ours: the caller gets an answer, the operator a line, the server lives on
+            account.api_errors += 1
+            account.report(f"{call.pattern}: internal error: {error!r}")
+            response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if call.counted or response.error is not None:
+            account.api_total += 1
         response.type = TYPE_PREFIX + call.type
         return encode(response)
 

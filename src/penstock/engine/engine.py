@@ -14,14 +14,15 @@ from penstock.core.router import Router
 from penstock.engine import consumers, streams
 from penstock.engine.account import Account
 from penstock.engine.dispatch import Dispatcher
-from penstock.engine.entries import ConsumerEntry, StreamEntry
+from penstock.engine.entries import StreamEntry
 from penstock.engine.settings import MILLISECOND, SECOND, Settings
 
 if TYPE_CHECKING:
     from random import Random
 
 SAVE_INTERVAL_NS = 100 * MILLISECOND
-"""How old a consumer's state on disk may be."""
+"""How old a consumer's state on disk may be, as long as a stream's are below SAVE_BYTES."""
+SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
 IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly inactive_threshold and max_age keep time."""
@@ -81,10 +82,11 @@ class Engine:
             account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
-            self._each_consumer(self._save)
+            for stream in account.streams.values():
+                self._save(stream, now_ns)
         if now_ns >= self._idle_at_ns:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
-            self._each_consumer(self._remove_idle)
+            self._remove_idle(now_ns)
             self._expire(now_ns)
         if self._sync_interval_ns and now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
@@ -111,11 +113,6 @@ class Engine:
                 except OSError as error:
                     self.account.report(f"stream {stream.config.name}: fsync failed: {error}")
 
-    def _each_consumer(self, do: Callable[[StreamEntry, ConsumerEntry], None]) -> None:
-        for stream in self.account.streams.values():
-            for entry in list(stream.consumers.values()):
-                do(stream, entry)
-
     def _expire(self, now_ns: int) -> None:
         for stream in self.account.streams.values():
             if now_ns >= stream.expire_at_ns:
@@ -125,14 +122,20 @@ class Engine:
                     stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
                     self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
 
-    def _save(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
-        consumers.save_state(self.account, stream, entry, durable=False)
+    def _save(self, stream: StreamEntry, now_ns: int) -> None:
+        if stream.files is not None and now_ns >= stream.save_at_ns:
+            consumers.save_states(self.account, stream, durable=False)
+            # large states less often, so that the disk is not kept busy with them
+            times = 1 + stream.files.states.size_bytes() // SAVE_BYTES
+            stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS
 
-    def _remove_idle(self, stream: StreamEntry, entry: ConsumerEntry) -> None:
-        threshold = entry.config.inactive_threshold
-        if threshold > 0:
-            idle_ns = entry.core.idle_since_ns()
-            if idle_ns and self._hub.now_ns - idle_ns >= threshold:
+    def _remove_idle(self, now_ns: int) -> None:
+        for stream in self.account.streams.values():
+            for entry in list(stream.consumers.values()):
+                threshold = entry.config.inactive_threshold
+                idle_ns = entry.core.idle_since_ns() if threshold > 0 else 0
+                if not idle_ns or now_ns - idle_ns < threshold:
+                    continue
                 try:
                     consumers.delete(self.account, stream, entry)
                 except ApiError as error:

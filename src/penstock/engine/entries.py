@@ -36,7 +36,6 @@ class ConsumerEntry:
     start_seq: int  # where the deliver policy pointed when it was created
     core: Consumer
     persistent: bool  # configuration and state are on disk
-    unsaved: bool = False  # the last write of the state failed
 
     def file(self) -> ConsumerFile:
         """What is written down about it."""
@@ -59,6 +58,7 @@ class StreamEntry:
     files: StreamFiles | None  # None: in memory
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
     expire_at_ns: int = 0  # when core wants expire() to be called again
+    save_at_ns: int = 0  # when the consumers' states may be written again
 
     def file(self) -> StreamFile:
         """What is written down about it."""

@@ -3,7 +3,7 @@
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
                                                  log/                  its messages (core.log)
                                                  consumers/<c>.json    a consumer
-                                                 consumers/<c>.state   its state (core.consumer)
+                                                 consumers/states.N    their states (engine/states)
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
 
 Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
@@ -11,6 +11,7 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
+import contextlib
 import string
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
 from penstock.core.disk import Disk
+from penstock.engine.states import ConsumerStates
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
@@ -94,6 +96,7 @@ class StreamFiles:
         self.folder = folder
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
+        self.states = ConsumerStates(disk, self._consumers)
 
     def create(self) -> None:
         """Make the folders, durably; FileExistsError when there is a stream in them already.
@@ -108,6 +111,14 @@ class StreamFiles:
         self._disk.make_dir(self._consumers)
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
+
+    def discard(self) -> None:
+        """Take back a create that failed half way, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            self._disk.unlink(f"{self.folder}/meta.json")
+            self._disk.sync_dir(self.folder)
+        with contextlib.suppress(OSError):
+            self._disk.remove_tree(self.folder)
 
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json."""
@@ -141,27 +152,17 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name, "json"), encode(meta))
-
-    def write_state(self, consumer: str, state: bytes, *, durable: bool) -> None:
-        """Replace a consumer's state."""
-        self._disk.write_file_atomic(self._consumer(consumer, "state"), state, durable)
-
-    def read_state(self, consumer: str) -> bytes | None:
-        """A consumer's state; None when it has not been written yet."""
-        path = self._consumer(consumer, "state")
-        return self._disk.read_file(path) if self._disk.exists(path) else None
+        self._disk.write_file_atomic(self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
-        """Delete a consumer's files; the configuration first, so that it is gone as a whole."""
-        for kind in ("json", "state"):
-            path = self._consumer(consumer, kind)
-            if self._disk.exists(path):
-                self._disk.unlink(path)
-                self._disk.sync_dir(self._consumers)
+        """Delete a consumer's configuration, durably."""
+        path = self._consumer(consumer)
+        if self._disk.exists(path):
+            self._disk.unlink(path)
+            self._disk.sync_dir(self._consumers)
 
-    def _consumer(self, name: str, kind: str) -> str:
-        return f"{self._consumers}/{file_name(name)}.{kind}"
+    def _consumer(self, name: str) -> str:
+        return f"{self._consumers}/{file_name(name)}.json"
 
 
 def file_name(name: str) -> str:

@@ -116,11 +116,11 @@ def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPur
     # up to but not including 1 is nothing; what is no subject matches nothing
     if request.seq != 1 and (not request.filter or is_valid(request.filter)):
         try:
-            purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
             if not request.filter and request.seq > entry.core.log.last_seq + 1:
                 # the next message gets the sequence that was named, as from other servers
                 entry.core.log.skip(request.seq)
-                entry.core.told()
+                entry.core.log.fsync()
+            purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
         except OSError as error:
             raise errors.StreamPurgeFailedError(error) from error
     return StreamPurgeResponse(success=True, purged=purged)
@@ -153,6 +153,7 @@ def _add_subjects(
         found = entry.core.log.subjects(request.subjects_filter)
     offset = max(request.offset, 0)
     page = sorted(found)[offset : offset + SUBJECTS_LIMIT]
-    response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
+    if found:
+        response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
     if response.info is not None:
         response.info.state.subjects = {subject: found[subject] for subject in page}

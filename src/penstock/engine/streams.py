@@ -34,10 +34,13 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
+        if files is not None and not isinstance(error, FileExistsError):
+            files.discard()
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
-    _attach(account, entry, config.subjects)
+    # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
     return entry
 
 
@@ -111,8 +114,9 @@ def recover(account: Account) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        if entry.consumers:
+            consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
-            consumers.save_state(account, entry, consumer, durable=True)
             consumers.detach(account, entry, consumer, "Server Shutdown")
         _detach(account, entry)
         entry.core.close()

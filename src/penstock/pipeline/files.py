@@ -265,7 +265,7 @@ class Follower:
         current = self._open(self.path)
         tails = [current] if current else []
         if mark is not None and not (current and current.holds(mark)):
-            tails = [*self._older(mark, current), *tails]
+            tails = [*self._copies_from(lambda tail: tail.holds(mark), current), *tails]
         self._tails = tails
         if tails and mark is not None and tails[0].holds(mark):
             tails[0].go_on(mark)
@@ -314,21 +314,28 @@ class Follower:
         key = (status.st_dev, status.st_ino)
         if self._tails and self._tails[-1].file_key == key:
             return
-        tail = self._open(self.path)
-        if tail is None:
+        current = self._open(self.path)
+        if current is None:
             return
-        self._tails.append(tail)
-        if len(self._tails) == 1:
-            tail.begin_after(self._previous)
+        if not self._tails:
+            current.begin_after(self._previous)
+        else:
+            # More than one rotation may have passed since the last look.
+            last = self._tails[-1]
+            copies = self._copies_from(lambda tail: tail.file_key == last.file_key, current)
+            for same_as_last in copies[:1]:
+                same_as_last.close()
+            self._tails += copies[1:]
+        self._tails.append(current)
 
-    def _older(self, mark: Mark, current: Tail | None) -> list[Tail]:
-        """Rotated copies from the one that holds the mark on, oldest first; [] if it is gone."""
+    def _copies_from(self, is_first: Callable[[Tail], bool], current: Tail | None) -> list[Tail]:
+        """Rotated copies from the one that is the first on, oldest first; none if it is gone."""
         copies: list[Tail] = []
-        for copy in rotated_copies(self.path):
-            tail = self._open(copy)
+        for path in rotated_copies(self.path):
+            tail = self._open(path)
             if tail is None:
                 continue
-            wanted = copies or tail.holds(mark)
+            wanted = copies or is_first(tail)
             if wanted and not (current and current.file_key == tail.file_key):
                 copies.append(tail)
             else:
@@ -344,16 +351,21 @@ class Follower:
 
 
 def rotated_copies(path: Path) -> list[Path]:
-    """Uncompressed files that rotation made of a log, in the order they were last written."""
+    """Uncompressed files that rotation made of a log, oldest first: by number or date."""
     try:
-        names = [
+        copies = [
             entry
             for entry in path.parent.iterdir()
             if entry.name.startswith(path.name)
-            and entry.name != path.name
             and _ROTATED.fullmatch(entry.name[len(path.name) :])
             and entry.is_file()
         ]
-        return sorted(names, key=lambda entry: entry.stat().st_mtime_ns)
     except OSError:
         return []
+
+    def age(copy: Path) -> tuple[int, str]:
+        suffix = copy.name[len(path.name) + 1 :]
+        # Numbers grow as a copy gets older, dates do not.
+        return (-int(suffix), "") if suffix.isdigit() and len(suffix) <= 3 else (0, suffix)
+
+    return sorted(copies, key=age)

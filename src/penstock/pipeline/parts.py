@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.pipeline.settings import Settings
 
 _OFFSETS_PER_BATCH = 200_000
+# The server is a child of this process: it is back at once, or not at all.
+_RECONNECT_ATTEMPTS = 8
 
 
 class ShipperThread:
@@ -60,33 +62,36 @@ class ShipperThread:
     def join(self) -> None:
         """Wait for the end, which the stop event brings."""
         if self._thread.is_alive():
-            self._thread.join(timeout=30)
+            self._thread.join(timeout=15)
 
     def _work(self) -> None:
         settings = self._settings
         try:
             with connect_blocking(
-                settings.url, name="penstock shipper", reconnect_attempts_max=-1
+                settings.url, name="penstock shipper", reconnect_attempts_max=_RECONNECT_ATTEMPTS
             ) as client:
                 chain = Chain(client.jetstream(), names.STREAM)
                 shipper = self._shipper = Shipper(
-                    chain, settings.logs, socket.gethostname(), not_below=settings.store
+                    chain,
+                    settings.logs,
+                    socket.gethostname(),
+                    not_below=settings.store,
+                    stopped=self._stopping.is_set,
                 )
+
+                def tell(error: PenstockError | None) -> None:
+                    if error is not None and client.closed:
+                        raise error  # the server is gone for good, which ends the job
+                    self.trouble = f"shipping waits: {error}" if error else ""
+
                 if settings.once:
                     shipper.drain()
                     self.drained = True
                 else:
-                    ship_forever(shipper, self._pause, self._tell)
+                    ship_forever(shipper, self._stopping.wait, tell)
                 shipper.close()
         except Exception as error:  # told by the main thread, whatever it is
             self.failure = error
-
-    def _pause(self, seconds: float) -> bool:
-        self.trouble = ""
-        return self._stopping.wait(seconds) if seconds else self._stopping.is_set()
-
-    def _tell(self, error: PenstockError) -> None:
-        self.trouble = f"shipping waits: {error}"
 
 
 class SparkThread:

@@ -60,6 +60,8 @@ def run(argv: Sequence[str]) -> int:
         return Job(settings, Console()).run()
     except RunError as error:
         return complain(str(error))
+    except KeyboardInterrupt:
+        return complain("stopped at once; the next run goes on from here")
 
 
 class Job:

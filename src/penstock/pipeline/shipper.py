@@ -29,14 +29,14 @@ Spark.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.errors import MessageNotFound, PenstockError, PublishFailed
 from penstock.pipeline import names
 from penstock.pipeline.files import Follower, Identity, Line, Mark, find_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from penstock.client.blocking_jetstream import JetStream, Publisher
@@ -46,8 +46,13 @@ WINDOW_MESSAGES = 2000
 ACK_TIMEOUT_SECONDS = 10.0
 _DISCOVER_EVERY_SECONDS = 2.0
 _FRUITLESS_BREAKS_MAX = 5
+_IDLE_SECONDS = 0.5
 _EXPECTED_LAST_ID = "Nats-Expected-Last-Msg-Id"
 _EXPECTED_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+
+
+# How far to read, by path and file; see Follower.sizes.
+Bounds: TypeAlias = "dict[Path, dict[tuple[int, int], int]]"
 
 
 class ChainBrokenError(PenstockError):
@@ -157,15 +162,17 @@ class Shipper:
         *,
         not_below: Path | None = None,
         clock: Callable[[], float] = time.time,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """``where`` as for :func:`find_files`; ``host`` is this machine's name in subjects and
-        headers.
+        headers; when ``stopped`` says so, no further line is shipped.
         """
         self._chain = chain
         self._where = where
         self._host = host
         self._not_below = not_below
         self._clock = clock
+        self._stopped = stopped
         self._followers: dict[Path, Follower] = {}
         self._discover_at = 0.0
         self._breaks = 0
@@ -219,7 +226,6 @@ class Shipper:
         """Close the files."""
         for follower in self._followers.values():
             follower.close()
-        self._followers.clear()
 
     def _discover(self) -> None:
         now = self._clock()
@@ -236,13 +242,13 @@ class Shipper:
         shipped = self._chain.last(names.subject_of(self._host, str(path)))
         follower.start(shipped.mark if shipped else None)
 
-    def _pass(self, *, final: bool, until: dict[Path, dict[tuple[int, int], int]] | None) -> int:
+    def _pass(self, *, final: bool, until: Bounds | None) -> int:
         before = self._chain.acked
         try:
-            for path, follower in list(self._followers.items()):
-                bounds = until.get(path, {}) if until is not None else None
-                for identity, line in follower.lines(final=final, until=bounds):
-                    self._ship(path, identity, line)
+            for path, identity, line in self._lines(final=final, until=until):
+                if self._stopped():
+                    break
+                self._ship(path, identity, line)
             self._chain.settle()
         except ChainBrokenError:
             self._breaks += 1
@@ -253,6 +259,12 @@ class Shipper:
                 raise
             self.recover()
         return self._chain.acked - before
+
+    def _lines(self, *, final: bool, until: Bounds | None) -> Iterator[tuple[Path, Identity, Line]]:
+        for path, follower in list(self._followers.items()):
+            bounds = until.get(path, {}) if until is not None else None
+            for identity, line in follower.lines(final=final, until=bounds):
+                yield path, identity, line
 
     def _ship(self, path: Path, identity: Identity, line: Line) -> None:
         headers = {
@@ -269,21 +281,27 @@ class Shipper:
 
 
 def ship_forever(
-    shipper: Shipper, stop: Callable[[float], bool], on_trouble: Callable[[PenstockError], None]
+    shipper: Shipper,
+    wait: Callable[[float], bool],
+    on_trouble: Callable[[PenstockError | None], None],
 ) -> None:
-    """Ship until ``stop(seconds)`` (wait so long, say whether to stop) is true; trouble with the
-    server is told and waited out.
+    """Ship until ``wait(seconds)`` says that it is time to stop.
+
+    ``on_trouble`` is told when the server cannot be talked to or refuses, and of None when all is
+    well again; what it raises ends the shipping.
     """
     trouble = False
-    while not stop(0.0):
+    while True:
+        busy = False
         try:
             if trouble:
                 shipper.recover()
-                trouble = False
             busy = shipper.step() > 0
+            if trouble:
+                on_trouble(None)
+            trouble = False
         except PenstockError as error:
             on_trouble(error)
             trouble = True
-            busy = False
-        if not busy and stop(0.5):
+        if wait(0.0 if busy else _IDLE_SECONDS):
             return

@@ -1,0 +1,203 @@
+"""What was answered holds when the power goes, and when the disk fails under a call."""
+
+import errno
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.disk import PyDisk
+from tests.core.simdisk import SimDisk
+from tests.engine.house import SECOND, House
+
+STORE = Path("store")
+
+
+class FolderDisk(SimDisk):
+    """A SimDisk with folders in folders, and with renames of whole folders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: list[tuple[str, str]] = []
+        self.fail_after: int | None = None  # so many verbs that write succeed, the next one fails
+        self.broken = False  # they all fail
+
+    def close(self, handle: int) -> None:
+        self.handles.pop(handle, None)  # after a crash, the dead server's logs still close theirs
+
+    def list_dir(self, path: str) -> list[str]:
+        inside = f"{path}/"
+        found = [name for name in (*self.names, *self.folders) if name.startswith(inside)]
+        return sorted({name.removeprefix(inside).split("/")[0] for name in found})
+
+    def make_dir(self, path: str) -> None:
+        self.step()
+        super().make_dir(path)
+
+    def write_at(self, handle: int, data: bytes, offset: int) -> None:
+        self.step()
+        super().write_at(handle, data, offset)
+
+    def sync(self, handle: int) -> None:
+        self.step()
+        super().sync(handle)
+
+    def rename(self, old: str, new: str) -> None:
+        self.step()
+        if old in self.names:
+            super().rename(old, new)
+            return
+        self.names = renamed(self.names, old, new)
+        self.folders = set(renamed(dict.fromkeys(self.folders), old, new))
+        self.moved.append((old, new))
+
+    def sync_dir(self, path: str) -> None:
+        self.step()
+        for old, new in self.moved:
+            if old.rpartition("/")[0] == path:
+                self.durable_names = renamed(self.durable_names, old, new)
+        super().sync_dir(path)
+
+    def step(self) -> None:
+        if self.fail_after is not None:
+            self.fail_after -= 1
+        if self.broken or self.fail_after == -1:
+            self.fail_after = None
+            raise OSError(errno.EIO, "the disk failed")
+
+    def crash(self, pick: random.Random | None = None) -> None:
+        super().crash(pick)
+        self.folders = {
+            name.rsplit("/", depth)[0]
+            for name in self.names
+            for depth in range(1, name.count("/") + 1)
+        }
+        self.moved = []
+
+
+def renamed(names: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    return {
+        new + name.removeprefix(old) if name == old or name.startswith(f"{old}/") else name: inode
+        for name, inode in names.items()
+    }
+
+
+def shape(house: House) -> dict[str, Any]:
+    """What clients were promised: streams with their configuration and messages, consumers."""
+    seen: dict[str, Any] = {}
+    for name in house.ok("STREAM.NAMES")["streams"] or []:
+        info = house.ok(f"STREAM.INFO.{name}", {"deleted_details": True})
+        seen[name] = (info["config"], info["created"], info["state"]["messages"])
+        for each in house.ok(f"CONSUMER.LIST.{name}")["consumers"]:
+            seen[f"{name} > {each['name']}"] = (each["config"], each["created"])
+    return seen
+
+
+def act(house: House, rng: random.Random) -> str:
+    """One call of a client; what it was."""
+    name = rng.choice("AB")
+    call, body = rng.choice(
+        [
+            (f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.*"]}),
+            (
+                f"STREAM.UPDATE.{name}",
+                {"name": name, "subjects": [f"{name}.*"], "max_msgs": rng.randint(1, 9)},
+            ),
+            (f"STREAM.DELETE.{name}", b""),
+            (f"STREAM.PURGE.{name}", {"seq": rng.randint(1, 30)}),
+            (f"STREAM.MSG.DELETE.{name}", {"seq": rng.randint(1, 10)}),
+            (
+                f"CONSUMER.CREATE.{name}.c",
+                {
+                    "stream_name": name,
+                    "config": {"durable_name": "c", "max_batch": rng.randint(0, 5)},
+                },
+            ),
+            (f"CONSUMER.DELETE.{name}.c", b""),
+        ]
+        + [("publish", name)] * 5
+    )
+    if call == "publish":
+        house.request(f"{name}.x", b"payload")
+    else:
+        house.api(call, body)
+    return f"{call} {body!r}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_answered_survives_power_loss(seed: int) -> None:
+    rng = random.Random(seed)
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    for _ in range(12):
+        done = [act(house, rng) for _ in range(rng.randint(1, 6))]
+        if rng.random() < 0.3:
+            house.pass_time(rng.randrange(SECOND))
+        house.server.hub.settle()
+        before = shape(house)
+        disk.crash(rng)
+        house = house.crash()
+        assert shape(house) == before, (seed, done)
+        assert not house.reports
+
+
+@pytest.mark.parametrize("count", range(14))
+def test_a_create_that_the_disk_refuses_leaves_nothing(count: int) -> None:
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    disk.fail_after = count
+    answer = house.api("STREAM.CREATE.S", {"name": "S"})
+    disk.fail_after = None
+    if "error" in answer:
+        assert answer["error"]["err_code"] == 10049
+        assert "Errno 5" in answer["error"]["description"]
+        assert house.ok("STREAM.NAMES")["streams"] is None
+    disk.crash()
+    house = house.crash()
+    names = house.ok("STREAM.NAMES")["streams"]
+    assert names == (["S"] if "error" not in answer else None)
+    house.stream()
+
+
+def test_enough_disk_verbs_were_refused() -> None:
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    disk.fail_after = 13
+    house.stream()
+    assert disk.fail_after is not None
+
+
+def test_updates_and_consumers_that_the_disk_refuses_change_nothing() -> None:
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream()
+    house.consumer(durable_name="c")
+    before = shape(house)
+    disk.broken = True
+    code, text = house.error("STREAM.UPDATE.S", {"name": "S", "max_msgs": 5})
+    assert (code, "the disk failed" in text) == (10069, True)
+    for config in ({"durable_name": "d"}, {"durable_name": "c", "description": "x"}):
+        name = config["durable_name"]
+        body = {"stream_name": "S", "config": config}
+        code, text = house.error(f"CONSUMER.CREATE.S.{name}", body)
+        assert (code, "the disk failed" in text) == (10104, True)
+    disk.broken = False
+    assert shape(house) == before
+
+
+def test_states_that_can_not_be_written_are_told_once_and_written_later() -> None:
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream()
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house.publish("S")
+    house.pull(1)
+    disk.broken = True
+    house.pass_time(2 * SECOND)
+    assert len(house.reports) == 1
+    assert "consumer states of stream S can't be written" in house.reports[0]
+    disk.broken = False
+    house.pass_time(SECOND)
+    house = house.crash()
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
