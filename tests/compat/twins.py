@@ -146,8 +146,17 @@ class Twins:
                 quiet_since = now
             elif now - quiet_since >= quiet_s and self.ours.seen == self.theirs.seen:
                 break
-        assert self.ours.seen == self.theirs.seen, "after " + "\n".join(self.steps[-12:])
-        assert self.ours.closed == self.theirs.closed, "after " + "\n".join(self.steps[-12:])
+        self._compare()
+
+    def _compare(self) -> None:
+        if self.ours.seen == self.theirs.seen and self.ours.closed == self.theirs.closed:
+            return
+        lines = ["after", *self.steps[-12:]]
+        for sid in sorted({*self.ours.seen, *self.theirs.seen}):
+            ours, theirs = self.ours.seen.get(sid, []), self.theirs.seen.get(sid, [])
+            if ours != theirs:
+                lines += [f"sid {sid}, ours:   {ours}", f"sid {sid}, theirs: {theirs}"]
+        raise AssertionError("\n".join(lines))
 
     def say(self, data: bytes | str, quiet_s: float = QUIET_S) -> dict[str, list[tuple[Any, ...]]]:
         """Send the same bytes to both; what our server answered, per sid."""
