@@ -17,7 +17,7 @@ CORE = ROOT / "src" / "penstock" / "core"
 FILE_LINES = 600
 FUNCTION_LINES = 70
 # The core's signatures carry their contract beside them.
-CORE_LINE_WIDTH = 175
+CORE_LINE_WIDTH = 160
 PRIVATE_PER_1000_LINES = 1.0
 COMMITTED_BYTES = 200_000
 

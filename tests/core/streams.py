@@ -1,4 +1,4 @@
-"""Streams and consumers on the hand-fed server of `wires`, for tests: what the engine would set up, without it."""
+"""Streams and consumers on the hand-fed server of `wires`: what the engine would set up."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ class Message:
         return dict(json.loads(self.payload))
 
     def number(self, place: int) -> int:
-        """A number of the ack subject: 0 deliveries, 1 stream sequence, 2 consumer sequence, 3 time, 4 ahead."""
+        """Of the ack subject: 0 deliveries, 1 stream seq, 2 consumer seq, 3 time, 4 ahead."""
         return int(self.reply.split(".")[4 + place])
 
     def __repr__(self) -> str:
@@ -39,7 +39,14 @@ class Message:
 class Site:
     """A server with one stream S on `s.>` and a client that hears `in.>`."""
 
-    def __init__(self, *, sync: int = SYNC_INTERVAL, folder: str | None = None, log: Log | None = None, **rules: Any) -> None:
+    def __init__(
+        self,
+        *,
+        sync: int = SYNC_INTERVAL,
+        folder: str | None = None,
+        log: Log | None = None,
+        **rules: Any,
+    ) -> None:
         self.server = Server()
         self.hub = self.server.hub
         self.clock = self.server.clock
@@ -62,13 +69,28 @@ class Site:
         self.desk.add(consumer)
         return consumer
 
-    def publish(self, subject: str, payload: bytes = b"", reply: str = "", headers: bytes = b"", client: Client | None = None) -> None:
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: bytes = b"",
+        client: Client | None = None,
+    ) -> None:
         total = len(headers) + len(payload)
-        line = f"HPUB {subject} {reply} {len(headers)} {total}\r\n" if headers else f"PUB {subject} {reply} {total}\r\n"
+        line = (
+            f"HPUB {subject} {reply} {len(headers)} {total}\r\n"
+            if headers
+            else f"PUB {subject} {reply} {total}\r\n"
+        )
         (client or self.client).send(line.encode() + headers + payload + b"\r\n")
 
     def pull(self, body: bytes | str = b"", reply: str = "in.n", consumer: str = "C") -> None:
-        self.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}", body.encode() if isinstance(body, str) else body, reply)
+        self.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}",
+            body.encode() if isinstance(body, str) else body,
+            reply,
+        )
 
     def ack(self, message: Message, body: bytes = b"", reply: str = "") -> None:
         self.publish(message.reply, body, reply)
@@ -98,3 +120,14 @@ class Site:
 def block(*lines: str) -> bytes:
     """A header block of `Name: value` lines."""
     return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
+
+
+def filled(count: int = 3, **rules: Any) -> tuple[Site, Consumer]:
+    site = Site()
+    for n in range(count):
+        site.publish(f"s.{n}", b"m")
+    return site, site.consumer(**rules)
+
+
+def statuses(messages: list[Message]) -> list[str]:
+    return [m.status or str(m.number(1)) for m in messages]

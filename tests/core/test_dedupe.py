@@ -21,9 +21,8 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 def test_ids_are_remembered_until_they_are_forgotten(steps: list[tuple[str, object]]) -> None:
     ids, model = MessageIds(), dict[bytes, tuple[int, int]]()
-    seq = now = 0
-    for verb, value in steps:
-        now += 1
+    seq = 0
+    for now, (verb, value) in enumerate(steps, 1):
         if verb == "put":
             assert isinstance(value, bytes)
             if value not in model:
@@ -63,4 +62,6 @@ def test_an_id_costs_its_length_and_a_few_dozen_bytes() -> None:
     ids = MessageIds()
     for n in range(100_000):
         ids.put(b"%032d" % n, n + 1, n)
-    assert ids.memory_bytes() / 100_000 < 32 + 24 + 24 + 32  # at worst: buffer just doubled, table one third full
+    assert (
+        ids.memory_bytes() / 100_000 < 32 + 24 + 24 + 32
+    )  # at worst: buffer just doubled, table one third full

@@ -16,10 +16,29 @@ NAMES = {
     "Nats-Expected-Last-Subject-Sequence-Subject": "subject",
     "Nats-Expected-Last-Msg-Id": "last_id",
 }
-RARE = {"Nats-Incr": 1, "Nats-TTL": 2, "Nats-Schedule": 4, "Nats-Scheduler": 4, "Nats-Schedule-Next": 4, "Nats-Rollup": 8, "Nats-Batch-Id": 16}
-OTHER = ["nats-msg-id", "Nats-Msg-Idx", "Nats-", "X", "Nats-Schedule-Target", "Nats-Batch-Sequence", "KV-Operation"]
+RARE = {
+    "Nats-Incr": 1,
+    "Nats-TTL": 2,
+    "Nats-Schedule": 4,
+    "Nats-Scheduler": 4,
+    "Nats-Schedule-Next": 4,
+    "Nats-Rollup": 8,
+    "Nats-Batch-Id": 16,
+}
+OTHER = [
+    "nats-msg-id",
+    "Nats-Msg-Idx",
+    "Nats-",
+    "X",
+    "Nats-Schedule-Target",
+    "Nats-Batch-Sequence",
+    "KV-Operation",
+]
 LINES = st.lists(
-    st.tuples(st.sampled_from([*NAMES, *RARE, *OTHER]), st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8)),
+    st.tuples(
+        st.sampled_from([*NAMES, *RARE, *OTHER]),
+        st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8),
+    ),
     max_size=10,
 )
 
@@ -66,9 +85,18 @@ def test_durations_read_back(ns: int) -> None:
 
 
 def test_durations_as_go_writes_them() -> None:
-    texts = {0: "0s", 1: "1ns", 1_500: "1.5\u00b5s", 2_000_000: "2ms", 1_000_000_000: "1s", 90_000_000_000: "1m30s", 3_600_000_000_000: "1h0m0s"}
+    texts = {
+        0: "0s",
+        1: "1ns",
+        1_500: "1.5\u00b5s",
+        2_000_000: "2ms",
+        1_000_000_000: "1s",
+        90_000_000_000: "1m30s",
+        3_600_000_000_000: "1h0m0s",
+    }
     assert {ns: format_duration(ns) for ns in texts} == texts
-    assert [parse_duration(t) for t in ("", "5", "s", "1x", "5s ", "-1m", ".5s", "1.5h", "9999999999h")] == [
+    texts_read = ("", "5", "s", "1x", "5s ", "-1m", ".5s", "1.5h", "9999999999h")
+    assert [parse_duration(text) for text in texts_read] == [
         None, None, None, None, None, -60_000_000_000, 500_000_000, 5_400_000_000_000, None,
     ]  # fmt: skip
 

@@ -42,7 +42,10 @@ def test_ack_subjects(subject: str, left: int, status: str) -> None:
     assert consumer.state().num_ack_pending == left
 
 
-@given(st.lists(st.sampled_from(["S", "C", "1", "2", "x", "_", "99"]), max_size=14).map(".".join), st.sampled_from(["ACK", "FC", "API.CONSUMER.MSG.NEXT"]))
+@given(
+    st.lists(st.sampled_from(["S", "C", "1", "2", "x", "_", "99"]), max_size=14).map(".".join),
+    st.sampled_from(["ACK", "FC", "API.CONSUMER.MSG.NEXT"]),
+)
 def test_any_subject_below_the_prefixes_is_survived(rest: str, prefix: str) -> None:
     site = pending_site()
     site.publish(f"$JS.{prefix}.{rest}" if rest else f"$JS.{prefix}", b"{", "in.done")
@@ -66,11 +69,19 @@ def test_requests_to_nobody_hear_503() -> None:
     assert [m.status for m in site.heard()] == ["503"]
 
 
-@pytest.mark.parametrize(("level", "status"), [("4", "404 No Messages"), ("5", "412 Required Api Level"), ("x", "412 Required Api Level")])
+@pytest.mark.parametrize(
+    ("level", "status"),
+    [("4", "404 No Messages"), ("5", "412 Required Api Level"), ("x", "412 Required Api Level")],
+)
 def test_required_api_level(level: str, status: str) -> None:
     site = Site()
     site.consumer()
-    site.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"no_wait":true}', "in.n", block(f"Nats-Required-Api-Level: {level}"))
+    site.publish(
+        "$JS.API.CONSUMER.MSG.NEXT.S.C",
+        b'{"no_wait":true}',
+        "in.n",
+        block(f"Nats-Required-Api-Level: {level}"),
+    )
     assert [m.status for m in site.heard()] == [status]
 
 

@@ -1,6 +1,7 @@
 """Pull requests: reading them as Go's decoder would, and the round-robin queue."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,15 +10,35 @@ from hypothesis import strategies as st
 from penstock.core.pull import PullQueue, read_request
 
 FIELDS = st.dictionaries(
-    st.sampled_from(["batch", "max_bytes", "expires", "idle_heartbeat", "no_wait", "group", "id", "foo", "Batch", "EXPIRES"]),
-    st.one_of(st.integers(-5, 10**19), st.booleans(), st.text(max_size=3), st.none(), st.just([]), st.just(1.5)),
+    st.sampled_from(
+        [
+            "batch",
+            "max_bytes",
+            "expires",
+            "idle_heartbeat",
+            "no_wait",
+            "group",
+            "id",
+            "foo",
+            "Batch",
+            "EXPIRES",
+        ]
+    ),
+    st.one_of(
+        st.integers(-5, 10**19),
+        st.booleans(),
+        st.text(max_size=3),
+        st.none(),
+        st.just([]),
+        st.just(1.5),
+    ),
     max_size=6,
 )
 ORDER = ("batch", "max_bytes", "expires", "idle_heartbeat", "no_wait")
 
 
 def expected_of(fields: dict[str, object]) -> tuple[object, ...] | None:
-    values: dict[str, object] = dict.fromkeys(ORDER, 0) | {"no_wait": False}
+    values: dict[str, object] = {**dict.fromkeys(ORDER, 0), "no_wait": False}
     for key, value in fields.items():
         name = key.lower()
         if value is None:
@@ -39,7 +60,9 @@ def expected_of(fields: dict[str, object]) -> tuple[object, ...] | None:
 
 @given(FIELDS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]))
 @settings(max_examples=400, deadline=None)
-def test_json_requests_mean_what_they_say(fields: dict[str, object], separators: tuple[str, str]) -> None:
+def test_json_requests_mean_what_they_say(
+    fields: dict[str, object], separators: tuple[str, str]
+) -> None:
     assert read_request(json.dumps(fields, separators=separators).encode()) == expected_of(fields)
 
 
@@ -51,34 +74,69 @@ def test_any_bytes_are_a_request_or_none(text: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("text", "batch"),
-    [(b"", 1), (b"10", 10), (b" 7 ", 7), (b"0", 1), (b"-3", 1), (b"hello", 1), (b"{}", 1), (b'{"batch":0}', 1), (b'{"batch":9}', 9)],
+    [
+        (b"", 1),
+        (b"10", 10),
+        (b" 7 ", 7),
+        (b"0", 1),
+        (b"-3", 1),
+        (b"hello", 1),
+        (b"{}", 1),
+        (b'{"batch":0}', 1),
+        (b'{"batch":9}', 9),
+    ],
 )
 def test_short_forms(text: bytes, batch: int) -> None:
     assert read_request(text) == (batch, 0, 0, 0, False)
 
 
-@pytest.mark.parametrize("text", [b'{"batch":1', b'{"batch":01}', b'{"batch":1}}', b'{"batch":1,}', b'{"batch" 1}', b'{"no_wait":1}', b"{" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"batch":1',
+        b'{"batch":01}',
+        b'{"batch":1}}',
+        b'{"batch":1,}',
+        b'{"batch" 1}',
+        b'{"no_wait":1}',
+        b"{" * 5000,
+    ],
+)
 def test_broken_json_is_no_request(text: bytes) -> None:
     assert read_request(text) is None
 
 
-@given(st.lists(st.one_of(st.tuples(st.just("put"), st.integers(1, 5)), st.tuples(st.just("serve"), st.just(0))), max_size=80))
+def test_a_long_queue_can_be_dropped_at_once() -> None:
+    queue = PullQueue()
+    for _ in range(300_000):
+        queue.put(b"r", 1)
+    del queue
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), st.integers(1, 5)), st.tuples(st.just("serve"), st.just(0))
+        ),
+        max_size=80,
+    )
+)
 def test_requests_take_turns(steps: list[tuple[str, int]]) -> None:
-    queue, model = PullQueue(), list[list[object]]()
+    queue, model = PullQueue(), list[list[Any]]()
     for number, (verb, n) in enumerate(steps):
         if verb == "put":
             name = b"r%d" % number
             queue.put(name, n)
             model.append([name, n])
         else:
-            name = None
+            name = b""
             if model:
                 head = model.pop(0)
-                name = head[0]
-                head[1] = int(str(head[1])) - 1
+                name = bytes(head[0])
+                head[1] -= 1
                 if head[1]:
                     model.append(head)
-            assert queue.serve() == name
+            assert queue.serve() == (name or None)
         assert queue.replies() == [(r[0], r[1]) for r in model]
         assert queue.count == len(model)
-        assert queue.wanted == sum(int(str(r[1])) for r in model)
+        assert queue.wanted == sum(r[1] for r in model)

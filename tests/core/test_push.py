@@ -1,12 +1,12 @@
-"""Push consumers: interest, queue groups, heartbeats, flow control, pace; windows and buckets alone."""
+"""Push consumers: interest, groups, heartbeats, flow control, pace; windows and buckets alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.consumer import ACK_NONE
+from penstock.core.log import Log
 from penstock.core.pacing import FlowWindow, Pacing
 from penstock.core.stream import SYNC_INTERVAL, Stream
-from penstock.core.log import Log
 
 from .streams import Site
 
@@ -76,7 +76,10 @@ def test_idle_heartbeats() -> None:
     assert site.heard() == []
     site.after(SECOND // 2)
     (beat,) = site.heard()
-    assert beat.headers == b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+    assert (
+        beat.headers
+        == b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+    )
     assert (beat.subject, beat.reply, beat.payload) == ("in.p", "", b"")
     for _ in range(3):
         site.after(SECOND)
@@ -85,7 +88,9 @@ def test_idle_heartbeats() -> None:
 
 def test_flow_control_stops_asks_and_goes_on() -> None:
     site = Site()
-    consumer = site.consumer(deliver_subject="in.p", ack_policy=ACK_NONE, flow_control=True, idle_heartbeat_ns=SECOND)
+    consumer = site.consumer(
+        deliver_subject="in.p", ack_policy=ACK_NONE, flow_control=True, idle_heartbeat_ns=SECOND
+    )
     for _ in range(100):
         site.publish("s.a", b"x" * 100_000)
     heard = site.heard()
@@ -166,7 +171,9 @@ def test_a_window_never_loses_count(steps: list[int | None]) -> None:
         assert (window.unconfirmed, window.limit) == (unconfirmed, limit), number
 
 
-@given(st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 2 * SECOND)), min_size=1, max_size=50))
+@given(
+    st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 2 * SECOND)), min_size=1, max_size=50)
+)
 def test_a_bucket_never_lets_more_through_than_rate_and_burst(steps: list[tuple[int, int]]) -> None:
     pacing, now, sent, start = Pacing(8 * 1000, 1000), 1_000, 0, 1_000
     for size, gap in steps:

@@ -309,6 +309,27 @@ def test_erased_bytes_are_gone_from_the_files(tmp_path: Path) -> None:
     assert log.lost == []
 
 
+def test_removal_after_sealing_with_damaged_entries_in_the_sidecar(tmp_path: Path) -> None:
+    # The sidecar's tables hold, its entries don't, and a removal is newer than both.
+    folder = tmp_path / "log"
+    log = open_log(folder)
+    for _ in range(100):
+        log.add(1, "a", b"x" * 60)
+    log.delete(3)
+    log.flush()
+    whole, size = everything(log), log.bytes
+    del log
+    path = folder / f"{1:020d}.idx"
+    data = bytearray(path.read_bytes())
+    data[112 + 5] ^= 1
+    path.write_bytes(data)
+    for _ in range(3):
+        log = open_log(folder)
+        assert (log.bytes, log.lost) == (size, [])
+        assert everything(log) == whole
+        del log
+
+
 def test_record_images_in_payloads_never_become_records(tmp_path: Path) -> None:
     # A publisher sends bytes that look like records; with the hash seeded as a server does it,
     # damage around them must not bring them to life.

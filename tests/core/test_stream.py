@@ -1,9 +1,10 @@
-"""Publishing into a stream: PubAcks byte for byte, the order of checks, limits, dedupe, durability."""
+"""Publishing into a stream: PubAcks byte for byte, order of checks, limits, dedupe, durability."""
 
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,11 @@ from .streams import Site, block
 
 
 def error(code: int, err_code: int, text: str) -> bytes:
-    return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"S","seq":0}' % (code, err_code, text.encode())
+    return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"S","seq":0}' % (
+        code,
+        err_code,
+        text.encode(),
+    )
 
 
 def stored(seq: int) -> bytes:
@@ -28,7 +33,10 @@ def test_acks_are_byte_exact() -> None:
     site = Site()
     assert site.answer("s.a", b"x") == stored(1)
     assert site.answer("s.a", b"x", block("Nats-Msg-Id: one")) == stored(2)
-    assert site.answer("s.a", b"x", block("Nats-Msg-Id: one")) == b'{"stream":"S","seq":2,"duplicate": true}'
+    assert (
+        site.answer("s.a", b"x", block("Nats-Msg-Id: one"))
+        == b'{"stream":"S","seq":2,"duplicate": true}'
+    )
     site.publish("s.a", b"x")
     assert site.heard() == []
     assert site.log.last_seq == 3
@@ -39,7 +47,9 @@ def test_domain_stands_before_the_sequence() -> None:
     other = Stream(site.server.router, "D", Log(None), sync=SYNC_INTERVAL, domain="hub")
     site.server.router.attach("d", other)
     assert site.answer("d") == b'{"stream":"D","domain":"hub","seq":1}'
-    assert site.answer("d", b"", block("Nats-Expected-Stream: x")).endswith(b'},"stream":"D","domain":"hub","seq":0}')
+    assert site.answer("d", b"", block("Nats-Expected-Stream: x")).endswith(
+        b'},"stream":"D","domain":"hub","seq":0}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,27 +65,57 @@ def test_domain_stands_before_the_sequence() -> None:
         (["Nats-Expected-Last-Sequence: "], stored(3)),
         (["Nats-Expected-Last-Subject-Sequence: 0"], stored(3)),
         (["Nats-Expected-Last-Subject-Sequence: 1"], error(400, 10071, "wrong last sequence: 0")),
-        (["Nats-Expected-Last-Subject-Sequence: 2", "Nats-Expected-Last-Subject-Sequence-Subject: s.*"], stored(3)),
-        (["Nats-Expected-Last-Subject-Sequence: 1", "Nats-Expected-Last-Subject-Sequence-Subject: s.a"], stored(3)),
+        (
+            [
+                "Nats-Expected-Last-Subject-Sequence: 2",
+                "Nats-Expected-Last-Subject-Sequence-Subject: s.*",
+            ],
+            stored(3),
+        ),
+        (
+            [
+                "Nats-Expected-Last-Subject-Sequence: 1",
+                "Nats-Expected-Last-Subject-Sequence-Subject: s.a",
+            ],
+            stored(3),
+        ),
         (
             ["Nats-Expected-Last-Subject-Sequence-Subject: s.a"],
             error(400, 10193, "missing sequence for expected last sequence per subject"),
         ),
         (["Nats-Expected-Last-Msg-Id: two"], stored(3)),
         (["Nats-Expected-Last-Msg-Id: <&>"], error(400, 10070, "wrong last msg ID: two")),
-        (["Nats-Msg-Id: one", "Nats-Expected-Last-Sequence: 1"], error(400, 10071, "wrong last sequence: 2")),
-        (["Nats-Msg-Id: one", "Nats-Expected-Last-Msg-Id: one"], b'{"stream":"S","seq":1,"duplicate": true}'),
-        (["Nats-Expected-Stream: T", "Nats-Expected-Last-Sequence: 9"], error(400, 10060, "expected stream does not match")),
+        (
+            ["Nats-Msg-Id: one", "Nats-Expected-Last-Sequence: 1"],
+            error(400, 10071, "wrong last sequence: 2"),
+        ),
+        (
+            ["Nats-Msg-Id: one", "Nats-Expected-Last-Msg-Id: one"],
+            b'{"stream":"S","seq":1,"duplicate": true}',
+        ),
+        (
+            ["Nats-Expected-Stream: T", "Nats-Expected-Last-Sequence: 9"],
+            error(400, 10060, "expected stream does not match"),
+        ),
         (["Nats-Rollup: sub"], error(500, 10111, "rollup not permitted")),
         (["Nats-Rollup: "], stored(3)),
         (["Nats-TTL: 5s"], error(400, 10166, "per-message TTL is disabled")),
-        (["Nats-TTL: 5s", "Nats-Expected-Stream: T"], error(400, 10060, "expected stream does not match")),
+        (
+            ["Nats-TTL: 5s", "Nats-Expected-Stream: T"],
+            error(400, 10060, "expected stream does not match"),
+        ),
         (["Nats-TTL: 0"], error(400, 10165, "invalid per-message TTL")),
-        (["Nats-Incr: 1", "Nats-Expected-Stream: T"], error(400, 10168, "message counters is disabled")),
+        (
+            ["Nats-Incr: 1", "Nats-Expected-Stream: T"],
+            error(400, 10168, "message counters is disabled"),
+        ),
         (["Nats-Incr: x"], error(400, 10171, "message counter increment is invalid")),
         (["Nats-Schedule: @at x"], error(400, 10188, "message schedules is disabled")),
         (["Nats-Schedule-Next: purge"], error(400, 10212, "message schedules invalid scheduler")),
-        (["Nats-Batch-Id: x", "Nats-Expected-Stream: T"], error(400, 10174, "atomic publish is disabled")),
+        (
+            ["Nats-Batch-Id: x", "Nats-Expected-Stream: T"],
+            error(400, 10174, "atomic publish is disabled"),
+        ),
         (["Nats-Batch-Sequence: 1"], stored(3)),
     ],
 )
@@ -102,8 +142,13 @@ def test_a_rule_for_rare_headers_is_asked_and_may_refuse() -> None:
 
     site.stream.rare = rule
     assert site.answer("s.a", b"pay", block("Nats-Rollup: sub")) == stored(1)
-    assert [(call[0], call[1], call[2], call[4]) for call in seen] == [(4, "s.a", "in.a", b"pay"), (6, "s.a", "in.a", b"pay")]
-    assert site.answer("s.bad", b"", block("Nats-TTL: 1")) == error(400, 10165, "no \\\\u003cway\\\\u003e").replace(b"\\\\", b"\\")
+    assert [(call[0], call[1], call[2], call[4]) for call in seen] == [
+        (4, "s.a", "in.a", b"pay"),
+        (6, "s.a", "in.a", b"pay"),
+    ]
+    assert site.answer("s.bad", b"", block("Nats-TTL: 1")) == error(
+        400, 10165, "no \\\\u003cway\\\\u003e"
+    ).replace(b"\\\\", b"\\")
 
 
 def test_sizes() -> None:
@@ -114,12 +159,16 @@ def test_sizes() -> None:
     assert site.answer("s.a", b"", block("A: b")) == refused
     site.stream.configure()
     site.hub.max_payload = 200_000
-    assert site.answer("s.a", b"", block("A: " + "b" * 70_000)) == error(400, 10097, "header size exceeds maximum allowed of 64k")
+    assert site.answer("s.a", b"", block("A: " + "b" * 70_000)) == error(
+        400, 10097, "header size exceeds maximum allowed of 64k"
+    )
 
 
 def test_sealed_and_silent_streams() -> None:
     site = Site(sealed=True)
-    assert site.answer("s.a", b"", block("Nats-Expected-Stream: T")) == error(400, 10109, "invalid operation on sealed stream")
+    assert site.answer("s.a", b"", block("Nats-Expected-Stream: T")) == error(
+        400, 10109, "invalid operation on sealed stream"
+    )
     site.stream.configure(no_ack=True, max_msg_size=1)
     site.publish("s.a", b"x", "in.a")
     site.publish("s.a", b"too long", "in.a")
@@ -129,7 +178,9 @@ def test_sealed_and_silent_streams() -> None:
 
 def test_headers_are_stored_clean() -> None:
     site = Site()
-    site.answer("s.a", b"body", b"NATS/1.0 503 x\r\nNats-Request-Info: {}\r\nNats-Msg-Id: m\r\n\r\n")
+    site.answer(
+        "s.a", b"body", b"NATS/1.0 503 x\r\nNats-Request-Info: {}\r\nNats-Msg-Id: m\r\n\r\n"
+    )
     message = site.log.get(1)
     assert message is not None
     assert (message.headers, message.payload) == (block("Nats-Msg-Id: m"), b"body")
@@ -144,7 +195,7 @@ def test_from_inside_a_refusal_is_an_exception() -> None:
     assert (caught.value.code, caught.value.err_code) == (400, 10054)
 
 
-# --- duplicate window ----------------------------------------------------------------------------------------------------
+# --- duplicate window ----------------------------------------------------------------------------
 
 
 def test_ids_are_forgotten_after_the_window_and_read_back_from_the_log(tmp_path: Path) -> None:
@@ -165,10 +216,13 @@ def test_ids_are_forgotten_after_the_window_and_read_back_from_the_log(tmp_path:
 
 def test_no_window_no_duplicates() -> None:
     site = Site(duplicate_window_ns=0)
-    assert [site.answer("s.a", b"", block("Nats-Msg-Id: x")) for _ in range(2)] == [stored(1), stored(2)]
+    assert [site.answer("s.a", b"", block("Nats-Msg-Id: x")) for _ in range(2)] == [
+        stored(1),
+        stored(2),
+    ]
 
 
-# --- limits --------------------------------------------------------------------------------------------------------------
+# --- limits --------------------------------------------------------------------------------------
 
 SUBJECTS = ["s.a", "s.b", "s.c"]
 RULES = st.fixed_dictionaries(
@@ -207,7 +261,11 @@ class Shelf:
             return
         while self.rule("max_msgs") > 0 and len(self.kept) > self.rule("max_msgs"):
             self.kept.pop(0)
-        while self.rule("max_bytes") > 0 and self.kept and sum(map(self.size, self.kept)) > self.rule("max_bytes"):
+        while (
+            self.rule("max_bytes") > 0
+            and self.kept
+            and sum(map(self.size, self.kept)) > self.rule("max_bytes")
+        ):
             self.kept.pop(0)
 
     def add(self, subject: str, length: int) -> str:
@@ -230,7 +288,7 @@ class Shelf:
 
 @given(st.lists(st.tuples(st.sampled_from(SUBJECTS), st.integers(0, 40)) | RULES, max_size=50))
 @settings(max_examples=300, deadline=None)
-def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, int]]) -> None:
+def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, Any]]) -> None:
     site, shelf = Site(), Shelf()
     for step in steps:
         if isinstance(step, dict):
@@ -239,10 +297,15 @@ def test_limits_keep_what_a_list_would(steps: list[tuple[str, int] | dict[str, i
             shelf.trim()
         else:
             refusal = shelf.add(*step)
-            assert site.answer(step[0], b"x" * step[1]) == (error(503, 10077, refusal) if refusal else stored(shelf.last))
+            assert site.answer(step[0], b"x" * step[1]) == (
+                error(503, 10077, refusal) if refusal else stored(shelf.last)
+            )
         kept = [m for seq in range(1, shelf.last + 1) if (m := site.log.get(seq)) is not None]
         assert [(m.seq, m.subject, len(m.payload)) for m in kept] == shelf.kept
-        assert (site.log.msgs, site.log.bytes) == (len(shelf.kept), sum(map(shelf.size, shelf.kept)))
+        assert (site.log.msgs, site.log.bytes) == (
+            len(shelf.kept),
+            sum(map(shelf.size, shelf.kept)),
+        )
 
 
 def test_age() -> None:
@@ -273,7 +336,7 @@ def test_purge_and_delete() -> None:
     assert (site.log.first_seq, site.log.last_seq) == (11, 10)
 
 
-# --- durability ----------------------------------------------------------------------------------------------------------
+# --- durability ----------------------------------------------------------------------------------
 
 
 class Order:
@@ -326,8 +389,12 @@ def ordered_site(tmp_path: Path, sync: int) -> tuple[Site, Order]:
     return site, order
 
 
-@pytest.mark.parametrize(("sync", "calls"), [(SYNC_INTERVAL, ["write"]), (SYNC_ALWAYS, ["write", "sync"])])
-def test_a_turn_is_one_write_and_acks_come_after_it(tmp_path: Path, sync: int, calls: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("sync", "calls"), [(SYNC_INTERVAL, ["write"]), (SYNC_ALWAYS, ["write", "sync"])]
+)
+def test_a_turn_is_one_write_and_acks_come_after_it(
+    tmp_path: Path, sync: int, calls: list[str]
+) -> None:
     site, order = ordered_site(tmp_path, sync)
     for _ in range(5):
         site.publish("s.a", b"x", "in.a")
@@ -373,7 +440,12 @@ def test_a_failed_write_or_sync_acknowledges_nothing_ever(tmp_path: Path, verb: 
 @settings(max_examples=60, deadline=None)
 def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        site, expected, seq, first_duplicate = Site(folder=folder + "/S", sync=sync), list[bytes](), 0, 0
+        site, expected, seq, first_duplicate = (
+            Site(folder=folder + "/S", sync=sync),
+            list[bytes](),
+            0,
+            0,
+        )
         for step in steps:
             if step == "turn":
                 site.hub.turn()
@@ -385,7 +457,9 @@ def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) ->
                 expected.append(stored(first_duplicate)[:-1] + b',"duplicate": true}')
             else:
                 seq += 1
-                site.publish("s.a", b"", "in.a", block("Nats-Msg-Id: d") if step == "duplicate" else b"")
+                site.publish(
+                    "s.a", b"", "in.a", block("Nats-Msg-Id: d") if step == "duplicate" else b""
+                )
                 first_duplicate = seq if step == "duplicate" else first_duplicate
                 expected.append(stored(seq))
         assert [m.payload for m in site.heard()] == expected

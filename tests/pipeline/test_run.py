@@ -2,6 +2,7 @@
 being killed.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -99,6 +100,17 @@ class Run:
                 file.write(
                     f"Sep 22 04:45:{number % 60:02} box app[{number}]: line {number} of {name}\n"
                 )
+
+
+def workers_of(parent: int | None) -> list[int]:
+    """The processes that a process started, Spark's Python workers if it is a JVM."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.append(int(entry.parent.name))
+    return found
 
 
 @pytest.fixture(params=KINDS)
@@ -213,9 +225,7 @@ def test_ctrl_c_is_a_clean_stop_with_a_summary(job):
 @pytest.mark.peer
 @pytest.mark.timeout(600)
 def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
-    """kill -9 of the command while it ships, of the server, of the JVM in a batch, of the command
-    in a batch.
-    """
+    """kill -9 of the command while it ships, the server, the JVM, its workers, the command."""
     lines = 60_000
     job.write("a.log", 1, lines)
     job.write("b.log", 1, 1000)
@@ -247,6 +257,10 @@ def test_killed_anywhere_and_started_again_loses_and_doubles_nothing(job):
     job.start("--trigger-seconds", "0")
     rows = job.rows()
     job.wait_for(lambda: job.rows() > rows or job.rows() >= lines)
+    for worker in workers_of(job.living("jvm")):
+        os.kill(worker, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.process.wait(timeout=3)
     job.process.kill()
     job.end()
 

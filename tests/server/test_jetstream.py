@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import urllib.request
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
 
-from .process import ServerProcess, running
+from .process import ServerProcess, Wire, running
 
 
 def client(server):
@@ -182,3 +183,60 @@ def test_timers_run_without_traffic(tmp_path):
             if js.stream_info("S").state.messages == 0:
                 break
         assert js.stream_info("S").state.messages == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_acknowledged_message_is_lost_when_the_end_comes_under_load(tmp_path, number):
+    server = start(tmp_path)
+    with client(server) as nc:
+        nc.jetstream().create_stream(StreamConfig(name="S", num_replicas=1))
+    wire = Wire(server.port())
+    wire.send("SUB ack 1\r\n")
+    batch = b"PUB S ack 100\r\n" + b"x" * 100 + b"\r\n"
+    wire.send(batch * 2000)
+    wire.read_until(b'"seq":500')
+    server.signal(number)
+    acks = re.findall(rb'"seq":(\d+)', b'"seq":500' + wire.rest())
+    wire.close()
+    assert server.end() == (0 if number == signal.SIGTERM else -number), server.text
+    assert "Internal error" not in server.text
+    acked = max(map(int, acks))
+    server = start(tmp_path)
+    with client(server) as nc:
+        state = nc.jetstream().stream_info("S").state
+        assert state.last_seq >= acked
+        assert state.messages == state.last_seq
+        assert state.lost is None
+    assert server.stop() == 0
+
+
+def test_waiting_pull_requests_are_told_when_the_server_stops(tmp_path):
+    server = start(tmp_path)
+    with client(server) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name="S", num_replicas=1))
+        js.create_consumer("S", ConsumerConfig(durable_name="c", name="c"))
+    wire = Wire(server.port(), hello='{"verbose":false,"headers":true}')
+    body = '{"batch":1,"expires":60000000000}'
+    wire.send(f"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.c in {len(body)}\r\n{body}\r\n")
+    wire.ping()
+    assert server.stop() == 0
+    assert b"409 Server Shutdown" in wire.rest()
+
+
+def test_a_request_that_does_not_wait_ends_with_what_the_missing_acks_let_through(tmp_path):
+    with running("-js", "-sd", str(tmp_path)) as server:
+        with client(server) as nc:
+            js = nc.jetstream()
+            js.create_stream(StreamConfig(name="S", num_replicas=1))
+            config = ConsumerConfig(
+                durable_name="c", name="c", ack_policy="explicit", max_ack_pending=2
+            )
+            js.create_consumer("S", config)
+            for _ in range(5):
+                js.publish("S", b"x")
+        with Wire(server.port(), hello='{"verbose":false,"headers":true}') as wire:
+            body = '{"batch":5,"no_wait":true,"expires":60000000000}'
+            wire.send(f"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.c in {len(body)}\r\n{body}\r\n")
+            text = wire.read_until(b"404 No Messages\r\n")
+        assert text.count(b"$JS.ACK.") == 2

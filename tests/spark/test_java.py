@@ -82,6 +82,7 @@ def test_an_old_java_gives_way_to_the_packaged_one(tmp_path, monkeypatch):
     monkeypatch.setattr(java, "_packaged_home", lambda: packaged)
     home = java.ensure_java()
     assert home.is_relative_to(tmp_path / "cache")
+    assert java.ensure_java() == home
 
 
 def test_the_shim_drops_one_argument_and_keeps_the_rest(tmp_path):

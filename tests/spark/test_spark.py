@@ -1,18 +1,17 @@
 """The source inside Spark: batch, streaming, restart from a checkpoint, and how errors look."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+from pyspark.sql.datasource import DataSource
 
 from penstock.spark.session import jvm_pid
 from penstock.spark.tables import Batch, Table, write_files
-from tests.peers import available_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(240)]
 
@@ -142,31 +141,25 @@ def test_tables_take_batches_from_executors(spark, stream, tmp_path):
     assert sorted(table.delta.to_pyarrow_table()["seq"].to_pylist()) == list(range(1, 501))
 
 
-DISCOVERY = """
-from penstock.spark.java import ensure_java
-ensure_java()
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-import sys
-options = {"servers": sys.argv[1], "stream": sys.argv[2]}
-rows = spark.read.format("jetstream").options(**options).load()
-print("ROWS", rows.count())
-"""
+class Registered(DataSource):
+    """A format that is only there where it was registered."""
+
+    @classmethod
+    def name(cls):
+        return "registered"
+
+    def schema(self):
+        return "seq long"
 
 
-def test_spark_finds_the_format_by_itself(stream, server):
-    if server.kind != available_servers()[0]:
-        pytest.skip("how Spark finds the format has nothing to do with the server")
+def test_spark_finds_the_format_by_itself(spark, stream):
+    """A session in which nothing was registered knows formats only by looking for them."""
     stream.fill(7)
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        [sys.executable, "-c", DISCOVERY, stream.url, stream.name],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=environment,
-    )
-    assert "ROWS 7" in done.stdout, done.stderr[-3000:]
+    spark.dataSource.register(Registered)
+    other = spark.newSession()
+    with pytest.raises(Py4JJavaError, match="Failed to find the data source: registered"):
+        other.read.format("registered").load()
+    assert reading(other.read, stream).count() == 7
 
 
 def test_the_session_is_quiet_and_its_jvm_is_known(spark):

@@ -37,7 +37,7 @@ cdef class Consumer(Handout):
     cdef int ready(self, PullRequest r, Task waiter) except -1
     cdef PullRequest choose(self, uint64_t size)
     cdef int completed(self, PullRequest r, uint64_t size) except -1
-    cdef int end_of_stream(self) except -1
+    cdef int end_impatient(self, bint stalled) except -1
     cdef int sweep(self) except -1
     # push
     cdef int find_target(self) except -1                           # as Router.readiness

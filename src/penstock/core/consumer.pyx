@@ -26,6 +26,7 @@ ACK_EXPLICIT = 2
 
 cdef enum:
     BUDGET = 4096                  # messages of one run
+    BATCH_MAX = 1073741824         # a larger batch is cut to this, so that sums of batches stay numbers
     SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -179,10 +180,10 @@ cdef class Consumer(Handout):
 
     cdef int rest(self, int why) except -1:
         """Nothing can go out: see to it that the consumer runs again when that changes."""
+        if self.requests.impatient:
+            self.end_impatient(why == STALLED)
         if why == STALLED:
             return 0                                   # an ack makes room
-        if self.requests.impatient:
-            self.end_of_stream()
         if not self.selection.caught_up and self.in_demand():
             self.stream.await_more(self)
         return 0
@@ -226,7 +227,7 @@ cdef class Consumer(Handout):
                 return 1 if spec.heartbeat_ns else self.refuse_request(reply, reply_len, "409 Exceeded MaxWaiting")
         r = PullRequest.__new__(PullRequest)
         r.reply = PyBytes_FromStringAndSize(reply, reply_len)
-        r.left = spec.batch
+        r.left = min(spec.batch, BATCH_MAX)
         r.bytes_left = spec.max_bytes
         r.no_wait = spec.no_wait
         r.heartbeat_ns = spec.heartbeat_ns
@@ -304,12 +305,15 @@ cdef class Consumer(Handout):
             self.end_request(r, "409 Batch Completed")
         return 0
 
-    cdef int end_of_stream(self) except -1:
-        """Requests that do not wait end here, unless they may wait for their first message."""
+    cdef int end_impatient(self, bint stalled) except -1:
+        """Requests that do not wait end here, unless they may wait for their first message.
+
+        When it is only the acks that are missing (stalled), those without a message stay, as in nats-server.
+        """
         cdef PullRequest r = self.requests.detach(), following
         while r is not None:
             following = r.next
-            if r.no_wait and (r.expires_ns == 0 or r.delivered):
+            if r.no_wait and (r.delivered or (r.expires_ns == 0 and not stalled)):
                 self.status(r.reply, "404 No Messages", "")
             else:
                 self.requests.add(r)

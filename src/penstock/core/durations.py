@@ -1,4 +1,4 @@
-"""Durations as Go writes and reads them (`1h2m3.5s`): the protocol has them in texts and headers."""
+"""Durations as Go writes and reads them (`1h2m3.5s`): the protocol has them in its texts."""
 
 from __future__ import annotations
 

@@ -67,6 +67,7 @@ cdef class Handout(Listener):
     cdef uint64_t picked                   # its sequence
     cdef Pending* again                    # its entry when it is a redelivery, else NULL
     cdef Message out
+    cdef object kept                       # what `out` points to when that is a copy
     cdef char reply[REPLY_ROOM]
     cdef Out scratch                       # headers of a message without its body
 

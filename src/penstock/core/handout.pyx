@@ -108,6 +108,8 @@ cdef class Handout(Listener):
     cdef int gone(self) except -1:
         if self.again != NULL:
             self.pending.remove(self.again, self.delivered, self.selection.passed)
+            self.changed = True
+            self.room_made()
         else:
             self.selection.took(self.picked)
         return 0
@@ -168,6 +170,13 @@ cdef class Handout(Listener):
         cdef int i, took = 0
         cdef object item, copy
         cdef Message m
+        if route.n > 1:
+            # A subscriber that is cut off can lead anywhere, also to a change of the log: the next one gets a copy.
+            copy = PyBytes_FromStringAndSize(self.out.subject, self.out.subject_len), PyBytes_FromStringAndSize(
+                self.out.body, self.out.body_len)
+            self.out.subject = PyBytes_AS_STRING(<bytes>(<tuple>copy)[0])
+            self.out.body = PyBytes_AS_STRING(<bytes>(<tuple>copy)[1])
+            self.kept = copy
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:

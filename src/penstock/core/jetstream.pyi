@@ -13,9 +13,15 @@ class Desk(Sink):
     that is not there is not taken (so the requester gets 503). Every other `$JS.API.` subject goes to api().
     """
 
-    def __init__(self, router: Router, api: Callable[[Connection | None, str, str, bytes, bytes], bool]) -> None: ...
+    def __init__(
+        self, router: Router, api: Callable[[Connection | None, str, str, bytes, bytes], bool]
+    ) -> None: ...
     def add(self, consumer: Consumer) -> None: ...
     def remove(self, consumer: Consumer) -> None: ...
-    max_deliver_advisory: Callable[[Consumer, int, int], None] | None  # (consumer, stream_seq, deliveries)
-    nak_advisory: Callable[[Consumer, int, int, int], None] | None  # (consumer, consumer_seq, stream_seq, deliveries)
+    max_deliver_advisory: (
+        Callable[[Consumer, int, int], None] | None
+    )  # (consumer, stream_seq, deliveries)
+    nak_advisory: (
+        Callable[[Consumer, int, int, int], None] | None
+    )  # (consumer, consumer_seq, stream_seq, deliveries)
     term_advisory: Callable[[Consumer, int, int, int, str], None] | None  # (…, reason)

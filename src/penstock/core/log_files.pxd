@@ -70,7 +70,8 @@ cdef class LogFiles:
     cdef int sync(self) except -1                       # written -> synced, in the calling thread
     # group commit with a worker thread: begin gives the handles to sync (usually one), end moves the watermark
     cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1    # count of handles; 0 = nothing to do
-    cdef int sync_end(self, uint64_t upto, int error) except -1                    # error: the errno of a failed sync (then raises OSError from now on: the log is closed for writing)
+    # error: the errno of a failed sync (then raises OSError from now on: the log is closed for writing)
+    cdef int sync_end(self, uint64_t upto, int error) except -1
 
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int refuse(self) except -1                     # raises what `condition` says, after a try to write when full

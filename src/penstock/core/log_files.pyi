@@ -4,7 +4,7 @@ from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
 from penstock.core.subject_table import SubjectTable
 
-class LogClosed(OSError):  # noqa: N818 - a state of the log, named as such
+class LogClosed(OSError):
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
 
 class LogFiles:

@@ -78,7 +78,7 @@ cdef class Pacing:
             self.filled_ns = now_ns
             # A message larger than the burst goes when the bucket is full, and leaves a debt.
             need = min(<double>size, self.burst) - self.room
-            if need > 0:
+            if need >= 0.5:                    # less than a byte is rounding
                 at = max(at, now_ns + <uint64_t>(need * 1e9 / self.bytes_per_second) + 1)
         return at
 

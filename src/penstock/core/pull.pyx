@@ -21,6 +21,7 @@ _OTHER_INTEGERS = ("min_pending", "min_ack_pending", "priority")
 
 @cython.final
 @cython.freelist(64)
+@cython.trashcan(True)
 cdef class PullRequest:
     """One request that waits."""
 

@@ -509,14 +509,22 @@ cdef int merge(SubjectTable subjects, uint32_t id, uint32_t live, uint64_t first
     return 0
 
 
-cdef int count_entries(Log log, Segment s) except -1:
-    cdef uint32_t i, size
-    log.segments.need(s)
+cdef int count_bytes(Log log, Segment s) except -1:
+    cdef uint32_t i = s.next_live(0), size
     s.live_bytes = 0
-    i = s.next_live(0)
     while i < s.count:
         size = s.entries[i].size
         s.live_bytes += (size & SIZE_MASK) + log.size_extra + (log.header_extra if size & HAS_HEADERS else 0)
+        i = s.next_live(i + 1)
+    return 0
+
+
+cdef int count_entries(Log log, Segment s) except -1:
+    cdef uint32_t i
+    log.segments.need(s)
+    count_bytes(log, s)
+    i = s.next_live(0)
+    while i < s.count:
         merge(log.subjects_table, s.entries[i].subject, 1, s.first + i, s.first + i)
         i = s.next_live(i + 1)
     return 0
@@ -560,6 +568,8 @@ cdef class Rebuild:
                 s.set_dead(i)
                 s.live -= 1
                 short = True
+        # While the log is being opened, removals newer than the sidecar are marked and not counted yet.
+        count_bytes(log, s)
         if short:
             recount(log)
         if not s.damaged:

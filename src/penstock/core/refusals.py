@@ -1,6 +1,7 @@
 """What a stream answers to headers whose rules it has switched off.
 
-A stage is a point in the order in which a publish is checked; the stream asks there when the message carries such a header.
+A stage is a point in the order in which a publish is checked; the stream asks there when the
+message carries such a header.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Refusal = tuple[int, int, str]  # code, err_code, description
 
 
 def parse_ttl(text: str) -> int | None:
-    """Seconds of a Nats-TTL value; -1 for `never`; None when it is not valid (below one second, or no duration)."""
+    """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, no duration)."""
     if text.lower() == "never":
         return -1
     if text.isascii() and text.isdigit():
@@ -33,7 +34,10 @@ def parse_ttl(text: str) -> int | None:
 
 
 def not_allowed(stage: int, header: bytes) -> Refusal | None:
-    """The refusal at a stage by a stream without the feature; None: go on. `header` is the value of the header asked about."""
+    """The refusal at a stage by a stream without the feature; None: go on.
+
+    `header` is the value of the header that the stage is about.
+    """
     if stage == STAGE_BATCH:
         return 400, 10174, "atomic publish is disabled"
     if stage == STAGE_FAST_BATCH:

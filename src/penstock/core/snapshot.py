@@ -10,9 +10,11 @@
     +48  u64   ack floor: stream sequence
     +56  u64   time of the last ack, ns (0: never)
     +64  u32   count of pending messages, u32 count of first messages
-    +72  pending messages, ascending, 32 bytes each: u64 stream sequence, u64 consumer sequence of the first delivery,
-         u64 time (of the last delivery, or when due if refused with a delay), u32 deliveries, u32 state (core/pending)
-         then the first messages of a last_per_subject start that are still to come: u64 sequence each, ascending
+    +72  pending messages, ascending, 32 bytes each: u64 stream sequence, u64 consumer sequence of
+         the first delivery, u64 time (of the last delivery, or when due if refused with a delay),
+         u32 deliveries, u32 state (core/pending)
+         then the first messages of a last_per_subject start that are still to come, ascending:
+         u64 sequence each
 
 All numbers are little-endian. Knows nothing of consumers: values in, bytes out, and back.
 """
@@ -20,9 +22,13 @@ All numbers are little-endian. Knows nothing of consumers: values in, bytes out,
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from penstock.core.buffer import crc32c_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MAGIC = b"PCS1"
 _HEAD = struct.Struct("<7QII")
@@ -46,7 +52,7 @@ def pack(numbers: tuple[int, ...], entries: Sequence[Entry], starts: Sequence[in
 
 
 def unpack(data: bytes) -> tuple[tuple[int, ...], list[Entry], list[int]]:
-    """The seven numbers, the pending messages, the first messages. ValueError when data is not such a record."""
+    """The seven numbers, pending messages, first messages; ValueError when it is no such record."""
     body = data[_START:]
     if data[:4] != _MAGIC or len(body) < _HEAD.size:
         raise ValueError("not a consumer state")
@@ -58,6 +64,6 @@ def unpack(data: bytes) -> tuple[tuple[int, ...], list[Entry], list[int]]:
     entries = [_ENTRY.unpack_from(body, _HEAD.size + i * _ENTRY.size) for i in range(pending)]
     starts = list(struct.unpack_from(f"<{first}Q", body, _HEAD.size + pending * _ENTRY.size))
     sequences = [entry[0] for entry in entries]
-    if any(a >= b for a, b in zip(sequences, sequences[1:], strict=False)) or any(e[4] not in _STATES for e in entries):
+    if any(a >= b for a, b in pairwise(sequences)) or any(e[4] not in _STATES for e in entries):
         raise ValueError("consumer state is not in order")
     return tuple(numbers), entries, starts

@@ -12,7 +12,9 @@ SYNC_INTERVAL: int  # acks wait for the write only; somebody calls log.fsync() n
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
-    def __init__(self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = "") -> None: ...
+    def __init__(
+        self, router: Router, name: str, log: Log, *, sync: int = ..., domain: str = ""
+    ) -> None: ...
     router: Router
     name: str
     log: Log
@@ -47,6 +49,8 @@ class Stream(Sink):
         """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed."""
+    def told(self) -> None:
+        """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
     def expire(self) -> int:
         """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed).

@@ -46,6 +46,8 @@ def ensure_java() -> Path:
 def _usable_home() -> Path:
     refused = []
     for home in _installed_homes():
+        if home.is_relative_to(_cache_folder()):
+            return home  # a shim, chosen by an earlier call or by the process that started this one
         version = java_version(home)
         if version is None:
             refused.append(f"{home} does not run")

@@ -1,7 +1,7 @@
 """A Spark session on this machine with settings that were measured, and silence on the terminal.
 
 =====================================  ==========================================================
-``local[2]``                           the tests and the main job; more cores by argument
+``local[2,4]``                         two cores; a task whose worker dies is tried again
 UTC                                    times in tables mean the same everywhere
 no UI, no progress bar                 a port less; what runs is shown by who runs it
 FileSystem checkpoint manager,         a micro-batch takes 0.2 s instead of 0.29 s; right for
@@ -52,7 +52,7 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 def session(
     name: str = "penstock",
     *,
-    master: str = "local[2]",
+    master: str = "local[2,4]",
     settings: Mapping[str, str] | None = None,
     log_file: Path | None = None,
 ) -> SparkSession:

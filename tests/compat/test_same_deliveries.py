@@ -1,0 +1,783 @@
+"""Consumers, compared with a real nats-server step by step: the same bytes to both, the same bytes back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.compat.twins import Twins, twins
+from tests.peers import available_servers, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        "nats-server" not in available_servers() or "penstock" not in available_servers(),
+        reason="no nats-server on this machine (NATS_SERVER, PATH, /usr/sbin)",
+    ),
+]
+NEXT = "$JS.API.CONSUMER.MSG.NEXT"
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[tuple[int, int]]:
+    """The ports of our server and of the one it is compared with."""
+    with running_server("penstock") as ours, running_server("nats-server") as theirs:
+        yield ours.port, theirs.port
+
+
+@pytest.fixture
+def client(ports: tuple[int, int]) -> Iterator[Twins]:
+    """A client of both; the inbox of pulls is subscription 2."""
+    with twins(*ports) as both:
+        both.say("SUB in.* 2\r\nSUB $JS.EVENT.ADVISORY.CONSUMER.> 3\r\n")
+        yield both
+
+
+class Scene:
+    """A stream of its own on both servers."""
+
+    def __init__(self, client: Twins, **config: Any) -> None:
+        self.client = client
+        self.name = f"S{next(numbers)}"
+        self.ok(
+            f"STREAM.CREATE.{self.name}",
+            {"name": self.name, "subjects": [f"{self.name}.>"], "storage": "file", **config},
+        )
+
+    def ok(self, subject: str, body: Any = b"") -> Any:
+        """A request that has to succeed."""
+        answer = self.client.ask(subject, body)
+        assert "error" not in answer, answer
+        return answer
+
+    def fill(self, count: int, *subjects: str) -> None:
+        """Publish so many messages over these subjects (below the stream's)."""
+        for index in range(count):
+            subject = (subjects or ("a",))[index % len(subjects or ("a",))]
+            self.client.publish(f"{self.name}.{subject}", f"m{index}")
+
+    def consumer(self, name: str = "c", *, check: bool = True, **config: Any) -> Any:
+        """Create a durable consumer."""
+        settings = {"durable_name": name, "ack_policy": "explicit", **config}
+        ask = self.ok if check else self.client.ask
+        return ask(
+            f"CONSUMER.CREATE.{self.name}.{name}", {"stream_name": self.name, "config": settings}
+        )
+
+    def pull(self, body: Any = "", reply: str = "in.a", name: str = "c") -> None:
+        """One pull request."""
+        text = json.dumps(body) if isinstance(body, dict) else str(body)
+        self.client.say(f"PUB {NEXT}.{self.name}.{name} {reply} {len(text)}\r\n{text}\r\n")
+
+    def info(self, name: str = "c") -> Any:
+        """The consumer's info."""
+        return self.client.info(self.name, name)
+
+
+def second(number: float) -> int:
+    """Nanoseconds."""
+    return int(number * 1e9)
+
+
+def test_requests_of_every_form(client):
+    scene = Scene(client)
+    scene.consumer()
+    for body in (
+        {"no_wait": True},
+        {"no_wait": True, "batch": 5},
+        {"batch": 5, "expires": second(0.2)},
+        {"batch": 5, "expires": second(0.3), "idle_heartbeat": second(0.2)},
+        {"batch": 5, "idle_heartbeat": second(1)},
+        {"batch": -1, "no_wait": True},
+        {"batch": 0, "no_wait": True},
+        {"expires": -5, "batch": 2},
+        "{bad",
+        "{}x",
+        "[]",
+        '{"batch":"x"}',
+        '{"batch":1.5}',
+        '{"batch":1e2}',
+        '{"no_wait":1}',
+        '{"Batch":2,"NO_WAIT":true}',
+        '{"batch":99999999999999999999999999999999}',
+        '{"batch":1',
+        '{"batch":}',
+        '{"batch":01}',
+        '{"batch" 1}',
+        '{"a":[}',
+        '{"a":"\\x"}',
+        '{"a":nul}',
+        '{"id":5,"no_wait":true}',
+        '{"unknown":5,"no_wait":true}',
+        '{"no_wait":true} ',
+        '{"no_wait":true}}',
+        ' {"no_wait":true}',
+        '{"expires":-1,"no_wait":true}',
+        '{"max_bytes":-1,"no_wait":true}',
+        '{"idle_heartbeat":-1,"no_wait":true}',
+        '{"group":"x","no_wait":true}',
+        '{"priority":11,"no_wait":true}',
+        '{"min_pending":1,"no_wait":true}',
+    ):
+        scene.pull(body)
+    scene.client.wait(0.4)
+    scene.info()
+    scene.fill(12)
+    scene.info()
+
+
+@pytest.mark.parametrize("body", ["", "5", "0", "-1", "007", "x", "5x", " 3 ", "+2", "99999999999999999999", "1e1", "2.0"])
+def test_plain_requests(client, body):
+    scene = Scene(client)
+    scene.fill(12)
+    scene.consumer()
+    scene.pull(body)
+    scene.info()
+    scene.fill(2)
+    scene.info()
+
+
+def test_no_wait_and_expiry(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer()
+    scene.pull({"batch": 2, "no_wait": True})
+    scene.pull({"batch": 2, "no_wait": True})
+    scene.pull({"batch": 2, "no_wait": True})
+    scene.pull({"batch": 2, "no_wait": True, "expires": second(0.3)})
+    scene.client.wait(0.4)
+    scene.pull({"batch": 2, "no_wait": True, "expires": second(2)})
+    scene.fill(1)
+    scene.info()
+    scene.fill(2)
+    scene.info()
+    scene.pull({"batch": 3})
+    scene.fill(1)
+    scene.pull({"batch": 1, "no_wait": True}, "in.b")
+    scene.info()
+    scene.fill(4)
+    scene.info()
+
+
+def test_bytes_and_sizes(client):
+    scene = Scene(client)
+    scene.consumer()
+    for size in (10, 100, 1000, 10, 10, 10, 10, 10, 10):
+        scene.client.publish(f"{scene.name}.a", "x" * size)
+    for size in (50, 100, 200, 400, 1200, 200):
+        scene.pull({"batch": 10, "max_bytes": size, "expires": second(0.2)})
+        scene.client.wait(0.25)
+        scene.info()
+    scene.pull({"batch": 1, "max_bytes": 1000})
+    scene.pull({"batch": 2, "max_bytes": 1000, "no_wait": True})
+    scene.pull({"batch": 5, "max_bytes": 1000, "no_wait": True})
+    scene.info()
+
+
+def test_heartbeats_of_requests(client):
+    scene = Scene(client)
+    scene.fill(1)
+    scene.consumer()
+    scene.pull({"batch": 2, "expires": second(1), "idle_heartbeat": second(0.3)})
+    scene.client.wait(1.2)
+    scene.info()
+
+
+def test_two_pullers_take_turns(client):
+    scene = Scene(client)
+    scene.consumer()
+    scene.pull({"batch": 3}, "in.a")
+    scene.pull({"batch": 5}, "in.b")
+    scene.pull("", "in.c")
+    scene.info()
+    scene.fill(7)
+    scene.info()
+    scene.fill(4)
+    scene.info()
+
+
+def test_more_requests_than_may_wait(client):
+    scene = Scene(client)
+    scene.consumer(max_waiting=2)
+    for index in range(4):
+        scene.pull({"batch": 1, "expires": second(5)}, f"in.{index}")
+    scene.pull({"batch": 1, "expires": second(5), "idle_heartbeat": second(1)}, "in.z")
+    scene.pull({"no_wait": True}, "in.y")
+    scene.info()
+    scene.fill(4)
+    scene.info()
+
+
+def test_limits_of_requests(client):
+    scene = Scene(client)
+    scene.fill(5)
+    scene.consumer(max_batch=3, max_expires=second(90.5), max_bytes=500)
+    scene.pull({"batch": 4})
+    scene.pull("4")
+    scene.pull({"batch": 3, "expires": second(91)})
+    scene.pull({"batch": 3, "max_bytes": 501})
+    scene.pull({"batch": 3, "max_bytes": 500})
+    scene.info()
+    scene.consumer("long", max_expires=second(3600))
+    scene.pull({"expires": second(7200)}, name="long")
+    scene.consumer("short", max_expires=1500000)
+    scene.pull({"expires": second(7200)}, name="short")
+
+
+def test_gone_pullers_are_forgotten(client):
+    scene = Scene(client)
+    scene.consumer()
+    client.say("SUB away.* 9\r\n")
+    scene.pull({"batch": 3}, "away.1")
+    scene.pull({"batch": 3}, "away.2")
+    scene.pull({"batch": 1}, "in.a")
+    scene.info()
+    client.say("UNSUB 9\r\n")
+    scene.fill(3)
+    scene.info()
+    scene.pull({"batch": 3}, "nobody.listens")
+    scene.info()
+    scene.pull({"batch": 2, "no_wait": True}, "nobody.listens")
+    scene.info()
+
+
+def test_delete_with_waiting_requests(client):
+    scene = Scene(client)
+    scene.consumer()
+    scene.pull({"batch": 3}, "in.a")
+    scene.pull({"batch": 3, "expires": second(9)}, "in.b")
+    scene.ok(f"CONSUMER.DELETE.{scene.name}.c")
+    scene.pull({"batch": 3}, "in.a")
+    scene.info()
+    scene.consumer()
+    scene.pull({"batch": 3}, "in.a")
+    scene.ok(f"STREAM.DELETE.{scene.name}")
+    scene.pull({"batch": 3}, "in.a")
+    scene.info()
+
+
+ANSWERS = [
+    "",
+    "+ACK",
+    "+OK",
+    "+ACK ",
+    "-NAK",
+    "-NAK ",
+    '-NAK {"delay": 200000000}',
+    "-NAK 200ms",
+    "-NAK x",
+    '-NAK {"delay": -5}',
+    '-NAK {"delay": "1s"}',
+    "-NAK {}",
+    "+WPI",
+    "+WPI ",
+    "+TERM",
+    "+TERM because of this",
+    "+TERMx",
+    "-NAKx",
+    "garbage",
+    "+ack",
+]
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+def test_every_answer(client, text, policy):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer(ack_policy=policy)
+    scene.pull("3")
+    client.answer(1, text, "in.r")
+    scene.info()
+    scene.pull({"batch": 2, "no_wait": True})
+    scene.info()
+    client.answer(1, text, "in.r")
+    client.answer(0, "+ACK", "in.r")
+    scene.info()
+    client.wait(0.25)
+    scene.pull({"batch": 2, "no_wait": True})
+    scene.info()
+    for at in range(3):
+        client.answer(at, "+ACK", "in.r")
+        scene.info()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["+NXT", "+NXT 2", "+NXT {}", '+NXT {"batch":2,"no_wait":true}', "+NXT x", "+NXT{}", "+NXT 0", "+NXT -1", "+NXTx", '+NXT {"batch":2,"expires":100000000}'],
+)
+def test_acknowledge_and_ask_for_more(client, text):
+    scene = Scene(client)
+    scene.fill(6)
+    scene.consumer()
+    scene.pull("1")
+    client.answer(0, text, "in.r")
+    scene.info()
+    client.wait(0.15)
+    client.answer(0, text, "in.s")
+    scene.info()
+    client.answer(0, text)
+    scene.info()
+
+
+def test_no_acknowledgements(client):
+    scene = Scene(client)
+    scene.fill(6)
+    scene.consumer(ack_policy="none")
+    scene.pull("2")
+    scene.info()
+    client.answer(0, "+ACK", "in.r")
+    client.answer(0, "-NAK", "in.r")
+    scene.info()
+    scene.pull("2")
+    scene.info()
+    scene.ok(f"STREAM.PURGE.{scene.name}")
+    scene.info()
+
+
+def test_all_clears_what_is_before(client):
+    scene = Scene(client)
+    scene.fill(8)
+    scene.consumer(ack_policy="all")
+    scene.pull("6")
+    client.answer(3, "+ACK", "in.r")
+    scene.info()
+    client.answer(1, "+ACK", "in.r")
+    scene.info()
+    client.answer(4, "-NAK", "in.r")
+    scene.info()
+    scene.pull("2")
+    scene.info()
+    client.answer(6, "+ACK", "in.r")
+    scene.info()
+    client.answer(5, "+TERM", "in.r")
+    scene.info()
+
+
+def test_hand_made_ack_subjects(client):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer()
+    scene.pull("2")
+    name = scene.name
+    for tail in (
+        "1.1.1.1.1",
+        "1.1.1.1",
+        "1.1.1.1.1.1",
+        "1.1.1.1.1.1.1.1",
+        "1.9.9.1.1",
+        "1.0.0.0.0",
+        "1.3.3.1.1",
+        "x.2.y.z.w",
+        "1.x.2.1.1",
+        "1.-2.2.1.1",
+        "1.2.x.1.1",
+        "9.2.9.1.1",
+        "1.99999999999999999999999.1.1.1",
+        "1.18446744073709551616.1.1.1",
+        "1.18446744073709551615.1.1.1",
+        "a",
+        "1",
+    ):
+        for text in ("-NAK", "+ACK"):
+            client.say(f"PUB $JS.ACK.{name}.c.{tail} in.r {len(text)}\r\n{text}\r\n")
+        scene.info()
+        scene.pull({"no_wait": True, "batch": 9})
+    for subject in (
+        f"$JS.ACK.{name}.other.1.1.1.1.1",
+        "$JS.ACK.none.c.1.1.1.1.1",
+        "$JS.ACK",
+        "$JS.ACK.x",
+        f"$JS.ACK._.HASH.{name}.c.1.1.1.1.1",
+        f"$JS.ACK._.HASH.{name}.c.1.1.1.1.1.more",
+        "$JS.FC.x",
+        f"$JS.FC.{name}.c.abcd",
+        f"$JS.FC.{name}.c",
+    ):
+        client.say(f"PUB {subject} in.r 4\r\n-NAK\r\n")
+        scene.info()
+
+
+def test_deliveries_have_an_end(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer(max_deliver=2)
+    scene.pull("2")
+    client.answer(0, "-NAK")
+    scene.info()
+    scene.pull("1")
+    scene.info()
+    client.answer(0, "-NAK")
+    scene.info()
+    scene.pull({"batch": 4, "no_wait": True})
+    scene.info()
+    client.answer(0, "+ACK", "in.r")
+    scene.info()
+
+
+def test_ack_wait_passes(client):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer(ack_wait=second(0.4), max_deliver=2)
+    scene.pull({"batch": 3})
+    scene.pull({"batch": 5})
+    client.answer(1, "+ACK")
+    scene.info()
+    client.wait(0.7)
+    scene.info()
+    client.wait(0.7)
+    scene.info()
+
+
+def test_waits_that_grow(client):
+    scene = Scene(client)
+    scene.fill(2)
+    scene.consumer(backoff=[second(0.3), second(0.7)], max_deliver=4)
+    scene.pull({"batch": 9})
+    client.wait(0.5)
+    scene.info()
+    client.wait(0.8)
+    scene.info()
+
+
+def test_at_most_so_many_unacknowledged(client):
+    scene = Scene(client)
+    scene.fill(8)
+    scene.consumer(max_ack_pending=3)
+    scene.pull("5")
+    scene.info()
+    scene.pull({"batch": 2, "no_wait": True}, "in.b")
+    scene.info()
+    client.answer(0, "-NAK")
+    scene.info()
+    client.answer(1, "+ACK")
+    scene.info()
+    client.answer(2, "+TERM")
+    scene.info()
+    scene.pull({"batch": 2, "no_wait": True}, "in.b")
+    scene.pull({"batch": 2, "no_wait": True, "expires": second(0.2)}, "in.b")
+    client.wait(0.3)
+    scene.info()
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"filter_subject": "{}.a"},
+        {"filter_subject": "{}.>"},
+        {"filter_subject": "{}.*"},
+        {"filter_subject": "{}.none"},
+        {"filter_subjects": ["{}.a", "{}.b.x"]},
+        {"filter_subjects": ["{}.*", "{}.b.>"]},
+        {"filter_subjects": ["{}.*.x", "{}.b.*"]},
+        {"filter_subjects": ["{}.a"]},
+    ],
+)
+@pytest.mark.parametrize("policy", ["all", "last", "new", "last_per_subject"])
+def test_filters(client, filters, policy):
+    scene = Scene(client)
+    filled = json.loads(json.dumps(filters).replace("{}", scene.name))
+    scene.fill(9, "a", "b.x", "c", "b.y")
+    scene.consumer(deliver_policy=policy, **filled)
+    scene.info()
+    scene.pull("2")
+    scene.info()
+    scene.fill(9, "a", "b.x", "c", "b.y")
+    scene.info()
+    scene.pull({"batch": 5, "no_wait": True})
+    scene.info()
+    client.answer(0, "+ACK")
+    scene.info()
+    scene.ok(f"STREAM.PURGE.{scene.name}", {"filter": f"{scene.name}.a"})
+    scene.info()
+    scene.ok(f"STREAM.PURGE.{scene.name}", {"seq": 14})
+    scene.info()
+    scene.pull({"batch": 20, "no_wait": True})
+    scene.info()
+
+
+@pytest.mark.parametrize("start", [1, 3, 6, 9, 100])
+@pytest.mark.parametrize("purged", [0, 4])
+def test_start_at_a_sequence(client, start, purged):
+    scene = Scene(client)
+    scene.fill(6, "a", "b")
+    if purged:
+        scene.ok(f"STREAM.PURGE.{scene.name}", {"seq": purged})
+    scene.consumer(deliver_policy="by_start_sequence", opt_start_seq=start)
+    scene.consumer(
+        "f",
+        deliver_policy="by_start_sequence",
+        opt_start_seq=start,
+        filter_subject=f"{scene.name}.b",
+    )
+    scene.info()
+    for name in ("c", "f"):
+        scene.pull("2", name=name)
+        scene.info(name)
+    scene.fill(4, "a", "b")
+    for name in ("c", "f"):
+        scene.pull({"batch": 9, "no_wait": True}, name=name)
+        scene.info(name)
+
+
+@pytest.mark.parametrize("when", ["2001-01-01T00:00:00Z", "2199-01-01T00:00:00Z"])
+def test_start_at_a_time(client, when):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer(deliver_policy="by_start_time", opt_start_time=when)
+    scene.info()
+    scene.pull("5")
+    scene.info()
+    scene.fill(2)
+    scene.info()
+
+
+@pytest.mark.parametrize("policy", ["all", "last", "new", "last_per_subject"])
+def test_start_on_an_empty_stream(client, policy):
+    scene = Scene(client)
+    extra = {"filter_subject": f"{scene.name}.>"} if policy == "last_per_subject" else {}
+    scene.consumer(deliver_policy=policy, **extra)
+    scene.fill(3)
+    scene.ok(f"STREAM.PURGE.{scene.name}")
+    scene.consumer("d", deliver_policy=policy, **extra)
+    for name in ("c", "d"):
+        scene.info(name)
+        scene.pull("2", name=name)
+        scene.info(name)
+    scene.fill(3)
+    for name in ("c", "d"):
+        scene.info(name)
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all", "none"])
+@pytest.mark.parametrize("group", ["", "workers"])
+def test_push(client, policy, group):
+    scene = Scene(client)
+    scene.fill(3)
+    extra = {"deliver_group": group} if group else {}
+    scene.consumer(ack_policy=policy, deliver_subject=f"to.{scene.name}", **extra)
+    scene.info()
+    client.say(f"SUB to.{scene.name} 7\r\n")
+    scene.info()
+    client.say(f"SUB to.{scene.name} workers 8\r\n")
+    scene.info()
+    scene.fill(2)
+    scene.info()
+    if policy != "none":
+        client.answer(0, "-NAK", "in.r")
+        scene.info()
+        client.answer(2, "+ACK", "in.r")
+        scene.info()
+    client.say("UNSUB 7\r\nUNSUB 8\r\n")
+    scene.info()
+    scene.fill(2)
+    scene.info()
+    client.say(f"SUB to.{scene.name} workers 8\r\n")
+    scene.info()
+    client.say(f"SUB to.{scene.name} 7\r\n")
+    scene.info()
+    scene.pull("1")
+
+
+def test_headers_only(client):
+    scene = Scene(client)
+    scene.consumer(headers_only=True)
+    client.publish(f"{scene.name}.a", "hello")
+    client.publish(f"{scene.name}.a", "hello", "A: b\nC: d")
+    client.publish(f"{scene.name}.a", "", "A: b")
+    client.publish(f"{scene.name}.a", "x", "Nats-Msg-Size: 99")
+    client.publish(f"{scene.name}.a", "")
+    scene.pull("5")
+    scene.info()
+    scene.pull({"batch": 5, "max_bytes": 100, "no_wait": True})
+
+
+def test_flow_control(client):
+    scene = Scene(client)
+    for _ in range(4):
+        client.publish(f"{scene.name}.a", b"x" * 700_000)
+    scene.consumer(
+        ack_policy="none",
+        deliver_subject=f"to.{scene.name}",
+        flow_control=True,
+        idle_heartbeat=second(0.5),
+    )
+    client.say(f"SUB to.{scene.name} 7\r\n", 0.1)
+    scene.info()
+    client.wait(0.8)
+    client.answer(-1, "", of="flow")
+    scene.info()
+    for _ in range(2):
+        client.publish(f"{scene.name}.a", b"x" * 700_000)
+    scene.info()
+    client.wait(0.8)
+
+
+def test_heartbeats_of_push(client):
+    scene = Scene(client)
+    scene.consumer(
+        ack_policy="explicit",
+        deliver_subject=f"to.{scene.name}",
+        idle_heartbeat=second(0.3),
+        filter_subject=f"{scene.name}.a",
+    )
+    client.say(f"SUB to.{scene.name} 7\r\n")
+    client.wait(0.45)
+    scene.fill(3, "a", "b", "b")
+    scene.info()
+    client.wait(0.45)
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all", "none"])
+def test_messages_go_away_under_a_consumer(client, policy):
+    scene = Scene(client)
+    scene.fill(12, "a", "b")
+    scene.consumer(ack_policy=policy)
+    scene.consumer("f", ack_policy=policy, filter_subject=f"{scene.name}.b")
+    for name in ("c", "f"):
+        scene.pull("4", name=name)
+        scene.info(name)
+
+    def both() -> None:
+        for name in ("c", "f"):
+            scene.info(name)
+
+    for seq in (2, 1, 6, 12):
+        scene.ok(f"STREAM.MSG.DELETE.{scene.name}", {"seq": seq})
+        client.wait(0.1)
+        both()
+    client.answer(1, "-NAK", "in.r")
+    client.answer(0, "+ACK", "in.r")
+    both()
+    scene.ok(f"STREAM.PURGE.{scene.name}", {"keep": 3})
+    client.wait(0.1)
+    both()
+    for name in ("c", "f"):
+        scene.pull({"batch": 3, "no_wait": True}, name=name)
+        scene.info(name)
+    scene.fill(2, "a", "b")
+    both()
+    scene.ok(f"STREAM.PURGE.{scene.name}")
+    client.wait(0.1)
+    both()
+    scene.fill(2, "a", "b")
+    both()
+    for name in ("c", "f"):
+        scene.pull({"batch": 9, "no_wait": True}, name=name)
+        scene.info(name)
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_retention_by_consumers(client, retention):
+    scene = Scene(client, retention=retention)
+    scene.fill(2)
+    scene.consumer(filter_subject=f"{scene.name}.a")
+    scene.consumer("d", check=False, filter_subject=f"{scene.name}.a")
+    scene.consumer("e", check=False, filter_subject=f"{scene.name}.b")
+    scene.fill(6, "a", "b", "c")
+
+    def state() -> None:
+        for name in "cde":
+            scene.info(name)
+        scene.ok(f"STREAM.INFO.{scene.name}")
+
+    state()
+    for name in "cde":
+        scene.pull({"batch": 2, "no_wait": True}, name=name)
+    state()
+    for at, text in ((0, "+ACK"), (1, "+TERM"), (2, "+ACK")):
+        client.answer(at, text, "in.r")
+        state()
+    client.ask(f"CONSUMER.DELETE.{scene.name}.e")
+    state()
+    client.ask(f"CONSUMER.DELETE.{scene.name}.c")
+    state()
+
+
+def test_updates(client):
+    scene = Scene(client)
+    scene.fill(8, "a", "b")
+    scene.consumer(max_ack_pending=2)
+    scene.pull({"batch": 6})
+    scene.info()
+    scene.consumer(max_ack_pending=4)
+    scene.info()
+    scene.consumer(max_ack_pending=10, filter_subject=f"{scene.name}.b")
+    scene.info()
+    scene.consumer(max_ack_pending=10)
+    scene.info()
+    scene.consumer(max_ack_pending=10, max_deliver=1)
+    client.answer(0, "-NAK", "in.r")
+    scene.info()
+    scene.pull({"batch": 3, "no_wait": True})
+    scene.info()
+
+
+def test_pause_and_resume(client):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer()
+    scene.pull("1")
+    scene.ok(f"CONSUMER.PAUSE.{scene.name}.c", {"pause_until": "2099-01-01T00:00:00Z"})
+    scene.pull("2")
+    scene.pull({"batch": 1, "no_wait": True}, "in.b")
+    client.answer(0, "-NAK", "in.r")
+    scene.ok(f"CONSUMER.PAUSE.{scene.name}.c", {})
+    scene.info()
+    client.answer(0, "+ACK", "in.r")
+    scene.info()
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_random_walk(client, number, seed):
+    source = random.Random(f"{seed} {number}")
+    client.steps.append(f"seed {seed} {number}")
+    scene = Scene(client)
+    policy = source.choice(["explicit", "explicit", "all", "none"])
+    config: dict[str, Any] = {"ack_policy": policy}
+    if source.random() < 0.4 and policy != "none":
+        config["max_ack_pending"] = source.choice([1, 2, 4])
+    if source.random() < 0.4 and policy != "none":
+        config["max_deliver"] = source.choice([1, 2, 3])
+    if source.random() < 0.5:
+        config["filter_subjects"] = source.choice(
+            [[f"{scene.name}.a"], [f"{scene.name}.a", f"{scene.name}.b.*"], [f"{scene.name}.>"]]
+        )
+    if source.random() < 0.3:
+        config["max_waiting"] = source.choice([1, 2])
+    scene.fill(source.randrange(8), "a", "b.x", "c")
+    scene.consumer(**config)
+    last = 8
+    for _ in range(45):
+        roll = source.random()
+        if roll < 0.25:
+            scene.fill(source.randrange(1, 4), *source.sample(["a", "b.x", "b.y", "c"], 2))
+        elif roll < 0.55:
+            body: dict[str, Any] = {"batch": source.randrange(4)}
+            if source.random() < 0.6:
+                body["no_wait"] = True
+            if source.random() < 0.3:
+                body["max_bytes"] = source.choice([60, 100, 200])
+            scene.pull(body, f"in.{source.choice('abc')}")
+        elif roll < 0.9 and client.ours.acks:
+            at = source.randrange(len(client.ours.acks))
+            text = source.choice(["+ACK", "+ACK", "", "-NAK", "-NAK", "+TERM", "+WPI", "+NXT"])
+            client.answer(at, text, source.choice(["", "in.r"]))
+        elif roll < 0.95:
+            client.ask(
+                f"STREAM.MSG.DELETE.{scene.name}", {"seq": source.randrange(1, last)}
+            )
+            last += 2
+            client.wait(0.05)
+        elif roll < 0.97:
+            scene.ok(f"STREAM.PURGE.{scene.name}", {"keep": 3})
+            client.wait(0.05)
+        scene.info()

@@ -1,0 +1,220 @@
+"""Two servers that get the same bytes: what a bare client sees of each is compared after every step.
+
+A step is sent to both; then both are read until what came is the same and nothing more comes, or until the patience is over
+(then the difference is the finding). Only what differs by nature is made equal: times, ids that servers draw, their versions.
+Messages are compared per subscription, in order; between subscriptions there is no order to compare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 4.0
+QUIET_S = 0.03
+
+CONNECT = (
+    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
+    b'"protocol":1}\r\n'
+)
+TIMES = {"created", "ts", "last_active", "time", "first_ts", "last_ts", "timestamp", "id"}
+ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
+FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
+FLOW_HEADER = re.compile(rb"(Nats-Consumer-Stalled: \$JS\.FC\.[^.]+\.[^.]+\.)[^\r]+")
+TIME_HEADER = re.compile(rb"Nats-Time-Stamp: [^\r]+")
+
+
+def plain(value: Any, key: str = "") -> Any:
+    """A JSON value without times and versions."""
+    if isinstance(value, dict):
+        return {
+            name: plain(item, name) for name, item in value.items() if not name.startswith("_nats.")
+        }
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return "a time" if key in TIMES and isinstance(value, str) else value
+
+
+def plain_body(body: bytes) -> Any:
+    """A body as it is compared: answers of the API as values, anything else as it is."""
+    if body.startswith(b'{"type":"io.nats.jetstream'):
+        return plain(json.loads(body))
+    return body
+
+
+def plain_reply(reply: bytes) -> bytes:
+    """A reply subject without what the server draws."""
+    return FLOW_SUBJECT.sub(rb"\1token", ACK_SUBJECT.sub(rb"\1time\2", reply))
+
+
+class Twin:
+    """One connection to one server; messages are kept as (subject, reply, header, body) per sid."""
+
+    def __init__(self, port: int, greeting: bytes = CONNECT) -> None:
+        self.port = port
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.data = b""
+        self.seen: dict[str, list[tuple[Any, ...]]] = {}
+        self.acks: list[bytes] = []
+        self.closed = False
+        self.socket.sendall(greeting)
+        self.read(PATIENCE_S)
+
+    def send(self, data: bytes) -> None:
+        """Send; a connection that the server closed is noticed when it is read."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(data)
+
+    def read(self, wait_s: float) -> bool:
+        """Take what comes within so many seconds; whether anything came."""
+        if self.closed or not select.select([self.socket], [], [], wait_s)[0]:
+            return False
+        try:
+            got = self.socket.recv(1 << 20)
+        except OSError:
+            got = b""
+        self.closed = not got
+        self.data += got
+        while self._take():
+            pass
+        return bool(got)
+
+    def _take(self) -> bool:
+        line, found, rest = self.data.partition(b"\r\n")
+        if not found:
+            return False
+        words = line.split(b" ")
+        kind = words[0]
+        if kind in (b"MSG", b"HMSG"):
+            total = int(words[-1])
+            if len(rest) < total + 2:
+                return False
+            head = int(words[-2]) if kind == b"HMSG" else 0
+            names = words[1 : -2 if kind == b"HMSG" else -1]
+            reply = names[2] if len(names) > 2 else b""
+            self._keep(names[0], names[1].decode(), reply, rest[:head], rest[head:total])
+            self.data = rest[total + 2 :]
+            return True
+        self.data = rest
+        if kind == b"PING":
+            self.send(b"PONG\r\n")
+        elif kind not in (b"INFO", b"PONG", b"+OK"):
+            self.seen.setdefault("line", []).append((line,))
+        return True
+
+    def _keep(self, subject: bytes, sid: str, reply: bytes, head: bytes, body: bytes) -> None:
+        if reply.startswith((b"$JS.ACK.", b"$JS.FC.")):
+            self.acks.append(reply)
+        head = TIME_HEADER.sub(b"Nats-Time-Stamp: time", FLOW_HEADER.sub(rb"\1token", head))
+        self.seen.setdefault(sid, []).append(
+            (plain_reply(subject), plain_reply(reply), head, plain_body(body))
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
+
+class Twins:
+    """A client of both servers; also acts on what was delivered, by the place in its stream."""
+
+    def __init__(self, ours: Twin, theirs: Twin) -> None:
+        self.ours = ours
+        self.theirs = theirs
+        self.steps: list[str] = []
+
+    def both(self, act: Callable[[Twin], None], step: str, quiet_s: float = QUIET_S) -> None:
+        """Do it on both and compare all that came."""
+        self.steps.append(step)
+        for twin in (self.ours, self.theirs):
+            twin.seen = {}
+            act(twin)
+        deadline = time.monotonic() + PATIENCE_S
+        quiet_since = time.monotonic()
+        while time.monotonic() < deadline:
+            came = [twin.read(0.005) for twin in (self.ours, self.theirs)]
+            now = time.monotonic()
+            if any(came):
+                quiet_since = now
+            elif now - quiet_since >= quiet_s and self.ours.seen == self.theirs.seen:
+                break
+        self._compare()
+
+    def _compare(self) -> None:
+        if self.ours.seen == self.theirs.seen and self.ours.closed == self.theirs.closed:
+            return
+        lines = ["after", *self.steps[-12:]]
+        for sid in sorted({*self.ours.seen, *self.theirs.seen}):
+            ours, theirs = self.ours.seen.get(sid, []), self.theirs.seen.get(sid, [])
+            if ours != theirs:
+                lines += [f"sid {sid}, ours:   {ours}", f"sid {sid}, theirs: {theirs}"]
+        raise AssertionError("\n".join(lines))
+
+    def say(self, data: bytes | str, quiet_s: float = QUIET_S) -> dict[str, list[tuple[Any, ...]]]:
+        """Send the same bytes to both; what our server answered, per sid."""
+        raw = data.encode() if isinstance(data, str) else data
+        self.both(lambda twin: twin.send(raw), repr(raw[:400]), quiet_s)
+        return self.ours.seen
+
+    def ask(self, subject: str, body: str | bytes | dict[str, Any] = b"") -> Any:
+        """A request of the API; the answer."""
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        raw = body.encode() if isinstance(body, str) else body
+        if "inbox" not in self.__dict__:
+            self.inbox = True
+            self.say("SUB answer 1\r\n")
+        seen = self.say(b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw))
+        answers = seen.get("1", [])
+        return answers[0][3] if answers else None
+
+    def publish(
+        self, subject: str, body: str | bytes = b"", headers: str | None = None, reply: str = ""
+    ) -> dict[str, list[tuple[Any, ...]]]:
+        """Publish; headers as lines without their ends."""
+        raw = body.encode() if isinstance(body, str) else body
+        words = f"{subject} {reply}".strip().encode()
+        if headers is None:
+            return self.say(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
+        block = b"NATS/1.0\r\n" + headers.replace("\n", "\r\n").encode() + b"\r\n\r\n"
+        return self.say(
+            b"HPUB %s %d %d\r\n%s%s\r\n" % (words, len(block), len(block) + len(raw), block, raw)
+        )
+
+    def answer(self, at: int, body: str, reply: str = "", *, of: str = "ack") -> None:
+        """Publish to the reply subject of a delivery (by its place among those that came)."""
+        raw = body.encode()
+
+        def act(twin: Twin) -> None:
+            words = twin.acks[at] + (b" " + reply.encode() if reply else b"")
+            twin.send(b"PUB %s %d\r\n%s\r\n" % (words, len(raw), raw))
+
+        self.both(act, f"{of} {at} {body!r} {reply}")
+
+    def info(self, stream: str, consumer: str) -> Any:
+        """The consumer's info."""
+        return self.ask(f"CONSUMER.INFO.{stream}.{consumer}")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; what came meanwhile is compared."""
+        time.sleep(seconds)
+        self.say("PING\r\n")
+
+
+@contextlib.contextmanager
+def twins(ours_port: int, theirs_port: int, greeting: bytes = CONNECT) -> Iterator[Twins]:
+    """A connection to each."""
+    both = Twins(Twin(ours_port, greeting), Twin(theirs_port, greeting))
+    try:
+        yield both
+    finally:
+        both.ours.close()
+        both.theirs.close()
