@@ -191,11 +191,12 @@ def furnish(wire: Wire) -> None:
     wire.ok("CONSUMER.CREATE.PLAIN.work", {"stream_name": "PLAIN", "config": config})
 
 
-def stored(wire: Wire, stream: str, seqs: list[int]) -> dict[int, Any]:
-    """The stored messages of these sequences; those that are not there are left out."""
+def stored(wire: Wire, stream: str, seqs: list[int], step: int = 64) -> dict[int, Any]:
+    """The stored messages of these sequences, asked for `step` at a time; those that are not there
+    are left out.
+    """
     found: dict[int, Any] = {}
     subject = f"$JS.API.STREAM.MSG.GET.{stream}"
-    step = 8 if stream == "LARGE" else 64
     for at in range(0, len(seqs), step):
         part = seqs[at : at + step]
         wire.send(b"".join(message(subject, b'{"seq":%d}' % s, wire.inbox(str(s))) for s in part))

@@ -93,7 +93,7 @@ def look(wire: Wire, told: Told, rng: Random) -> None:
         old = rng.sample(sorted(acked), min(OLD_LOOKED_AT, len(acked)))
         fresh = [seq for seq, sent in told.fresh if sent.stream == name]
         wanted = sorted({*fresh, *old})
-        found = stored(wire, name, wanted)
+        found = stored(wire, name, wanted, 8 if name == "LARGE" else 64)
         for seq, got in found.items():
             assert same(acked[seq], got), (name, seq, got["subject"], acked[seq])
         missing = [seq for seq in wanted if seq not in found]

@@ -11,9 +11,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.log cimport Log
-from penstock.core.log_files cimport CLOSED, FAILED, TAKES
+from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.record cimport (
-    ERASED, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, ranges_add, ranges_free,
+    ERASED, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
     seal_record,
 )
 from penstock.core.segment cimport SIZE_MASK, Entry, Segment, is_live
@@ -73,6 +73,21 @@ cdef int purge_all(Log log) except -1:
         s.set_dead(i)
     s.live = 0
     s.live_bytes = 0
+    if log.condition == FULL:
+        forget_unwritten(log, s)
+    return 0
+
+
+cdef int forget_unwritten(Log log, Segment s) except -1:
+    # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does
+    # what a write that failed left half done. Only that their sequences were given has to be kept.
+    if log.tail.len == log.tail_written:
+        return 0
+    log.tail.len = log.tail_written
+    s.size = log.tail_base + log.tail_written
+    log.disk.truncate(s.handle, s.size)
+    put_skip(&log.tail, log.last_seq, s.salt)
+    s.size += RECORD_EXTRA_BYTES
     return 0
 
 

@@ -7,6 +7,8 @@ missing (and told in `lost`); an unfinished end of the last segment is kept besi
 
 Knows nothing of what a caller asks of the log afterwards.
 """
+import errno
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -441,7 +443,13 @@ cdef bytes keep_aside(Log log, Segment s, uint64_t at):
     if cut:
         while log.disk.exists(f"{path}.torn-{n}"):
             n += 1
-        log.disk.write_file_atomic(f"{path}.torn-{n}", cut, True)
+        try:
+            log.disk.write_file_atomic(f"{path}.torn-{n}", cut, True)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # A full disk has torn that write, and has no room for a copy: better served without it than not at all.
+            log.disk.unlink(f"{path}.torn-{n}.tmp")
         log.disk.truncate(s.handle, at)
         log.disk.sync(s.handle)
     s.size = s.written_size = s.synced_size = at

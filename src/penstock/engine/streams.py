@@ -4,6 +4,7 @@ A create is on disk before it returns; what fails half way is undone. Works on a
 neither JSON nor the dispatch table.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 from penstock.api import errors_generated as errors
@@ -84,7 +85,9 @@ def delete(account: Account, name: str) -> None:
         if entry.files is None:
             entry.core.log.destroy()
         else:
-            entry.core.log.close()
+            # what a full disk does not let it write is of no use any more
+            with contextlib.suppress(OSError):
+                entry.core.log.close()
             account.files.remove(entry.files, account.ids.next())
     except OSError as error:
         raise errors.StreamDeleteError(error) from error

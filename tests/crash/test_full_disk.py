@@ -1,0 +1,145 @@
+"""A full disk: no false acks, reads go on, and room makes it go on; also over a kill.
+
+Needs the right to mount a small file system; skipped without.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crash.load import stored
+from tests.crash.wire import Wire, message
+from tests.peers import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+SIZE = 20_000
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server whose store has 8 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "-o", "size=8m", "penstock-test", str(place)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small file system here")
+    server = ServerProcess("penstock", store=str(place))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop(kill=True)
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def payload(number: int) -> bytes:
+    return (b"%d;" % number * SIZE)[:SIZE]
+
+
+def fill(wire: Wire, stream: str, acked: dict[int, bytes], first: int) -> list[Any]:
+    """Publish until the disk is full for good; the refusals."""
+    refused: list[Any] = []
+    for start in range(first, first + 2000, 20):
+        numbers = range(start, start + 20)
+        wire.send(b"".join(message(stream, payload(n), wire.inbox(str(n))) for n in numbers))
+        answered = 0
+        while answered < 20 and (events := wire.events(1.0)):
+            for event in events:
+                answered += 1
+                answer = json.loads(event.payload)
+                if "error" in answer:
+                    refused.append(answer["error"])
+                else:
+                    assert answer["seq"] not in acked
+                    acked[answer["seq"]] = payload(int(event.subject))
+        assert not wire.gone
+        if len(refused) >= 40:
+            return refused
+    raise AssertionError("the disk did not become full")
+
+
+def check(wire: Wire, stream: str, acked: dict[int, bytes]) -> None:
+    """Every acked message is there."""
+    got = stored(wire, stream, sorted(acked))
+    assert sorted(got) == sorted(acked)
+    for seq, found in got.items():
+        assert base64.b64decode(found["data"]) == acked[seq]
+
+
+def resumes(wire: Wire, stream: str) -> int:
+    """Publish until it is taken again; its sequence."""
+    answer: Any = None
+    for _ in range(100):
+        answer = wire.request(stream, b"again")
+        if "error" not in answer:
+            return int(answer["seq"])
+        time.sleep(0.05)
+    raise AssertionError(f"{stream} does not go on: {answer}")
+
+
+@pytest.mark.parametrize("how", ["purge", "delete", "kill"])
+def test_a_full_disk(small: ServerProcess, how: str) -> None:
+    print(f"seed {SEED}")
+    rng = Random(SEED)
+    wire = Wire(small.port)
+    for name in ("A", "B"):
+        wire.ok(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})
+    body = {"stream_name": "A", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+    wire.ok("CONSUMER.CREATE.A.c", body)
+    held: dict[str, dict[int, bytes]] = {"A": {}, "B": {}}
+    for number in range(rng.randrange(50)):
+        held["B"][wire.request("B", payload(number))["seq"]] = payload(number)
+    refused = fill(wire, "A", held["A"], 1000)
+    assert all(error["code"] == 503 for error in refused), refused[:3]
+    assert len(held["A"]) > 100
+    for name, acked in held.items():
+        check(wire, name, acked)
+    # what needs room is refused in words, and leaves nothing behind
+    answer = wire.api("STREAM.CREATE.N", {"name": "N", "subjects": ["N"]})
+    if "error" in answer:
+        assert wire.ok("STREAM.NAMES")["streams"] == ["A", "B"]
+    if how == "kill":
+        wire.close()
+        small.stop(kill=True)
+        small.start()
+        wire = Wire(small.port)
+        for name, acked in held.items():
+            check(wire, name, acked)
+    if how == "delete":
+        wire.ok("STREAM.DELETE.A")
+        assert resumes(wire, "B") > max(held["B"], default=0)
+        del held["A"]
+    else:
+        wire.ok("STREAM.PURGE.A")
+        assert resumes(wire, "A") > max(held["A"])
+        assert resumes(wire, "B") > max(held["B"], default=0)
+        held["A"] = {}
+    more: dict[int, bytes] = held["B"]
+    for number in range(9000, 9050):
+        answer = wire.request("B", payload(number))
+        assert "error" not in answer, answer
+        more[answer["seq"]] = payload(number)
+    wire.ok("STREAM.CREATE.N", {"name": "N", "subjects": ["N"]})
+    wire.close()
+    small.stop(kill=True)
+    small.start()
+    wire = Wire(small.port)
+    for name, acked in held.items():
+        check(wire, name, acked)
+    wire.close()

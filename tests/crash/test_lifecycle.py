@@ -1,0 +1,158 @@
+"""Kills in the middle of creating, deleting and purging: what was answered holds.
+
+PENSTOCK_CRASH_ROUNDS is how many lives the server has.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from random import Random, SystemRandom
+from typing import Any
+
+import pytest
+
+from tests.crash.wire import Wire
+from tests.peers import running_server
+
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 10)
+SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+CLIENTS = 3
+NAMES = 4  # streams of each client
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 10 * ROUNDS)]
+
+
+class Stream:
+    """What its client knows of one stream: each value is certain, or (None) was being changed."""
+
+    def __init__(self) -> None:
+        self.there: bool | None = False
+        self.max_msgs: int | None = 0
+        self.messages: int | None = 0
+        self.last_seq = 0
+        self.consumers: dict[str, bool | None] = {}
+
+
+class Client(threading.Thread):
+    """Changes streams of its own until the server is gone; the books say what was answered."""
+
+    def __init__(self, port: int, books: dict[str, Stream], seed: int) -> None:
+        super().__init__(daemon=True)
+        self._wire = Wire(port)
+        self._books = books
+        self._rng = Random(seed)
+        self.calls = 0
+        self.wrong: list[Any] = []
+
+    def run(self) -> None:
+        while not self._wire.gone:
+            name = self._rng.choice(sorted(self._books))
+            try:
+                self._change(name, self._books[name])
+                self.calls += 1
+            except RuntimeError:
+                break  # the server was killed before it answered
+        self._wire.close()
+
+    def _call(self, call: str, body: Any = b"") -> Any:
+        answer = self._wire.api(call, body)
+        if "error" in answer:
+            self.wrong.append((call, answer))
+        return answer
+
+    def _change(self, name: str, known: Stream) -> None:
+        rng = self._rng
+        if not known.there:
+            limit = rng.randrange(1, 1000)
+            known.there = known.max_msgs = None
+            known.messages, known.last_seq, known.consumers = 0, 0, {}
+            config = {"name": name, "subjects": [name], "max_msgs": limit + 1000}
+            self._call(f"STREAM.CREATE.{name}", config)
+            known.there, known.max_msgs = True, limit + 1000
+            return
+        what = rng.choice(
+            ("publish", "publish", "consumer", "consumer", "purge", "update", "delete")
+        )
+        if what == "publish" and known.messages is not None:
+            count, known.messages = known.messages, None
+            known.last_seq = self._wire.request(name, b"x" * 50)["seq"]
+            known.messages = count + 1
+        elif what == "consumer":
+            durable = rng.choice("abc")
+            there = known.consumers.get(durable, False)
+            known.consumers[durable] = None
+            if there:
+                self._call(f"CONSUMER.DELETE.{name}.{durable}")
+            else:
+                body = {"stream_name": name, "config": {"durable_name": durable}}
+                self._call(f"CONSUMER.CREATE.{name}.{durable}", body)
+            known.consumers[durable] = not there
+        elif what == "purge":
+            known.messages = None
+            self._call(f"STREAM.PURGE.{name}")
+            known.messages = 0
+        elif what == "update":
+            known.max_msgs = None
+            limit = rng.randrange(1000, 2000)
+            self._call(
+                f"STREAM.UPDATE.{name}", {"name": name, "subjects": [name], "max_msgs": limit}
+            )
+            known.max_msgs = limit
+        elif what == "delete":
+            known.there = None
+            self._call(f"STREAM.DELETE.{name}")
+            known.there = False
+
+
+def settle(wire: Wire, books: dict[str, Stream]) -> None:
+    """Compare a server that has just started with the books; then the books know everything."""
+    present = set(wire.ok("STREAM.NAMES")["streams"] or [])
+    assert present <= set(books)
+    for name, known in books.items():
+        if known.there is not None:
+            assert known.there == (name in present), (name, known.__dict__, present)
+        known.there = name in present
+        if not known.there:
+            continue
+        info = wire.ok(f"STREAM.INFO.{name}")
+        state = info["state"]
+        if known.max_msgs is not None:
+            assert info["config"]["max_msgs"] == known.max_msgs, (name, info, known.__dict__)
+        known.max_msgs = info["config"]["max_msgs"]
+        assert state["last_seq"] >= known.last_seq, (name, state, known.__dict__)
+        if known.messages is not None:
+            assert state["messages"] == min(known.messages, known.max_msgs), (name, state)
+        known.messages, known.last_seq = state["messages"], state["last_seq"]
+        consumers = set(wire.ok(f"CONSUMER.NAMES.{name}")["consumers"] or [])
+        for durable, there in known.consumers.items():
+            assert there is None or there == (durable in consumers), (name, durable, consumers)
+        known.consumers = dict.fromkeys(consumers, True)
+
+
+def test_what_was_created_is_there_and_what_was_deleted_is_gone() -> None:
+    print(f"seed {SEED}")
+    rng = Random(SEED)
+    books = [{f"S{k}-{n}": Stream() for n in range(NAMES)} for k in range(CLIENTS)]
+    calls = 0
+    with running_server("penstock") as server:
+        for _ in range(ROUNDS):
+            clients = [Client(server.port, book, rng.randrange(2**32)) for book in books]
+            for client in clients:
+                client.start()
+            time.sleep(rng.uniform(0.02, 0.3))
+            server.stop(kill=True)
+            for client in clients:
+                client.join(20)
+                assert not client.is_alive()
+                assert not client.wrong, client.wrong
+                calls += client.calls
+            server.start()
+            wire = Wire(server.port)
+            settle(wire, {name: known for book in books for name, known in book.items()})
+            wire.close()
+        log = server.log_path.read_text()
+    assert "left aside" not in log, log
+    assert "Internal error" not in log, log
+    assert calls > 10 * ROUNDS, "too few calls to say anything"
