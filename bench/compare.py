@@ -149,14 +149,11 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def version(self) -> str:
-        said = subprocess.run(
-            [*self.command, "--version"], capture_output=True, text=True, check=False
-        )
-        return (
-            (said.stdout or said.stderr).strip().splitlines()[-1]
-            if said.stdout or said.stderr
-            else "?"
-        )
+        """What it says of itself; ours names the nats-server it is like, and then itself."""
+        command = [*self.command, "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        ours = re.search(r"penstock ([\w.]+)", said)
+        return f"Penstock {ours[1]}" if ours else said.replace(": v", " ") or self.command[0]
 
     def start(self) -> float:
         """Start it; the seconds until it answered a PING."""

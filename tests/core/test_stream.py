@@ -15,6 +15,7 @@ from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
 
 from .streams import Site, block
+from .wires import Server
 
 
 def error(code: int, err_code: int, text: str) -> bytes:
@@ -464,3 +465,16 @@ def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) ->
                 expected.append(stored(seq))
         assert [m.payload for m in site.heard()] == expected
         site.log.close()
+
+
+def test_an_interval_stream_is_synced_when_asked_and_publishes_do_not_wait(tmp_path: Path) -> None:
+    server = Server()
+    log = Log(str(tmp_path), Disk())
+    stream = Stream(server.router, "S", log, sync=SYNC_INTERVAL)
+    server.router.attach("s.>", stream)
+    client = server.client().send("SUB inbox 1\r\nPUB s.a inbox 2\r\nhi\r\n")
+    assert b'{"stream":"S","seq":1}' in client.raw()
+    assert (log.written_seq, log.synced_seq) == (1, 0)
+    stream.sync_soon()
+    server.hub.settle()
+    assert (log.written_seq, log.synced_seq, stream.visible) == (1, 1, 1)

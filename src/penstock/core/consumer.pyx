@@ -212,6 +212,10 @@ cdef class Consumer(Handout):
             return self.refuse_request(reply, reply_len, f"409 Exceeded MaxRequestMaxBytes of {self.max_bytes}")
         if spec.heartbeat_ns and spec.heartbeat_ns > spec.expires_ns // 2:
             return self.refuse_request(reply, reply_len, "400 Bad Request - heartbeat value too large")
+        if spec.expires_ns < 0:
+            self.status(PyBytes_FromStringAndSize(reply, reply_len), "408 Request Timeout",
+                        f"Nats-Pending-Messages: {spec.batch}\r\nNats-Pending-Bytes: {spec.max_bytes}\r\n")
+            return 1
         if spec.no_wait:
             self.settle()
             ahead = self.selection.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
@@ -377,12 +381,17 @@ cdef class Consumer(Handout):
         return self.hand_out(self.target, self.deliver_subject)
 
     cdef int flow_answer(self, const char* subject, size_t n) except -1:
-        if self.window is not None and self.window.answered(subject, n):
+        if self.window is None:
+            return 0                           # it never asks: nobody is there for such an answer
+        if self.window.answered(subject, n):
             self.kick()
         return 1
 
     cdef str position(self):
-        text = f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {self.selection.passed}\r\n"
+        cdef uint64_t last = self.selection.passed
+        if self.selection.caught_up:
+            last = max(last, self.stream.visible)          # nothing of what came since is wanted
+        text = f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {last}\r\n"
         if self.window is not None and self.window.asked:
             text += f"Nats-Consumer-Stalled: {self.window.asked.decode('utf-8', 'surrogateescape')}\r\n"
         return text

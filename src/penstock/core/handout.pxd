@@ -87,7 +87,7 @@ cdef class Handout(Listener):
     # acks: the sequence, and what else the ack subject says
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
     cdef int answer(self, const char* reply, size_t n) except -1
-    cdef int ack_one(self, uint64_t seq) except -1
+    cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1
     cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int exhausted(self, Pending* e) except -1

@@ -261,10 +261,14 @@ cdef class Handout(Listener):
 
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
+        cdef uint64_t cseq, deliveries
         if e != NULL:
+            cseq, deliveries = e.cseq, e.deliveries
             self.pending.remove(e, self.delivered, self.selection.passed)
             self.changed = True
             self.room_made()
+            if self.desk is not None and self.desk.term_advisory is not None:
+                self.desk.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
         return self.pending.live > 0
 
     cdef int purged(self) except -1:
@@ -276,7 +280,8 @@ cdef class Handout(Listener):
         self.room_made()
         for entry in self.pending.entries():
             if not self.log.peek(entry[0], &subject_id, &size):
-                self.removed(entry[0])
+                self.pending.remove(self.pending.find(entry[0]), self.delivered, self.selection.passed)
+        self.room_made()
         return 0
 
     # --- acks ----------------------------------------------------------------------------------------------------------
@@ -288,9 +293,9 @@ cdef class Handout(Listener):
         if self.closed or self.ack_policy == POLICY_NONE:
             return 0
         if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
-            answer = self.ack_one(seq)
+            answer = self.ack_one(seq, cseq)
         elif starts(p, n, b"+NXT", 4):
-            self.ack_one(seq)
+            self.ack_one(seq, cseq)
             self.request(m.reply, m.reply_len, p + 4, n - 4)
             answer = False
         elif starts(p, n, b"-NAK", 4):
@@ -328,14 +333,17 @@ cdef class Handout(Listener):
         for reply in replies:
             self.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
 
-    cdef int ack_one(self, uint64_t seq) except -1:
+    cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1:
         """1: known (whether it was pending or not); 0: never delivered."""
         cdef Pending* e
         if seq > self.selection.passed:
             return 0
         if self.ack_policy == POLICY_ALL:
-            if self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
+            # A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
+            if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
                 return 1
+            if self.pending.live:
+                self.pending.set_floor(min(cseq, self.delivered), seq)
         else:
             e = self.pending.find(seq)
             if e == NULL:
@@ -367,9 +375,8 @@ cdef class Handout(Listener):
             if self.due_ns == 0 or e.since_ns < self.due_ns:
                 self.due_ns = e.since_ns
                 self.arm(e.since_ns)
-        elif self.max_deliver > 0 and e.deliveries >= self.max_deliver:
-            self.exhausted(e)
         else:
+            # Also after the last delivery that it may have: pick() then lets it go when somebody wants messages.
             self.pending.enqueue(e)
             self.kick()
         if self.desk is not None and self.desk.nak_advisory is not None:
@@ -380,7 +387,7 @@ cdef class Handout(Listener):
         """A message shall not go out again."""
         if self.pending.find(seq) == NULL:
             return 0
-        self.ack_one(seq)
+        self.ack_one(seq, cseq)
         if self.desk is not None and self.desk.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
             self.desk.term_advisory(self, cseq, seq, deliveries, reason)

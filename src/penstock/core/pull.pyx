@@ -135,6 +135,8 @@ cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1:
             spec.batch, spec.max_bytes, spec.expires_ns, spec.heartbeat_ns = values[0], values[1], values[2], values[3]
             spec.no_wait = values[4]
     elif p < end:
+        if p[0] == c'+':
+            p += 1
         value = parse_u63(p, end - p)
         if value > 0:
             spec.batch = value
@@ -142,8 +144,6 @@ cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1:
         spec.batch = 1
     if spec.max_bytes < 0:
         spec.max_bytes = 0
-    if spec.expires_ns < 0:
-        spec.expires_ns = 0
     if spec.heartbeat_ns < 0:
         spec.heartbeat_ns = 0
     return 1

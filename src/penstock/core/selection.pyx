@@ -170,6 +170,8 @@ cdef class Selection:
         return 0
 
     cdef int jump(self, uint64_t seq) except -1:
+        if seq < self.next_seq:
+            return 0                           # it starts later: at a sequence that the stream has not reached yet
         self.caught_up = False
         self.next_seq = seq
         self.found = seq

@@ -7,7 +7,7 @@ from penstock.core.log import Log
 from penstock.core.router import Router, Sink
 
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
-SYNC_INTERVAL: int  # acks wait for the write only; somebody calls log.fsync() now and then
+SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
 
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
@@ -59,6 +59,8 @@ class Stream(Sink):
 
         After a full disk it also tries to write again.
         """
+    def sync_soon(self) -> None:
+        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
     def consumers(self) -> list[Consumer]: ...
     def close(self) -> None:
         """Stop taking messages; consumers are closed by the engine first."""

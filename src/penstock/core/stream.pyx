@@ -29,7 +29,8 @@ SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
 
 cdef enum:
-    SYNC_HANDLES = 16
+    SYNC_HANDLES = 64
+    UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
 
 
@@ -65,7 +66,10 @@ cdef class Committer(Synced):
             if s.failure:
                 s.failure = ""
         if s.sync == 0 or s.log.memory:
-            return s.reveal(s.log.last_seq)
+            s.reveal(s.log.last_seq)
+            if self.outstanding == 0 and len(s.log.unsynced) > UNSYNCED_MAX:
+                self.begin()
+            return 0
         if self.outstanding == 0:
             self.begin()
         return s.acks.release(s.router, s.visible)
@@ -100,7 +104,7 @@ cdef class Committer(Synced):
         except OSError as error:
             return s.write_failed(error)
         s.reveal(s.log.synced_seq)
-        if s.log.synced_seq < s.log.written_seq:
+        if s.sync != 0 and s.log.synced_seq < s.log.written_seq:
             self.begin()
         return 0
 
@@ -209,6 +213,13 @@ cdef class Stream(Intake):
         return 1
 
     # --- release -------------------------------------------------------------------------------------------------------
+    def sync_soon(self) -> None:
+        """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
+        if self.sync == 0 and not self.log.memory and not self.closed and (<Committer>self.committer).outstanding == 0:
+            if self.log.dirty():
+                self.committer.run()
+            (<Committer>self.committer).begin()
+
     cdef int reveal(self, uint64_t upto) except -1:
         """Messages up to a sequence are as durable as promised: send their acks, run the consumers that wait for them."""
         cdef Listener listener

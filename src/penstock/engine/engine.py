@@ -24,10 +24,10 @@ SAVE_INTERVAL_NS = 100 * MILLISECOND
 """How old a consumer's state on disk may be, as long as a stream's are below SAVE_BYTES."""
 SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
-MAINTAIN_INTERVAL_NS = 1 * SECOND
-"""How often a stream is asked whether it has room to give back."""
 IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly inactive_threshold and max_age keep time."""
+MAINTAIN_INTERVAL_NS = 2 * SECOND
+"""Between two looks for a segment that is worth rewriting."""
 ACCOUNT = "$G"
 
 
@@ -64,6 +64,7 @@ class Engine:
         self._save_at_ns = 0
         self._idle_at_ns = 0
         self._sync_at_ns = 0
+        self._maintain_at_ns = 0
 
     def start(self) -> None:
         """Recover every stream and consumer, serve the API. OSError: the store can't be used."""
@@ -90,7 +91,9 @@ class Engine:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._remove_idle(now_ns)
             self._expire(now_ns)
-            self._maintain(now_ns)
+        if now_ns >= self._maintain_at_ns:
+            self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
+            self._maintain()
         if self._sync_interval_ns and now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
@@ -111,10 +114,17 @@ class Engine:
     def _sync(self) -> None:
         for stream in self.account.streams.values():
             if stream.files is not None:
+                stream.core.sync_soon()
+
+    def _maintain(self) -> None:
+        """Compact one segment that is mostly removed messages, of whichever stream has one."""
+        for stream in self.account.streams.values():
+            if stream.files is not None:
                 try:
-                    stream.core.log.fsync()
+                    if stream.core.log.maintain():
+                        return
                 except OSError as error:
-                    self.account.report(f"stream {stream.config.name}: fsync failed: {error}")
+                    self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
 
     def _expire(self, now_ns: int) -> None:
         for stream in self.account.streams.values():
@@ -126,23 +136,6 @@ class Engine:
                 except OSError as error:
                     stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
                     self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
-
-    def _maintain(self, now_ns: int) -> None:
-        """Give back room of removed messages: one segment of one stream, so that nobody waits
-        long.
-        """
-        for stream in self.account.streams.values():
-            if now_ns < stream.maintain_at_ns:
-                continue
-            try:
-                busy = stream.core.log.maintain()
-            except OSError as error:
-                busy = False
-                self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
-            stream.core.settle()
-            stream.maintain_at_ns = now_ns + (0 if busy else MAINTAIN_INTERVAL_NS)
-            if busy:
-                return
 
     def _save(self, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:

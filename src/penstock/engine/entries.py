@@ -59,7 +59,6 @@ class StreamEntry:
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
-    maintain_at_ns: int = 0  # when its log is asked again whether it has room to give back
     save_at_ns: int = 0  # when the consumers' states may be written again
 
     def file(self) -> StreamFile:

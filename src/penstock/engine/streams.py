@@ -77,6 +77,7 @@ def delete(account: Account, name: str) -> None:
     entry = account.stream(name)
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Consumer Deleted")
+        account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     del account.streams[name]
     entry.core.close()

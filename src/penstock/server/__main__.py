@@ -5,6 +5,7 @@ when a server starts.
 """
 
 import gc
+import os
 import sys
 
 from penstock.server.errors import StartError
@@ -94,8 +95,11 @@ def _serve(options: Options) -> int:
         store = StoreLock(store_folder(settings))
     # The kernel takes connections from here on: clients that come while the rest is loaded are
     # served a little later.
+    from penstock.core.buffer import seed_hash
     from penstock.server.app import Server
 
+    # Nobody outside may choose keys that collide. Once per process, before any table holds a key.
+    seed_hash(int.from_bytes(os.urandom(8), "little"))
     server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
     server.run()
     log.close()
