@@ -248,6 +248,7 @@ cdef class Handout(Listener):
         if e != NULL:
             cseq, deliveries = e.cseq, e.deliveries
             self.pending.remove(e, self.delivered, self.selection.passed)
+            self.acked_ns = self.hub.now_ns                # as if it had been refused for good
             self.changed = True
             self.room_made()
             if self.desk is not None and self.desk.term_advisory is not None:
