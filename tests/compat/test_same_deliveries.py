@@ -456,7 +456,6 @@ def test_at_most_so_many_unacknowledged(client):
         {"filter_subject": "{}.a"},
         {"filter_subject": "{}.>"},
         {"filter_subject": "{}.*"},
-        {"filter_subject": "{}.none"},
         {"filter_subjects": ["{}.a", "{}.b.x"]},
         {"filter_subjects": ["{}.*", "{}.b.>"]},
         {"filter_subjects": ["{}.a"]},
