@@ -30,6 +30,7 @@ ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
 FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 FLOW_HEADER = re.compile(rb"(Nats-Consumer-Stalled: \$JS\.FC\.[^.]+\.[^.]+\.)[^\r]+")
 TIME_HEADER = re.compile(rb"Nats-Time-Stamp: [^\r]+")
+NOBODY_THERE = re.compile(rb"(Nats-Subject: \$JS\.ACK\.(?:[^.]+\.){5})\d+")
 
 
 def plain(value: Any, key: str = "") -> Any:
@@ -114,6 +115,7 @@ class Twin:
         if reply.startswith((b"$JS.ACK.", b"$JS.FC.")):
             self.acks.append(reply)
         head = TIME_HEADER.sub(b"Nats-Time-Stamp: time", FLOW_HEADER.sub(rb"\1token", head))
+        head = NOBODY_THERE.sub(rb"\1time", head)
         self.seen.setdefault(sid, []).append(
             (plain_reply(subject), plain_reply(reply), head, plain_body(body))
         )
@@ -130,6 +132,8 @@ class Twins:
         self.ours = ours
         self.theirs = theirs
         self.steps: list[str] = []
+        self.made: list[str] = []  # streams, removed when the test is over
+        self.inbox = False
 
     def both(self, act: Callable[[Twin], None], step: str, quiet_s: float = QUIET_S) -> None:
         """Do it on both and compare all that came."""
@@ -169,7 +173,7 @@ class Twins:
         if isinstance(body, dict):
             body = json.dumps(body)
         raw = body.encode() if isinstance(body, str) else body
-        if "inbox" not in self.__dict__:
+        if not self.inbox:
             self.inbox = True
             self.say("SUB answer 1\r\n")
         seen = self.say(b"PUB $JS.API.%s answer %d\r\n%s\r\n" % (subject.encode(), len(raw), raw))

@@ -64,8 +64,6 @@ class Model:
             if seq in self.queue:
                 self.queue.remove(seq)
             self.pending[seq][2] = self.now + delay_ns
-        elif self.pending[seq][1] >= self.max_deliver > 0:
-            self.exhaust(seq)
         elif seq not in self.queue:
             self.queue.append(seq)
 
@@ -86,6 +84,9 @@ class Model:
             if self.queue:
                 seq = self.queue.pop(0)
                 entry = self.pending[seq]
+                if entry[1] >= self.max_deliver > 0:
+                    self.exhaust(seq)
+                    continue
                 entry[1] += 1
                 entry[2] = self.now + WAIT_NS
             elif len(self.pending) >= self.max_ack_pending or not self.wanted():

@@ -223,3 +223,21 @@ def test_pull_requests_end_with_their_consumer(house: House, call: str) -> None:
     house.client.send(f"PUB $JS.API.{call} 0\r\n\r\n")
     [event] = house.client.events()
     assert (event[1], event[4]) == ("_I.pull", b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
+
+
+def test_a_start_that_the_stream_has_not_reached(house: House) -> None:
+    house.stream()
+    house.consumer(
+        durable_name="c",
+        ack_policy="explicit",
+        deliver_policy="by_start_sequence",
+        opt_start_seq=3,
+        filter_subject="S",
+    )
+    assert house.pull(1) == []
+    house.publish("S")
+    house.publish("S")
+    assert house.pull(1) == []
+    house.publish("S")
+    (message,) = house.pull(1)
+    assert message[3].startswith("$JS.ACK.S.c.1.3.1.")

@@ -386,3 +386,17 @@ def test_a_folder_without_configuration_is_told(tmp_path: Path) -> None:
     assert len(house.reports) == 1
     assert "no meta.json" in house.reports[0]
     assert list(tmp_path.rglob("S/log/*.seg"))
+
+
+def test_a_purge_gives_its_room_back(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    for n in range(40):
+        house.publish("S", b"%d" % n * 20_000)
+    log = stream_folder(house) / "log"
+    assert sum(path.stat().st_size for path in log.iterdir()) > 1_000_000
+    house.ok("STREAM.PURGE.S")
+    house.pass_time(3 * SECOND)
+    assert sum(path.stat().st_size for path in log.iterdir()) < 10_000
+    house = house.crash()
+    assert house.publish("S")["seq"] == 41

@@ -265,6 +265,7 @@ cdef class Handout(Listener):
         if e != NULL:
             cseq, deliveries = e.cseq, e.deliveries
             self.pending.remove(e, self.delivered, self.selection.passed)
+            self.acked_ns = self.hub.now_ns                # as if it had been refused for good
             self.changed = True
             self.room_made()
             if self.desk is not None and self.desk.term_advisory is not None:
@@ -385,8 +386,6 @@ cdef class Handout(Listener):
 
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
         """A message shall not go out again."""
-        if self.pending.find(seq) == NULL:
-            return 0
         self.ack_one(seq, cseq)
         if self.desk is not None and self.desk.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""

@@ -173,6 +173,8 @@ cdef class LogFiles:
             self.fail(error)
         self.condition = FULL
         self.failure = error.errno
+        # What was written of it holds no room that others need.
+        self.disk.truncate(s.handle, self.tail_base + self.tail_written)
         if not self.unlink_for_room():
             raise error
         # Room was made by dead segments: once more. A second failure is told as it is.

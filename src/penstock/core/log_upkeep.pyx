@@ -40,6 +40,11 @@ def purge(Log log, below: object) -> int:
         ranges_add(&log.ranges, log.first_seq, end - log.first_seq)
     if end > log.last_seq:
         purge_all(log)
+        if not log.memory and log.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
+            try:
+                log.roll(log.last_seq + 1)
+            except OSError:
+                return before         # the turn's write tells of it, and maintain() tries again
         return before
     for s in list(log.segments.items):
         if s.first >= end:

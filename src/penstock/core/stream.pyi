@@ -47,6 +47,8 @@ class Stream(Sink):
         """After opening a log: read back the message ids inside the duplicate window; how many."""
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
+    def settle(self) -> None:
+        """Commit at the end of the turn what was removed outside of a publish."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed."""
     def told(self) -> None:

@@ -122,6 +122,7 @@ class Engine:
             if stream.files is not None:
                 try:
                     if stream.core.log.maintain():
+                        stream.core.settle()  # what it has to write is written with this turn
                         return
                 except OSError as error:
                     self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
