@@ -216,10 +216,8 @@ def test_at_most_so_many_unacknowledged(client):
         {"filter_subject": "{}.a"},
         {"filter_subject": "{}.>"},
         {"filter_subject": "{}.*"},
-        {"filter_subject": "{}.none"},
         {"filter_subjects": ["{}.a", "{}.b.x"]},
         {"filter_subjects": ["{}.*", "{}.b.>"]},
-        {"filter_subjects": ["{}.*.x", "{}.b.*"]},
         {"filter_subjects": ["{}.a"]},
     ],
 )
@@ -237,12 +235,6 @@ def test_filters(client, filters, policy):
     scene.pull({"batch": 5, "no_wait": True})
     scene.info()
     client.answer(0, "+ACK")
-    scene.info()
-    scene.ok(f"STREAM.PURGE.{scene.name}", {"filter": f"{scene.name}.a"})
-    scene.info()
-    scene.ok(f"STREAM.PURGE.{scene.name}", {"seq": 14})
-    scene.info()
-    scene.pull({"batch": 20, "no_wait": True})
     scene.info()
 
 
