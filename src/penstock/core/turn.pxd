@@ -12,12 +12,14 @@ cdef class Turn(Hub):
     cdef Reader shared                     # input buffer of all connections without an incomplete operation
     cdef object sessions, call_soon
     cdef bint scheduled                    # call_soon(poll_once) is under way
+    cdef int spins                         # tries to catch events without sleeping that are left; below 0: pauses to go
     cdef dict syncs                        # ticket -> owner
     cdef uint64_t next_ticket
     cdef dict blocked                      # id -> Connection that the kernel takes no bytes for
     cdef bint timer_armed
     cdef public uint64_t write_deadline_ns # a blocked connection without progress for so long is closed
     cdef int events(self, int timeout_ms) except -1
+    cdef bint spin(self) noexcept
     cdef int on_readable(self, Connection c) except -1
     cdef int on_writable(self, Connection c) except -1
     cdef int on_synced(self) except -1

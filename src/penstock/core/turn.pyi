@@ -18,7 +18,7 @@ class Turn(Hub):
     def kick(self) -> None:
         """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter)."""
     def poll_once(self) -> None:
-        """Run turns while the epoll set has events (at most a few); never blocks."""
+        """Run turns as long as events come; waits a millisecond for more, stays a few at most."""
     def run(self, timeout_ms: int) -> None:
         """Block up to timeout_ms for events, then as poll_once: for a loop without asyncio, and tests."""
     def shutdown(self) -> None:

@@ -2,7 +2,7 @@
 
     epoll_wait -> for each ready socket: recv, operate -> commits -> deliveries -> one send per connection with output
 
-The epoll set is one descriptor that asyncio watches with ``loop.add_reader``; inside a call a few turns are run as long as
+The epoll set is one descriptor that asyncio watches with ``loop.add_reader``; inside a call turns are run as long as
 there are events, so that one commit serves everything that came in meanwhile. fdatasync runs in threads that never touch Python:
 a request is 24 bytes through a pipe, and so is the answer, whose read end is in the epoll set.
 
@@ -59,7 +59,12 @@ cdef extern from "<stdlib.h>" nogil:
 cdef enum:
     READ_CHUNK = 131072                    # one recv
     EVENTS = 128                           # sockets handled in one turn
-    TURNS = 8                              # turns in one poll_once
+    LINGER_MS = 1                          # after a turn with events the next ones are waited for so long, here and not in asyncio
+    SPIN_NS = 30000                        # a try to catch the next event without sleeping
+    SPINS_MAX = 64                         # tries that are earned at most
+    SPIN_LOSS = 16                         # what one in vain costs
+    SPIN_PAUSE = 256                       # waits until it is tried anew
+    STAY_NS = 4000000                      # but asyncio gets its turn after so long
     TICK_NS = 50000000                     # period of the timer while somebody is blocked
     STUCK_NS = 100000000                   # publishers wait so long for a subscriber without progress
     KEEP_BYTES = 262144                    # an empty input buffer of a connection above this is given back at once
@@ -132,6 +137,7 @@ cdef class Turn(Hub):
         super().__init__(clock, seed)
         self.blocked = {}
         self.syncs = {}
+        self.spins = 1
         self.write_deadline_ns = 10_000_000_000        # nats-server's default: write_deadline
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         self.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
@@ -396,17 +402,44 @@ cdef class Turn(Hub):
         return n if n > 0 else 0
 
     def poll_once(self) -> None:
-        """Run turns while the epoll set has events (at most a few); never blocks."""
-        cdef int i, n
-        cdef bint more = False
-        for i in range(TURNS):
-            n = self.events(0)
-            if n == 0 and i and not more:
+        """Run turns as long as events come; blocks for LINGER_MS after the last one, and stays no longer than STAY_NS.
+
+        A client that waits for its answer sends again within microseconds: waiting for it here saves the way through asyncio.
+        """
+        cdef int n = self.events(0)
+        cdef bint more = self.finish_turn()
+        cdef uint64_t until = self.now_ns + STAY_NS
+        while n or more:
+            if self.now_ns > until:
+                if not self.scheduled and self.call_soon is not None:
+                    self.scheduled = True
+                    self.call_soon(self.again)
                 return
-            more = self.finish_turn()
-        if (more or n) and not self.scheduled and self.call_soon is not None:
-            self.scheduled = True
-            self.call_soon(self.again)
+            n = self.events(0) if more or self.spin() else self.events(LINGER_MS)
+            more = self.finish_turn() if n or more else False
+
+    cdef bint spin(self) noexcept:
+        """Look for events without sleeping, for SPIN_NS at most; True when there are some.
+
+        A processor that was let go to sleep takes longer to come back than a client on the same machine takes to answer. Whether
+        it is worth it is learned: a try that finds something earns more tries, one in vain costs some, and now and then it is tried anew.
+        """
+        cdef epoll_event ready[1]
+        cdef uint64_t until
+        if self.spins <= 0:
+            self.spins += 1
+            return False
+        until = self.clock.now_ns() + SPIN_NS
+        while True:
+            if epoll_wait(self.epoll_fd, ready, 1, 0) > 0:
+                if self.spins < SPINS_MAX:
+                    self.spins += 1
+                return True
+            if self.clock.now_ns() > until:
+                self.spins -= SPIN_LOSS
+                if self.spins <= 0:
+                    self.spins = -SPIN_PAUSE
+                return False
 
     def again(self) -> None:
         """The continuation that call_soon was given."""
