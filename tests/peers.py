@@ -1,16 +1,19 @@
 """Real servers for tests: finds what is there, starts one on a free port with its own store, stops
 it by its pid.
 
-Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. The
-environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
+Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. A
+nats-server of before 2.14 does less and answers otherwise: it is used only where a test says that
+it can. The environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
 ("penstock,nats-server"); without it, all that are found.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_TIMEOUT_S = 20.0
+ALIKE = (2, 14)  # the nats-server whose behaviour Penstock has
 
 
 def command_of(kind: str) -> list[str] | None:
@@ -45,13 +49,26 @@ def _has_main(package: str) -> bool:
     return importlib.util.find_spec(f"{package}.__main__") is not None
 
 
-def available_servers() -> list[str]:
-    """The kinds of servers that tests run against here."""
+@functools.cache
+def version_of(kind: str) -> tuple[int, ...]:
+    """What the server of this kind says its version is; () when it is not here."""
+    command = command_of(kind)
+    if command is None:
+        return ()
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", said.stdout)
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
+def available_servers(oldest: tuple[int, int] = ALIKE) -> list[str]:
+    """The kinds of servers that tests run against here, from that version on."""
     asked = os.environ.get("PENSTOCK_TEST_SERVERS")
     kinds = [kind.strip() for kind in asked.split(",")] if asked else ["penstock", "nats-server"]
-    found = [kind for kind in kinds if kind and command_of(kind)]
+    found = [kind for kind in kinds if kind and version_of(kind) >= oldest]
     if asked and len(found) < len([kind for kind in kinds if kind]):
-        raise RuntimeError(f"PENSTOCK_TEST_SERVERS={asked}, but only these are here: {found}")
+        raise RuntimeError(
+            f"PENSTOCK_TEST_SERVERS={asked}, but of those only {found} are here, from {oldest} on"
+        )
     return found
 
 

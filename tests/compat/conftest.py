@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.compat.twins import Twins, twins
 from tests.peers import ServerProcess, available_servers, running_server
 
 
@@ -13,7 +14,25 @@ from tests.peers import ServerProcess, available_servers, running_server
 )
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Our server, then nats-server where one is installed; the same test body runs against both."""
-    if request.param == "nats-server" and request.param not in available_servers():
+    if request.param == "nats-server" and request.param not in available_servers(oldest=(2, 9)):
         pytest.skip("no nats-server on this machine (NATS_SERVER, PATH, /usr/sbin)")
     with running_server(request.param) as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[tuple[int, int]]:
+    """The ports of our server and of the one it is compared with."""
+    with running_server("penstock") as ours, running_server("nats-server") as theirs:
+        yield ours.port, theirs.port
+
+
+@pytest.fixture
+def client(ports: tuple[int, int]) -> Iterator[Twins]:
+    """A client of both; the inbox of pulls is subscription 2."""
+    with twins(*ports) as both:
+        both.say("SUB in.* 2\r\nSUB $JS.EVENT.ADVISORY.CONSUMER.> 3\r\n")
+        yield both
+        for name in both.made:
+            both.theirs.send(f"PUB $JS.API.STREAM.DELETE.{name} 0\r\n\r\n".encode())
+            both.ours.send(f"PUB $JS.API.STREAM.DELETE.{name} 0\r\n\r\n".encode())

@@ -1,7 +1,8 @@
 """Two servers that get the same bytes: what a bare client sees of each is compared after every step.
 
-A step is sent to both; then both are read until what came is the same and nothing more comes, or until the patience is over
-(then the difference is the finding). Only what differs by nature is made equal: times, ids that servers draw, their versions.
+A step is sent to both; then both are read until what came is the same and nothing more comes, or
+until the patience is over (then the difference is the finding). Only what differs by nature is made
+equal: times, ids that servers draw, their versions.
 Messages are compared per subscription, in order; between subscriptions there is no order to compare.
 """
 

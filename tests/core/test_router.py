@@ -9,7 +9,9 @@ from penstock.core.wire import OP_MSG
 from .wires import Client, Server
 
 TOKENS = st.sampled_from(["a", "b", "*"])
-PATTERNS = st.lists(TOKENS, min_size=1, max_size=3).map(".".join) | st.lists(TOKENS, max_size=2).map(lambda t: ".".join([*t, ">"]))
+PATTERNS = st.lists(TOKENS, min_size=1, max_size=3).map(".".join) | st.lists(
+    TOKENS, max_size=2
+).map(lambda t: ".".join([*t, ">"]))
 LITERALS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map(".".join)
 STEPS = st.lists(
     st.one_of(
@@ -34,7 +36,9 @@ def matches(subject: str, pattern: str) -> bool:
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_plain_subscribers_each_get_it_and_queue_groups_once(steps: list[tuple[object, ...]]) -> None:
+def test_plain_subscribers_each_get_it_and_queue_groups_once(
+    steps: list[tuple[object, ...]],
+) -> None:
     server = Server()
     clients: list[Client] = [server.client() for _ in range(3)]
     held: list[tuple[int, int, str, str]] = []  # client, sid, pattern, queue
@@ -57,7 +61,9 @@ def test_plain_subscribers_each_get_it_and_queue_groups_once(steps: list[tuple[o
                 clients[who] = server.client()
             case ("pub", int(who), str(subject)):
                 clients[who].send(f"PUB {subject} 0\r\n\r\n")
-                got = [(i, e[2]) for i, c in enumerate(clients) for e in c.events() if e[0] == OP_MSG]
+                got = [
+                    (i, e[2]) for i, c in enumerate(clients) for e in c.events() if e[0] == OP_MSG
+                ]
                 hits = [h for h in held if matches(subject, h[2])]
                 plain = {(h[0], h[1]) for h in hits if not h[3]}
                 groups = {(h[2], h[3]) for h in hits if h[3]}

@@ -29,19 +29,35 @@ def test_a_second_sub_with_the_same_sid_is_ignored(server: Server) -> None:
         (b"PUB a -1\r\n", b"", "Parse Error"),
         (b"PUB a b c d 1\r\n", b"", "Parse Error"),
         (b"HPUB a 9 3\r\nabc\r\n", b"", "Parse Error"),
-        (b"SUB " + b"a" * 5000 + b" 1\r\n", b"-ERR 'maximum control line exceeded'\r\n", "Maximum Control Line Exceeded"),
-        (b"PUB a 1048577\r\n", b"-ERR 'Maximum Payload Violation'\r\n", "Maximum Message Payload Exceeded"),
+        (
+            b"SUB " + b"a" * 5000 + b" 1\r\n",
+            b"-ERR 'maximum control line exceeded'\r\n",
+            "Maximum Control Line Exceeded",
+        ),
+        (
+            b"PUB a 1048577\r\n",
+            b"-ERR 'Maximum Payload Violation'\r\n",
+            "Maximum Message Payload Exceeded",
+        ),
         (b"-ERR 'no'\r\n", b"", "Parse Error"),
     ],
 )
-def test_what_breaks_the_protocol_closes_with_its_text(server: Server, said: bytes, answer: bytes, reason: str) -> None:
+def test_what_breaks_the_protocol_closes_with_its_text(
+    server: Server, said: bytes, answer: bytes, reason: str
+) -> None:
     client = server.client()
     client.send(said)
-    assert (client.raw(), client.connection.closed, client.connection.reason) == (answer, True, reason)
+    assert (client.raw(), client.connection.closed, client.connection.reason) == (
+        answer,
+        True,
+        reason,
+    )
 
 
 @pytest.mark.parametrize("subject", ["a..b", ".a", "a.", "a.>.b"])
-def test_an_invalid_subject_is_refused_and_the_connection_stays(server: Server, subject: str) -> None:
+def test_an_invalid_subject_is_refused_and_the_connection_stays(
+    server: Server, subject: str
+) -> None:
     client = server.client().send(f"SUB {subject} 1\r\nPING\r\n")
     assert client.raw() == b"-ERR 'Invalid Subject'\r\nPONG\r\n"
 
@@ -56,12 +72,17 @@ def test_a_pedantic_client_is_told_of_a_wildcard_publish_but_it_is_routed(server
 @pytest.mark.parametrize("reply", ["$JS.ACK.s.c.1.1.1.1.1", "_R_.x", "_GR_.x"])
 def test_reserved_reply_subjects_are_denied(server: Server, reply: str) -> None:
     client = server.client().send("SUB a 1\r\n").send(f"PUB a {reply} 0\r\n\r\nPING\r\n")
-    assert client.raw() == f"-ERR 'Permissions Violation for Publish with Reply of \"{reply}\"'\r\nPONG\r\n".encode()
+    assert (
+        client.raw()
+        == f"-ERR 'Permissions Violation for Publish with Reply of \"{reply}\"'\r\nPONG\r\n".encode()
+    )
 
 
 def test_no_responders_goes_to_the_publishers_own_plain_subscription(server: Server) -> None:
     other = server.client().send("SUB inbox.* 7\r\n")
-    client = server.client().send("SUB inbox.1 q 8\r\nSUB inbox.* 9\r\nPUB nobody inbox.1 0\r\n\r\n")
+    client = server.client().send(
+        "SUB inbox.1 q 8\r\nSUB inbox.* 9\r\nPUB nobody inbox.1 0\r\n\r\n"
+    )
     head = b"NATS/1.0 503\r\nNats-Subject: nobody\r\n\r\n"
     assert client.raw() == b"HMSG inbox.1 9 %d %d\r\n%s\r\n" % (len(head), len(head), head)
     assert other.raw() == b""
@@ -88,7 +109,9 @@ def test_auto_unsubscribe_counts_deliveries(server: Server) -> None:
 
 
 def test_unsubscribe_at_or_below_what_was_delivered_ends_at_once(server: Server) -> None:
-    client = server.client().send("SUB a 1\r\nPUB a 0\r\n\r\nPUB a 0\r\n\r\nUNSUB 1 2\r\nPUB a 0\r\n\r\n")
+    client = server.client().send(
+        "SUB a 1\r\nPUB a 0\r\n\r\nPUB a 0\r\n\r\nUNSUB 1 2\r\nPUB a 0\r\n\r\n"
+    )
     assert client.raw() == b"MSG a 1 0\r\n\r\n" * 2
 
 

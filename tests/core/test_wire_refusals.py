@@ -4,8 +4,6 @@ The test against a real server runs when one is found, by PENSTOCK_NATS_SERVER o
 """
 
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -25,6 +23,7 @@ from penstock.core.wire import (
     Parser,
     WireError,
 )
+from tests.peers import available_servers, command_of
 
 OPEN = None
 SAID = {
@@ -158,7 +157,8 @@ def test_the_parser(pieces: tuple[bytes, ...], want: int | None) -> None:
 
 
 def find_server() -> str | None:
-    return os.environ.get("PENSTOCK_NATS_SERVER") or shutil.which("nats-server")
+    command = command_of("nats-server") if "nats-server" in available_servers() else None
+    return command[0] if command else None
 
 
 @pytest.fixture

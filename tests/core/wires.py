@@ -34,7 +34,9 @@ class Client:
 class Server:
     """Hub, Router and Sessions with a clock that stands still."""
 
-    def __init__(self, now_ns: int = 1_700_000_000_000_000_000, *, auth: bool = False, seed: int = 1) -> None:
+    def __init__(
+        self, now_ns: int = 1_700_000_000_000_000_000, *, auth: bool = False, seed: int = 1
+    ) -> None:
         self.clock = Clock(now_ns)
         self.hub = Hub(self.clock, seed)
         self.errors: list[BaseException] = []
@@ -63,7 +65,13 @@ class Server:
     def client(self, **options: object) -> Client:
         """A connected client; options go into its CONNECT (verbose and pedantic are off unless said)."""
         client = self.bare()
-        said = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, **options}
+        said = {
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+            **options,
+        }
         client.send(b"CONNECT " + json.dumps(said).encode() + b"\r\n")
         if said["verbose"]:
             assert client.raw() == b"+OK\r\n"

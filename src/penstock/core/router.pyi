@@ -7,7 +7,9 @@ class Sink: ...
 class CallbackSink(Sink):
     """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""
 
-    def __init__(self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]) -> None: ...
+    def __init__(
+        self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]
+    ) -> None: ...
 
 class Subscription:
     sid: bytes
@@ -30,6 +32,8 @@ class Router:
     def unwatch(self, subject: str, task: Task) -> None: ...
     def has_interest(self, subject: str, queue: str = "") -> bool:
         """Whether somebody is subscribed (in that queue group)."""
-    def publish_message(self, subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> int:
+    def publish_message(
+        self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
+    ) -> int:
         """A message from inside, to subscribers and sinks; how many took it."""
     def subscription_count(self) -> int: ...

@@ -11,7 +11,13 @@ class Sessions:
     (verbose, pedantic, echo, headers, no_responders, ready). `accept` makes a Connection that is fed by hand.
     """
 
-    def __init__(self, hub: Hub, connect: Callable[[Connection, bytes], object], default_router: object, auth_required: bool = False) -> None: ...
+    def __init__(
+        self,
+        hub: Hub,
+        connect: Callable[[Connection, bytes], object],
+        default_router: object,
+        auth_required: bool = False,
+    ) -> None: ...
     auth_required: bool
     max_subscriptions: int  # per connection; 0: no limit
     first_ping: Callable[[Connection], object] | None

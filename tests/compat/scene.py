@@ -1,0 +1,71 @@
+"""A stream of a test's own on both servers of a comparison, and the few things tests do with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from tests.compat.twins import Twins
+from tests.peers import available_servers
+
+NEXT = "$JS.API.CONSUMER.MSG.NEXT"
+numbers = itertools.count()
+
+# For test modules whose tests need both servers.
+NEEDS_BOTH = [
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        not {"nats-server", "penstock"} <= set(available_servers()),
+        reason="no nats-server from 2.14 on (NATS_SERVER, PATH, /usr/sbin)",
+    ),
+]
+
+
+class Scene:
+    """A stream of its own on both servers."""
+
+    def __init__(self, client: Twins, **config: Any) -> None:
+        self.client = client
+        self.name = f"S{next(numbers)}"
+        client.made.append(self.name)
+        self.ok(
+            f"STREAM.CREATE.{self.name}",
+            {"name": self.name, "subjects": [f"{self.name}.>"], "storage": "file", **config},
+        )
+
+    def ok(self, subject: str, body: Any = b"") -> Any:
+        """A request that has to succeed."""
+        answer = self.client.ask(subject, body)
+        assert "error" not in answer, answer
+        return answer
+
+    def fill(self, count: int, *subjects: str) -> None:
+        """Publish so many messages over these subjects (below the stream's)."""
+        for index in range(count):
+            subject = (subjects or ("a",))[index % len(subjects or ("a",))]
+            self.client.publish(f"{self.name}.{subject}", f"m{index}")
+
+    def consumer(self, name: str = "c", *, check: bool = True, **config: Any) -> Any:
+        """Create a durable consumer."""
+        settings = {"durable_name": name, "ack_policy": "explicit", **config}
+        ask = self.ok if check else self.client.ask
+        return ask(
+            f"CONSUMER.CREATE.{self.name}.{name}", {"stream_name": self.name, "config": settings}
+        )
+
+    def pull(self, body: Any = "", reply: str = "in.a", name: str = "c") -> None:
+        """One pull request."""
+        text = json.dumps(body) if isinstance(body, dict) else str(body)
+        self.client.say(f"PUB {NEXT}.{self.name}.{name} {reply} {len(text)}\r\n{text}\r\n")
+
+    def info(self, name: str = "c") -> Any:
+        """The consumer's info."""
+        return self.client.info(self.name, name)
+
+
+def second(number: float) -> int:
+    """Nanoseconds."""
+    return int(number * 1e9)
