@@ -5,7 +5,7 @@
 
 Fills a stream with 128-byte messages, reads all of it into Spark's no-op sink on local[2] (the first
 read of a session starts Spark's workers and is told apart), reads some of it with nats-py's `fetch`
-and scales that to the whole, and takes the time of micro-batches without data.
+and scales that to the whole, and takes the time of micro-batches of one message.
 """
 
 import argparse
