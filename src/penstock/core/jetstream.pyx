@@ -114,7 +114,9 @@ cdef class Desk(Sink):
         if consumer is None:
             return 0
         self.last = consumer
-        taken = self.ack_at(consumer, p + 1, NULL if tokens >= TOKENS_V2 else end, m)
+        if tokens >= TOKENS_V2:
+            end = NULL                          # more tokens may follow the five numbers
+        taken = self.ack_at(consumer, p + 1, end, m)
         return 1 if taken < 0 else taken           # numbers that are none: nothing happens, and nobody is told
 
     cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1:
