@@ -49,7 +49,6 @@ cdef class Connection(Task):
     # from CONNECT (before it: the defaults of the protocol)
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef public bint ready                 # may publish and subscribe (no auth needed, or done)
-    cdef bint greeted                      # its first PING has come
     cdef bint dirty                        # on the hub's list of connections with output
     cdef bint blocked                      # the kernel takes no more for now
     cdef bint stalled                      # not read from: a subscriber of what it publishes is congested

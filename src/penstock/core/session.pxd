@@ -10,7 +10,6 @@ cdef class Sessions(Operator):
     cdef Router default_router
     cdef public bint auth_required
     cdef public int max_subscriptions      # per connection; 0: no limit
-    cdef public object first_ping          # None, or called once per connection at its first PING after CONNECT
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1

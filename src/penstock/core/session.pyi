@@ -20,7 +20,6 @@ class Sessions:
     ) -> None: ...
     auth_required: bool
     max_subscriptions: int  # per connection; 0: no limit
-    first_ping: Callable[[Connection], object] | None
     def welcome(self, connection: Connection) -> None:
         """Give a new connection its router; Turn.adopt calls this."""
     def accept(self, transport: object = None) -> Connection: ...

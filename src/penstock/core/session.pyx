@@ -84,10 +84,6 @@ cdef class Sessions(Operator):
                 c.fail(b"Authorization Violation", "Authentication Failure")
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)
-                if not c.greeted:
-                    c.greeted = True
-                    if self.first_ping is not None:
-                        self.first_ping(c)
             elif kind == OP_PONG:
                 c.pings_out = 0
             elif kind == OP_SUB:
