@@ -17,7 +17,7 @@ from penstock.core.buffer cimport out_put
 from penstock.core.dedupe cimport MessageIds
 from penstock.core.expect cimport PublishHeaders, scan_headers
 from penstock.core.hub cimport Connection, Synced, Task
-from penstock.core.intake cimport DUPLICATE, REFUSED, STORED, Intake
+from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, Intake
 from penstock.core.log cimport Log, Record
 from penstock.core.log_files cimport FULL
 from penstock.core.router cimport Message, Router
@@ -167,6 +167,10 @@ cdef class Stream(Intake):
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
             elif outcome == DUPLICATE:
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+            elif outcome == ANSWERED:
+                self.acks.push_text(m.reply, m.reply_len, seq, self.answer_text)
+            elif outcome == HANDLED:
+                pass
             elif self.failure:
                 self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)        # not behind acks that may never go
             else:
@@ -193,6 +197,11 @@ cdef class Stream(Intake):
             raise StreamRefused(*self.refusal)
         self.hub.enlist_commit(self.committer)
         return seq
+
+    cdef int commit(self) except -1:
+        if not self.committer.queued:
+            self.hub.enlist_commit(self.committer)
+        return 0
 
     cdef int evict(self, uint64_t seq) except -1:
         """Remove one message and tell the consumers that hold it. 1: removed."""
