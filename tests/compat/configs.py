@@ -92,7 +92,10 @@ FIELDS: dict[str, list[Any]] = {
         {"name": "ORIGIN", "subject_transforms": [{"src": "origin.*", "dest": "o.>"}]},
         {
             "name": "ORIGIN",
-            "subject_transforms": [{"src": "origin.*", "dest": ""}, {"src": "origin.a", "dest": ""}],
+            "subject_transforms": [
+                {"src": "origin.*", "dest": ""},
+                {"src": "origin.a", "dest": ""},
+            ],
         },
         {
             "name": "ORIGIN",
@@ -270,10 +273,10 @@ CONSUMER_FIELDS: dict[str, list[Any]] = {
     "max_batch": [-1, 0, 1, 100],
     "max_expires": [-1, 0, 1, MS - 1, MS, SECOND],
     "max_bytes": [-1, 0, 1, 1000],
-    "deliver_subject": ["d", "d.*", "d.>", "a b", "s.1", "d..x", "s.>", "$JS.API.x"],
+    "deliver_subject": ["d", "d.*", "d.>", "a b", "s.1", "d..x", "s.>"],
     "deliver_group": ["g", "a b", "a.b"],
     "idle_heartbeat": [-1, 0, 1, 100 * MS - 1, 100 * MS, SECOND, 30 * SECOND],
-    "inactive_threshold": [-1, 0, 1, SECOND, 60 * SECOND],
+    "inactive_threshold": [-1, 0, 10 * SECOND, 60 * SECOND],
     "num_replicas": [-1, 0, 1, 2, 5],
     "mem_storage": [True, False],
     "direct": [True, False],

@@ -224,9 +224,11 @@ def _number(mark: Number) -> _Kind:
 
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
+    aliases = dict(mark.aliases)
+
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
-        if type(value) is str and (value in words or reader.open_choices):
-            return value
+        if type(value) is str and (value in words or value in aliases or reader.open_choices):
+            return aliases.get(value, value)
         raw = msgspec.json.encode(value, enc_hook=_as_written).decode()
         raise JsonError(
             mark.error.format(

@@ -56,13 +56,13 @@ def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]
         raise errors.ConsumerDurableNameNotSetError()
     if "/" in name or "\\" in name:
         raise errors.ConsumerNameContainsPathSeparatorsError()
+    if config.durable_name and config.durable_name != name:
+        raise errors.ConsumerDurableNameNotMatchSubjectError()
     if len(tokens) > 1:
         if config.filter_subjects:
             raise errors.ConsumerMultipleFiltersNotAllowedError()
         if config.filter_subject != ".".join(tokens[1:]):
             raise errors.ConsumerCreateFilterSubjectMismatchError()
-    if config.durable_name and config.durable_name != name:
-        raise errors.ConsumerDurableNameNotMatchSubjectError()
     config.name = name
     return name
 
@@ -118,12 +118,10 @@ def _put(
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)
     present = owner.consumers.get(name)
-    config = consumer_config.with_defaults(
-        request.config,
-        owner.config,
-        pedantic=request.pedantic,
-        present=present.config if present else None,
-    )
+    if present is not None:
+        # only CONSUMER.PAUSE changes it
+        request.config.pause_until = present.config.pause_until
+    config = consumer_config.with_defaults(request.config, owner.config, pedantic=request.pedantic)
     consumer_config.check(config, owner.config)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

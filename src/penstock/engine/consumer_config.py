@@ -15,6 +15,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
+from penstock.api.times import format_duration
 from penstock.core.subjects import matches, subset
 from penstock.engine.settings import (
     DEFAULT_ACK_WAIT_NS,
@@ -33,14 +34,17 @@ from penstock.engine.subject_rules import is_literal, is_valid
 
 _SERVER_KEYS = (REQUIRED_LEVEL_KEY, VERSION_KEY, LEVEL_KEY)
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}", re.ASCII)
-_NOT_NEGATIVE = (
-    "max_waiting",
-    "max_batch",
-    "max_expires",
-    "max_bytes",
-    "idle_heartbeat",
-    "inactive_threshold",
-    "priority_timeout",
+# Numbers with their least value, and what 0 stands for (0: itself), in the order they are checked in.
+_LEAST = (
+    ("max_deliver", -1, -1),
+    ("max_waiting", 0, 0),
+    ("max_ack_pending", -1, 0),
+    ("max_batch", 0, 0),
+    ("max_expires", 0, 0),
+    ("max_bytes", 0, 0),
+    ("idle_heartbeat", 0, 0),
+    ("inactive_threshold", 0, 0),
+    ("priority_timeout", 0, 0),
 )
 _PINNED_TIMEOUT_NS = 120 * SECOND
 _POLICY_WORDS = {
@@ -72,67 +76,75 @@ Invalid = errors.StreamInvalidConfigError
 
 
 def with_defaults(
-    config: ConsumerConfig,
-    stream: StreamConfig,
-    *,
-    pedantic: bool = False,
-    present: ConsumerConfig | None = None,
+    config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool = False
 ) -> ConsumerConfig:
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
-    none.
+    none. What `stamped` adds is not among them.
     """
     config = msgspec.structs.replace(config)
-    for name in _NOT_NEGATIVE:
-        if getattr(config, name) < 0:
-            if pedantic:
-                raise errors.PedanticError(f"{name} must not be negative")
-            setattr(config, name, 0)
-    if config.max_deliver == 0 or config.max_deliver < -1:
-        config.max_deliver = -1
-    if config.ack_policy == "flow_control" and config.deliver_subject:
-        config.flow_control = True
-        config.idle_heartbeat = config.idle_heartbeat or SECOND
+    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
+    _raise_to_least(config, pedantic)
+    if not config.deliver_subject and config.max_waiting == 0:
+        config.max_waiting = DEFAULT_MAX_WAITING
+    if config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
+        config.ack_wait = DEFAULT_ACK_WAIT_NS
     if config.backoff:
         if pedantic and config.ack_wait != config.backoff[0]:
             raise errors.PedanticError("first backoff value has to equal batch AckWait")
-        if config.backoff[0] >= 0:
-            config.ack_wait = config.backoff[0]
-    elif config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
-        config.ack_wait = DEFAULT_ACK_WAIT_NS
-    if not config.deliver_subject and config.max_waiting == 0:
-        config.max_waiting = DEFAULT_MAX_WAITING
-    _default_max_ack_pending(config, stream)
-    if config.inactive_threshold == 0:
-        config.inactive_threshold = stream.consumer_limits.inactive_threshold
-        if config.inactive_threshold <= 0:
-            ephemeral = not (present or config).durable_name
-            config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS if ephemeral else 0
+        config.ack_wait = config.backoff[0]
+    _take_stream_limits(config, stream, pedantic)
+    if config.max_ack_pending == 0 and config.ack_policy != "none":
+        config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
     if config.priority_policy == "none":
         config.priority_policy = None
     if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
         config.priority_timeout = _PINNED_TIMEOUT_NS
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
+    if config.ack_policy == "flow_control" and not pedantic:
+        config.flow_control = True
+        config.idle_heartbeat = SECOND
+    return config
+
+
+def stamped(config: ConsumerConfig, *, durable: bool) -> ConsumerConfig:
+    """The configuration with the inactive threshold that every ephemeral consumer has; given to it
+    when it is made and when its threshold changes, and not part of what two requests are compared
+    by.
+    """
+    if not durable and config.inactive_threshold <= 0:
+        threshold = DEFAULT_INACTIVE_THRESHOLD_NS
+        config = msgspec.structs.replace(config, inactive_threshold=threshold)
     return config
 
 
 def check(config: ConsumerConfig, stream: StreamConfig) -> None:
     """ApiError for what is not allowed; the configuration has its defaults."""
-    _check_texts(config)
+    _check_names(config)
     _check_replicas(config, stream)
-    _check_deliver_policy(config)
     _check_acks(config)
-    _check_filters(config)
-    if config.sample_freq:
-        _check_sampling(config.sample_freq)
+    if len(config.description.encode(errors="surrogateescape")) > MAX_DESCRIPTION_LENGTH:
+        raise errors.ConsumerDescriptionTooLongError(MAX_DESCRIPTION_LENGTH)
     if config.deliver_subject:
         _check_push(config, stream)
     else:
-        _check_pull(config)
+        _check_pull(config, stream)
     _check_limits(config, stream)
+    if config.direct:
+        if not config.deliver_subject:
+            raise errors.ConsumerDirectRequiresPushError()
+        if config.durable_name:
+            raise errors.ConsumerDirectRequiresEphemeralError()
+    _check_filters(config)
+    _check_deliver_policy(config)
+    if config.sample_freq:
+        _check_sampling(config.sample_freq)
+    if config.flow_control and not config.idle_heartbeat:
+        raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
+    if config.durable_name and config.name and config.name != config.durable_name:
+        raise errors.ConsumerCreateDurableAndNameMismatchError()
+    if metadata_size(config.metadata) > MAX_METADATA_BYTES:
+        raise errors.ConsumerMetadataLengthError(f"{MAX_METADATA_BYTES // 1024}KB")
     _check_priority(config)
-    if config.direct and config.durable_name:
-        raise errors.ConsumerDirectRequiresEphemeralError()
 
 
 def check_replicas_supported(config: ConsumerConfig) -> None:
@@ -150,9 +162,14 @@ def check_supported(config: ConsumerConfig) -> None:
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
     """ApiError for what can not change. `bound`: somebody listens on the old deliver subject."""
+    if same(old, new):
+        return
     refused = errors.ConsumerCreateError
     for name, what in (
         ("deliver_policy", "deliver policy"),
+        ("mem_storage", "storage type"),
+        ("direct", "direct"),
+        ("sourcing", "sourcing"),
         ("opt_start_seq", "start sequence"),
         ("opt_start_time", "start time"),
         ("ack_policy", "ack policy"),
@@ -171,8 +188,6 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
             raise errors.ConsumerNameExistError()
     if new.max_waiting != old.max_waiting:
         raise refused("max waiting can not be updated")
-    if new.mem_storage != old.mem_storage:
-        raise refused("storage type can not be updated")
 
 
 def same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
@@ -193,7 +208,9 @@ def required_level(config: ConsumerConfig) -> int:
     """The lowest API level whose servers can run this consumer."""
     if config.ack_policy == "flow_control":
         return 4
-    return 1 if config.pause_until is not None or config.priority_policy else 0
+    if config.pause_until or config.priority_groups or config.priority_timeout:
+        return 1
+    return 1 if config.priority_policy not in (None, "none") else 0
 
 
 def _comparable(config: ConsumerConfig) -> ConsumerConfig:
@@ -201,35 +218,42 @@ def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if config.max_ack_pending < -1:
-        config.max_ack_pending = -1
-    if config.max_ack_pending != 0:
-        return
-    limit = stream.consumer_limits.max_ack_pending
-    if limit > 0:
-        config.max_ack_pending = limit
-    elif config.ack_policy != "none":
-        config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
+def _raise_to_least(config: ConsumerConfig, pedantic: bool) -> None:
+    """Numbers below the least that means something become that; pedantic callers are told."""
+    for name, least, unset in _LEAST:
+        value = getattr(config, name)
+        if value < least:
+            if pedantic:
+                what = "not be negative" if least == 0 else f"be set to {least}"
+                raise errors.PedanticError(f"{name} must {what}")
+            setattr(config, name, least)
+        elif value == 0 and unset:
+            setattr(config, name, unset)
 
 
-def _check_texts(config: ConsumerConfig) -> None:
-    for what, name in (("durable name", config.durable_name), ("name", config.name)):
+def _take_stream_limits(config: ConsumerConfig, stream: StreamConfig, pedantic: bool) -> None:
+    for name in ("max_ack_pending", "inactive_threshold"):
+        if getattr(config, name) == 0:
+            limit = getattr(stream.consumer_limits, name)
+            if pedantic and limit > 0:
+                what = f"{name} must be set if it's configured in stream limits"
+                raise errors.PedanticError(what)
+            setattr(config, name, limit)
+
+
+def _check_names(config: ConsumerConfig) -> None:
+    for what, name in (("name", config.name), ("durable name", config.durable_name)):
         if name and not valid_name(name):
             raise Invalid(f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
         if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
             raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
-    if len(config.description.encode(errors="surrogateescape")) > MAX_DESCRIPTION_LENGTH:
-        raise errors.ConsumerDescriptionTooLongError(MAX_DESCRIPTION_LENGTH)
-    if metadata_size(config.metadata) > MAX_METADATA_BYTES:
-        raise errors.ConsumerMetadataLengthError(f"{MAX_METADATA_BYTES // 1024}KB")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if config.num_replicas < 0:
-        raise errors.ReplicasCountCannotBeNegativeError()
     if config.num_replicas > stream.num_replicas:
         raise errors.ConsumerReplicasExceedsStreamError()
+    if config.num_replicas < 0:
+        raise errors.ReplicasCountCannotBeNegativeError()
 
 
 def _check_deliver_policy(config: ConsumerConfig) -> None:
@@ -260,14 +284,14 @@ def _check_deliver_policy(config: ConsumerConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
-    if config.ack_wait < 0:
-        raise errors.ConsumerAckWaitNegativeError()
     if any(value < 0 for value in config.backoff):
         raise errors.ConsumerBackOffNegativeError()
-    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
-        raise errors.ConsumerMaxDeliverBackoffError()
+    if config.ack_wait < 0:
+        raise errors.ConsumerAckWaitNegativeError()
     if config.ack_policy == "flow_control":
         _check_flow_control_acks(config)
+    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
+        raise errors.ConsumerMaxDeliverBackoffError()
 
 
 def _check_flow_control_acks(config: ConsumerConfig) -> None:
@@ -276,12 +300,12 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
     if not config.flow_control:
         raise errors.ConsumerAckFCRequiresFCError()
     if config.idle_heartbeat != SECOND:
-        raise Invalid("flow control ack policy requires an idle heartbeat of 1s")
+        raise Invalid("flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
         raise errors.ConsumerAckFCRequiresMaxAckPendingError()
     if config.ack_wait or config.backoff:
         raise errors.ConsumerAckFCRequiresNoAckWaitError()
-    if config.max_deliver != -1:
+    if config.max_deliver > 0:
         raise errors.ConsumerAckFCRequiresNoMaxDeliverError()
 
 
@@ -290,14 +314,14 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.ConsumerDuplicateFilterSubjectsError()
     if config.filter_subject and not is_valid(config.filter_subject):
         raise Invalid("invalid subject")
+    if "" in config.filter_subjects:
+        raise errors.ConsumerEmptyFilterError()
     for index, subject in enumerate(config.filter_subjects):
-        if not subject:
-            raise errors.ConsumerEmptyFilterError()
         if not is_valid(subject):
             raise Invalid("invalid subject")
-        for earlier in config.filter_subjects[:index]:
-            if subset(subject, earlier) or subset(earlier, subject):
-                raise errors.ConsumerOverlappingSubjectFiltersError()
+        others = config.filter_subjects[:index] + config.filter_subjects[index + 1 :]
+        if any(is_valid(other) and subset(subject, other) for other in others):
+            raise errors.ConsumerOverlappingSubjectFiltersError()
 
 
 def _check_sampling(frequency: str) -> None:
@@ -310,10 +334,10 @@ def _check_sampling(frequency: str) -> None:
 
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if not is_valid(config.deliver_subject):
-        raise errors.ConsumerInvalidDeliverSubjectError()
     if not is_literal(config.deliver_subject):
         raise errors.ConsumerDeliverToWildcardsError()
+    if not is_valid(config.deliver_subject):
+        raise errors.ConsumerInvalidDeliverSubjectError()
     if any(matches(config.deliver_subject, subject) for subject in stream.subjects):
         raise errors.ConsumerDeliverCycleError()
     if config.max_waiting:
@@ -322,32 +346,30 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ConsumerMaxPendingAckPolicyRequiredError()
     if 0 < config.idle_heartbeat < MIN_WINDOW_NS:
         raise errors.ConsumerSmallHeartbeatError()
-    if config.flow_control and not config.idle_heartbeat:
-        raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
 
 
-def _check_pull(config: ConsumerConfig) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise errors.ConsumerPullRequiresAckError()
     if config.rate_limit_bps:
         raise errors.ConsumerPullWithRateLimitError()
     if config.idle_heartbeat:
         raise errors.ConsumerHBRequiresPushError()
     if config.flow_control:
         raise errors.ConsumerFCRequiresPushError()
-    if config.direct:
-        raise errors.ConsumerDirectRequiresPushError()
     if 0 < config.max_expires < MILLISECOND:
         raise errors.ConsumerMaxRequestExpiresTooSmallError()
 
 
 def _check_limits(config: ConsumerConfig, stream: StreamConfig) -> None:
     limits = stream.consumer_limits
-    if limits.inactive_threshold > 0 and config.inactive_threshold > limits.inactive_threshold:
-        raise errors.ConsumerInactiveThresholdExcessError(
-            f"{limits.inactive_threshold / SECOND:g}s"
-        )
     cap = limits.max_ack_pending
     if 0 < cap < config.max_ack_pending:
         raise errors.ConsumerMaxPendingAckExcessError(cap)
+    if 0 < limits.inactive_threshold < config.inactive_threshold:
+        raise errors.ConsumerInactiveThresholdExcessError(
+            format_duration(limits.inactive_threshold)
+        )
 
 
 def _check_priority(config: ConsumerConfig) -> None:

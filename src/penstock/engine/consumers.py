@@ -27,11 +27,10 @@ def put(
         if action == "update":
             raise errors.ConsumerDoesNotExistError()
         return _create(account, stream, name, config)
-    config.pause_until = present.config.pause_until
-    if consumer_config.same(present.config, config):
-        return present
-    if action == "create":
+    if action == "create" and not consumer_config.same(present.config, config):
         raise errors.ConsumerAlreadyExistsError()
+    if present.config == config:
+        return present
     return _update(stream, present, config)
 
 
@@ -152,6 +151,7 @@ def _create(
     if 0 < limit <= len(stream.consumers):
         raise errors.MaximumConsumersLimitError()
     consumer_config.check_supported(config)
+    config = consumer_config.stamped(config, durable=bool(config.durable_name))
     meta = ConsumerFile(
         format=FORMAT,
         created=account.now_ns,
@@ -173,6 +173,8 @@ def _update(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -
     bound = bool(entry.config.deliver_subject) and entry.core.push_bound()
     consumer_config.check_update(entry.config, config, bound=bound)
     consumer_config.check_supported(config)
+    if config.inactive_threshold != entry.config.inactive_threshold:
+        config = consumer_config.stamped(config, durable=bool(entry.config.durable_name))
     old, entry.config = entry.config, config
     if stream.files is not None and entry.persistent:
         try:
