@@ -92,7 +92,10 @@ FIELDS: dict[str, list[Any]] = {
         {"name": "ORIGIN", "subject_transforms": [{"src": "origin.*", "dest": "o.>"}]},
         {
             "name": "ORIGIN",
-            "subject_transforms": [{"src": "origin.*", "dest": ""}, {"src": "origin.a", "dest": ""}],
+            "subject_transforms": [
+                {"src": "origin.*", "dest": ""},
+                {"src": "origin.a", "dest": ""},
+            ],
         },
         {
             "name": "ORIGIN",

@@ -31,7 +31,10 @@ pytestmark = pytest.mark.peer
 
 Config = dict[str, Any]
 CALLS = settings(
-    max_examples=150, database=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+    max_examples=150,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
 )
 
 
