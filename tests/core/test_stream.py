@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.disk import Disk, PyDisk
+from penstock.core.draft import Draft
 from penstock.core.log import Log
+from penstock.core.refusals import (
+    HANDLED,
+    STAGE_ARRIVED,
+    STAGE_COUNT,
+    STAGE_ROLLUP,
+    STAGE_STORED,
+)
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
 
 from .streams import Site, block
@@ -134,22 +142,72 @@ def test_fast_batch_replies_are_refused() -> None:
     assert [m.payload for m in site.heard()] == [error(400, 10205, "batch publish is disabled")]
 
 
+class Recorder:
+    """Rules that note what they are asked, and answer by subject."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, str, str, bytes]] = []
+
+    def ask(self, stage: int, draft: Draft) -> tuple[int, int, str] | bool | None:
+        self.seen.append((stage, draft.subject, draft.reply, draft.payload))
+        if draft.subject == "s.handled":
+            return HANDLED
+        if draft.subject == "s.changed" and stage == STAGE_ROLLUP:
+            draft.change(subject="s.new", headers=block("X: y"), payload=b"other")
+            draft.extra = b',"val":"1"'
+        return (400, 10165, "no <way>") if draft.subject == "s.bad" else None
+
+
 def test_a_rule_for_rare_headers_is_asked_and_may_refuse() -> None:
-    site, seen = Site(), list[tuple[object, ...]]()
-
-    def rule(*call: object) -> tuple[int, int, str] | None:
-        seen.append(call)
-        return (400, 10165, "no <way>") if call[1] == "s.bad" else None
-
-    site.stream.rare = rule
+    site = Site()
+    site.stream.rules = rules = Recorder()
     assert site.answer("s.a", b"pay", block("Nats-Rollup: sub")) == stored(1)
-    assert [(call[0], call[1], call[2], call[4]) for call in seen] == [
-        (4, "s.a", "in.a", b"pay"),
-        (6, "s.a", "in.a", b"pay"),
-    ]
+    assert rules.seen == [(4, "s.a", "in.a", b"pay"), (6, "s.a", "in.a", b"pay")]
     assert site.answer("s.bad", b"", block("Nats-TTL: 1")) == error(
         400, 10165, "no \\\\u003cway\\\\u003e"
     ).replace(b"\\\\", b"\\")
+    assert site.answer("s.a", b"plain", block("A: b")) == stored(2)
+    assert len(rules.seen) == 3
+
+
+def test_a_rule_may_change_a_message_and_its_answer() -> None:
+    site = Site()
+    site.stream.rules = Recorder()
+    answer = site.answer("s.changed", b"pay", block("Nats-Rollup: sub"))
+    assert answer == stored(1)[:-1] + b',"val":"1"}'
+    found = site.log.get(1)
+    assert (found.subject, found.headers, found.payload) == ("s.new", block("X: y"), b"other")
+
+
+def test_a_rule_may_take_a_message_off() -> None:
+    site = Site()
+    site.stream.rules = Recorder()
+    site.publish("s.handled", b"", "in.a", block("Nats-Rollup: sub"))
+    assert (site.heard(), site.log.last_seq) == ([], 0)
+    site.stream.answer("in.a", b"later")
+    site.stream.answer("in.a", site.stream.ack_text(7, b',"count":2'))
+    assert [m.payload for m in site.heard()] == [b"later", stored(7)[:-1] + b',"count":2}']
+
+
+def test_a_stream_can_ask_for_each_message() -> None:
+    site = Site()
+    site.stream.rules = rules = Recorder()
+    site.stream.every = True
+    assert site.answer("s.a", b"pay") == stored(1)
+    assert [stage for stage, *_ in rules.seen] == [STAGE_ARRIVED, STAGE_COUNT, STAGE_STORED]
+
+
+def test_messages_of_the_server_itself_are_stored_as_they_are() -> None:
+    site = Site(max_msgs=2)
+    assert site.stream.store("s.a", b"one", block("Nats-Msg-Id: m", "Nats-TTL: 5"), ts_ns=5) == 1
+    assert site.stream.store("s.b", b"two", seq=10) == 10
+    assert (
+        site.answer("s.c", b"", block("Nats-Msg-Id: m")) == stored(1)[:-1] + b',"duplicate": true}'
+    )
+    assert site.stream.store("s.c", b"three") == 11
+    assert (site.log.first_seq, site.log.msgs) == (10, 2)
+    with pytest.raises(ValueError, match="sequence 4 is taken"):
+        site.stream.store("s.d", b"", seq=4)
 
 
 def test_sizes() -> None:

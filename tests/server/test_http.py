@@ -1,5 +1,6 @@
 """The monitoring port of a running server, as HTTP clients and others use it."""
 
+import errno
 import json
 import socket
 import urllib.error
@@ -68,8 +69,16 @@ def test_odd_requests_get_an_answer(server, request_, status):
 
 def test_half_a_request_and_an_endless_one_get_nothing(server):
     assert raw(server, b"GET /varz HT") == b""
-    with pytest.raises((ConnectionResetError, BrokenPipeError, AssertionError)):
-        assert raw(server, b"GET /" + b"x" * 4_000_000) == b"?"
+    # the server closes while the rest is on its way: the system says so in more than one way
+    ends = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
+    got, problem = b"", 0
+    try:
+        got = raw(server, b"GET /" + b"x" * 4_000_000)
+    except OSError as cut:
+        problem = cut.errno or -1
+    assert got == b""
+    assert problem in (0, *ends)
+    assert raw(server, b"GET /healthz HTTP/1.0\r\n\r\n").endswith(b'{"status":"ok"}')
 
 
 def test_many_lazy_readers_hold_up_nobody(server):

@@ -75,6 +75,10 @@ cdef class AckQueue:
         memcpy(<char*>a + sizeof(AckRecord) + reply_len, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
         return 0
 
+    def stored_text(self, seq: int, bytes extra = b"") -> bytes:
+        """A PubAck of a stored message with further members."""
+        return self.head + str(seq).encode() + extra + b"}"
+
     cdef int release(self, Router router, uint64_t upto) except -1:
         if self.releasing:
             return 0                           # further up somebody does it already

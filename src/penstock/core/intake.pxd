@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.acks cimport AckQueue
 from penstock.core.buffer cimport Out
 from penstock.core.dedupe cimport MessageIds
+from penstock.core.draft cimport Draft
 from penstock.core.expect cimport PublishHeaders
 from penstock.core.hub cimport Hub
 from penstock.core.log cimport Log
@@ -13,6 +14,8 @@ cdef enum Outcome:
     STORED = 0
     DUPLICATE = 1              # the sequence is that of the original
     REFUSED = 2                # Intake.refusal says why
+    HANDLED = 3                # a rule has dealt with it
+    ANSWERED = 4               # stored; Intake.answer_text is its PubAck
 
 
 cdef class Intake(Sink):
@@ -25,11 +28,13 @@ cdef class Intake(Sink):
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
     cdef uint64_t max_age_ns, duplicate_window_ns
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed
-    cdef public object rare                  # the slow path for rare headers; see stream.pyi
+    cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
+    cdef public bint every                   # rules are asked for each message, not only those with rare headers
     cdef AckQueue acks
     cdef MessageIds ids
     cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
     cdef bytes refusal_text                  # its PubAck
+    cdef bytes answer_text                   # the PubAck of the last ANSWERED
     cdef dict refusal_texts                  # those seen before
     cdef Out scratch                         # a message whose headers had to be tidied
     cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
@@ -38,14 +43,18 @@ cdef class Intake(Sink):
 
     cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
     cdef int refuse(self, int code, int err_code, str description) except -1
-    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1
-    cdef int check_rare(self, int stage, Message* m) except -1
+    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED
+    cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef uint64_t size_of(self, Message* m) noexcept
+    cdef int refuse_for_room(self) except -1
     cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
     cdef int tidied(self, Message* m) except -1
     cdef int trim_subject(self, uint32_t subject_id) except -1
     cdef int trim(self) except -1
     # of the other half
+    cdef int commit(self) except -1                                    # let the commit phase see to the log
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int evict(self, uint64_t seq) except -1

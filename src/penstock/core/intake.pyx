@@ -5,17 +5,19 @@ streams have switched off (rollup, TTL, counters, schedules, batches) take the s
 Knows nothing of acks, durability or consumers.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 from penstock.core.acks cimport AckQueue
 from penstock.core.buffer cimport Out, out_free, out_put, parse_u63
 from penstock.core.dedupe cimport MessageIds
+from penstock.core.draft cimport Draft, draft_of
 from penstock.core.expect cimport (
     RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers, tidy,
 )
 from penstock.core.log cimport Log
 from penstock.core.router cimport Message, Router, Sink
 from penstock.core.subject_table cimport SubjectState
+from penstock.core.usage cimport Usage, full
 
 from penstock.core.refusals import not_allowed
 
@@ -31,6 +33,8 @@ cdef enum:
     TTL_VALUE = 5
     AFTER = 6
     FAST_BATCH = 7
+    ARRIVED = 8
+    COUNT = 9
 
 
 class StreamRefused(Exception):
@@ -66,6 +70,9 @@ cdef class Intake(Sink):
         out_free(&self.last_subject)
         out_free(&self.last_id)
 
+    cdef int commit(self) except -1:
+        return 0
+
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
         return 0
 
@@ -75,8 +82,8 @@ cdef class Intake(Sink):
     cdef int accept(self, Message* m, uint64_t* seq) except -1:
         """Check and store one message; an Outcome. The order of the checks is nats-server's."""
         cdef PublishHeaders h
-        cdef Message clean
-        cdef uint32_t subject_id
+        cdef Message own
+        cdef Draft draft = None
         cdef int outcome
         h.present = False
         h.rare = 0
@@ -85,31 +92,69 @@ cdef class Intake(Sink):
             return self.refuse(503, 10077, "message too large")
         if self.sealed:
             return self.refuse(400, 10109, "invalid operation on sealed stream")
-        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0 and self.check_rare(FAST_BATCH, m):
-            return REFUSED
+        if self.every:
+            own = m[0]
+            m = &own
+            draft = draft_of(m)
+            outcome = self.ask(ARRIVED, m, &h, draft)
+            if outcome:
+                return outcome
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            own = m[0]
+            m = &own
+            if draft is None and self.rules is not None:
+                draft = draft_of(m)
+            outcome = self.ask(FAST_BATCH, m, &h, draft)
+            if outcome:
+                return outcome
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
-                clean = m[0]
-                m = &clean
+                own = m[0]
+                m = &own
                 self.tidied(m)
                 scan_headers(m.body, m.hlen, &h)
+            if h.rare and self.rules is not None and (draft is None or h.untidy):
+                own = m[0]
+                m = &own
+                draft = draft_of(m)
             if h.present:
-                outcome = self.check_headers(m, &h, seq)
+                outcome = self.check_headers(m, &h, seq, draft)
                 if outcome != STORED:
                     return outcome
+        if self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
         if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        if h.rare & RARE_TTL and self.check_rare(TTL_VALUE, m):
-            return REFUSED
+        if full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
+        if h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, &h, draft)
+            if outcome:
+                return outcome
         if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
             return REFUSED
+        outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+            if draft.extra is not None:
+                self.answer_text = self.acks.stored_text(seq[0], draft.extra)
+                outcome = ANSWERED
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
+
+    cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
+        """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
+        cdef uint32_t subject_id
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(
-                max(self.hub.now_ns, self.log.last_ts_ns), subject_id, m.body, m.hlen, m.body_len, 0)
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
         self.last_id.len = 0
@@ -118,12 +163,62 @@ cdef class Intake(Sink):
             if self.duplicate_window_ns:
                 self.ids.add(h.message_id.at, h.message_id.n, seq[0], self.hub.now_ns)
         self.stored(subject_id, m, seq[0])
-        if h.rare and self.rare is not None:
-            self.check_rare(AFTER, m)
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
-        self.trim()
         return STORED
+
+    # --- for rules -----------------------------------------------------------------------------------------------------
+    def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
+        """Store a message as it is, after the limits of discard new only; its sequence.
+
+        For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
+        """
+        cdef Message m
+        cdef PublishHeaders h
+        cdef Draft draft
+        cdef uint64_t given = 0
+        cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
+        m.subject = PyBytes_AS_STRING(s)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(s)
+        m.reply = NULL
+        m.reply_len = 0
+        m.body = PyBytes_AS_STRING(body)
+        m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
+        m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        scan_headers(m.body, m.hlen, &h)
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, &m):
+            raise StreamRefused(*self.refusal)
+        if seq and seq != self.log.last_seq + 1:
+            if seq <= self.log.last_seq:
+                raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
+            self.log.skip_to(seq)
+        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+            raise StreamRefused(*self.refusal)
+        if self.rules is not None and (h.rare or self.every):
+            draft = draft_of(&m)
+            draft.flags = flags
+            draft.seq = given
+            self.ask(AFTER, &m, &h, draft)
+        self.trim()
+        self.commit()
+        return given
+
+    def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
+        """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+        cdef bytes r = reply.encode("utf-8", "surrogateescape")
+        if len(r) and not self.no_ack:
+            self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
+            self.commit()
+
+    def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
+        """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
+        return self.acks.stored_text(seq, extra)
+
+    def error_text(self, int code, int err_code, str description) -> bytes:
+        """The PubAck that says why not."""
+        return self.acks.error(code, err_code, description)
 
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
         """The log's id of a subject; the last one asked for is at hand."""
@@ -157,25 +252,34 @@ cdef class Intake(Sink):
         self.refusal_text = text
         return REFUSED
 
-    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq) except -1:
+    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
         """What the publisher expects, and whether the message is here already; STORED means: go on."""
         cdef uint64_t now = self.hub.now_ns
+        cdef int outcome
         if h.rare:
-            if h.rare & RARE_BATCH and self.check_rare(BATCH, m):
-                return REFUSED
-            if h.rare & RARE_COUNTER and self.check_rare(COUNTER, m):
-                return REFUSED
+            if h.rare & RARE_BATCH:
+                outcome = self.ask(BATCH, m, h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_COUNTER:
+                outcome = self.ask(COUNTER, m, h, draft)
+                if outcome:
+                    return outcome
         if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
                                     or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
             return self.refuse(400, 10060, "expected stream does not match")
-        if h.rare & RARE_TTL and self.check_rare(TTL, m):
-            return REFUSED
+        if h.rare & RARE_TTL:
+            outcome = self.ask(TTL, m, h, draft)
+            if outcome:
+                return outcome
         if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, h):
             return REFUSED
         if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
             return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
-        if h.rare & RARE_SCHEDULE and self.check_rare(SCHEDULE, m):
-            return REFUSED
+        if h.rare & RARE_SCHEDULE:
+            outcome = self.ask(SCHEDULE, m, h, draft)
+            if outcome:
+                return outcome
         if h.message_id.at != NULL and self.duplicate_window_ns:
             if now > self.duplicate_window_ns:
                 self.ids.forget_until(now - self.duplicate_window_ns)
@@ -185,8 +289,10 @@ cdef class Intake(Sink):
         if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
             last = PyBytes_FromStringAndSize(self.last_id.data, self.last_id.len) if self.last_id.len else b""
             return self.refuse(400, 10070, f"wrong last msg ID: {last.decode('utf-8', 'replace')}")
-        if h.rare & RARE_ROLLUP and self.check_rare(ROLLUP, m):
-            return REFUSED
+        if h.rare & RARE_ROLLUP:
+            outcome = self.ask(ROLLUP, m, h, draft)
+            if outcome:
+                return outcome
         return STORED
 
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1:
@@ -207,44 +313,59 @@ cdef class Intake(Sink):
             return self.refuse(400, 10071, f"wrong last sequence: {last}")
         return 0
 
-    cdef int check_rare(self, int stage, Message* m) except -1:
-        """The slow path: the hook's rule, or what a stream answers that has such features switched off."""
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1:
+        """The slow path: the rule's verdict at a stage, or what a stream answers that has such features switched off.
+
+        0: go on, with what the rule made of the message; else an Outcome.
+        """
         cdef tuple names = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"", b"")
-        cdef bytes name = names[stage]
+        cdef bytes name
         cdef Text t
-        if self.rare is None:
+        if self.rules is None or draft is None:
+            if stage >= len(names):
+                return 0
+            name = names[stage]
             t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
             verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"")
         else:
-            verdict = self.rare(
-                stage,
-                PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
-                PyBytes_FromStringAndSize(m.reply, m.reply_len).decode("utf-8", "surrogateescape") if m.reply_len else "",
-                PyBytes_FromStringAndSize(m.body, m.hlen),
-                PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
-            )
+            verdict = self.rules.ask(stage, draft)
+            if draft.changed:
+                draft.point(m)
+                scan_headers(m.body, m.hlen, h)
         if verdict is None:
             return 0
+        if verdict is True:
+            return HANDLED
         code, err_code, description = verdict
         return self.refuse(code, err_code, description)
+
+    cdef uint64_t size_of(self, Message* m) noexcept:
+        """The bytes that a message counts for."""
+        return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
+
+    cdef int refuse_for_room(self) except -1:
+        """The server has no room left, or the account."""
+        cdef Usage usage = self.log.usage
+        if usage.whole is not None and usage.whole.used > usage.whole.limit:
+            return self.refuse(503, 10023, "insufficient resources")
+        return self.refuse(400, 10002, "resource limits exceeded for account")
 
     # --- limits --------------------------------------------------------------------------------------------------------
     cdef int check_room(self, bint rollup, Message* m) except -1:
         """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
         cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
         cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
-        cdef bint full = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
-        cdef uint64_t size = <uint64_t>m.subject_len + m.body_len
+        cdef bint replaces = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
+        cdef uint64_t size = self.size_of(m)
         cdef uint32_t oldest_id = 0, oldest_size = 0
-        size += 16 if self.log.memory else 30 + (4 if m.hlen else 0)
-        if full and self.discard_new_per_subject and not rollup:
+        if replaces and self.discard_new_per_subject and not rollup:
             return self.refuse(503, 10077, "maximum messages per subject exceeded")
-        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not full:
+        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not replaces:
             return self.refuse(503, 10077, "maximum messages exceeded")
         if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
-            if full:
+            if replaces:
                 self.log.peek(state.first, &oldest_id, &oldest_size)
-            if not full or oldest_size < size:
+            if not replaces or oldest_size < size:
                 return self.refuse(503, 10077, "maximum bytes exceeded")
         return 0
 

@@ -1,14 +1,18 @@
 """What a stream answers to headers whose rules it has switched off.
 
 A stage is a point in the order in which a publish is checked; the stream asks there when the
-message carries such a header.
+message carries such a header. In order: ARRIVED (only streams that ask for each message),
+FAST_BATCH, BATCH, COUNTER, TTL, SCHEDULE, ROLLUP, COUNT (each message), TTL_VALUE, STORED.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.core.durations import parse_duration
+
+if TYPE_CHECKING:
+    from penstock.core.draft import Draft
 
 STAGE_BATCH: Final = 0
 STAGE_COUNTER: Final = 1
@@ -18,8 +22,21 @@ STAGE_ROLLUP: Final = 4
 STAGE_TTL_VALUE: Final = 5
 STAGE_STORED: Final = 6
 STAGE_FAST_BATCH: Final = 7
+STAGE_ARRIVED: Final = 8
+STAGE_COUNT: Final = 9
+HANDLED: Final = True
+"""Returned by a rule at a stage: it has dealt with the message, nothing is stored or answered."""
 
 Refusal = tuple[int, int, str]  # code, err_code, description
+
+
+class Rules(Protocol):
+    """What a stream asks about messages that need a rarer feature."""
+
+    def ask(self, stage: int, draft: Draft) -> Refusal | bool | None:
+        """The verdict at a stage: None goes on, a refusal refuses, HANDLED (True): the rule has
+        dealt with the message, nothing is stored or answered. The draft may be changed.
+        """
 
 
 def parse_ttl(text: str) -> int | None:

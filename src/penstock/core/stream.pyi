@@ -1,9 +1,8 @@
 """The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
-from collections.abc import Callable
-
 from penstock.core.consumer import Consumer
 from penstock.core.log import Log
+from penstock.core.refusals import Rules
 from penstock.core.router import Router, Sink
 
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
@@ -22,12 +21,31 @@ class Stream(Sink):
     visible: int  # acks and deliveries exist for messages up to this sequence
     closed: bool
     failure: str  # why the log can't write; "" while it can
-    rare: Callable[[int, str, str, bytes, bytes], tuple[int, int, str] | None] | None
-    """The rules for rare headers (rollup, TTL, counters, schedules, batches): rare(stage, subject, reply, headers, payload).
+    rules: Rules | None
+    """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
+    every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with rare headers
+    def store(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: bytes = b"",
+        *,
+        seq: int = 0,
+        ts_ns: int = 0,
+        flags: int = 0,
+    ) -> int:
+        """Store a message as it is, after the limits of discard new only; its sequence.
 
-    Asked at each stage of penstock.core.refusals for which the message carries a header; a tuple (code, err_code, description)
-    refuses it. At STAGE_STORED it was stored as log.last_seq. None: such messages are refused as by a stream without the feature.
-    """
+        For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
+        """
+    def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
+        """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+    def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
+        """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
+    def error_text(self, code: int, err_code: int, description: str) -> bytes:
+        """The PubAck that says why not."""
     def configure(
         self,
         *,
@@ -51,6 +69,8 @@ class Stream(Sink):
         """Commit at the end of the turn what was removed outside of a publish."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed."""
+    def roll_up(self, below: int, subject: str = "") -> int:
+        """Remove what is older than a sequence, on one literal subject or ("") on all; how many."""
     def told(self) -> None:
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...

@@ -27,6 +27,7 @@ IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly max_age keeps time."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
 
@@ -132,6 +133,8 @@ class Engine:
         for stream in self.account.streams.values():
             if len(stream.core.log.lost) > stream.lost_reported:
                 streams.report_lost(self.account, stream)
+            if stream.rules is not None and now_ns >= stream.rules_at_ns:
+                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()

@@ -25,6 +25,7 @@ from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Co
 from penstock.core.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.rules import RuleSet
 from penstock.engine.settings import Settings
 from penstock.engine.stream_config import with_version
 from penstock.engine.timers import Alarm
@@ -78,6 +79,8 @@ class StreamEntry:
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
+    rules: RuleSet | None = None
+    rules_at_ns: int = 0  # when its rules want to be called again
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal

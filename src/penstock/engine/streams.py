@@ -11,7 +11,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
-from penstock.engine import consumers, stream_config
+from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
@@ -39,6 +39,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
             files.discard()
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
+    rules.start(entry)
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
@@ -67,6 +68,7 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
         account.router.detach(subject, entry.core)
     _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
     configure_stream(entry.core, config)
+    rules.apply(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -79,6 +81,7 @@ def delete(account: Account, name: str) -> None:
         consumers.detach(account, entry, consumer, "Consumer Deleted")
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
+    rules.close(entry)
     del account.streams[name]
     entry.core.close()
     try:
@@ -114,6 +117,8 @@ def recover(account: Account) -> None:
         account.streams[meta.config.name] = entry
         _attach(account, entry, meta.config.subjects)
         consumers.recover(account, entry)
+    for entry in account.streams.values():
+        rules.start(entry)
 
 
 def _without_meta(files: StreamFiles) -> str:
@@ -143,6 +148,7 @@ def close(account: Account) -> None:
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
         _detach(account, entry)
+        rules.close(entry)
         entry.core.close()
         try:
             entry.core.log.close()
@@ -175,7 +181,9 @@ def _open(
     configure_stream(core, config)
     if not new:
         core.rebuild_dedupe()
-    return StreamEntry(config, created_ns, core, files)
+    entry = StreamEntry(config, created_ns, core, files)
+    rules.apply(account, entry)
+    return entry
 
 
 def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:

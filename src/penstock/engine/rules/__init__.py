@@ -1,0 +1,12 @@
+"""The rules of a stream's rarer features: rollups, TTLs, counters, schedules, batches, transforms.
+
+A rule is one feature of one stream, in plain Python. The stream's data path asks it at the stages
+of `penstock.core.refusals` and only for messages that need it, so a stream without the feature, or
+a message that does not use it, costs nothing. Rules of a stream are listed in `FEATURES`; they know
+their stream and its account, not each other.
+"""
+
+from penstock.engine.rules.base import Rule
+from penstock.engine.rules.ruleset import RuleSet, apply, close, start
+
+__all__ = ["Rule", "RuleSet", "apply", "close", "start"]

@@ -1,0 +1,101 @@
+"""Which rules a stream has, and how they are asked.
+
+Knows nothing of any feature: a feature is a factory in `FEATURES` that looks at the stream's
+configuration and makes a `Rule`, or none.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.core.draft import Draft
+from penstock.core.expect import value
+from penstock.core.refusals import (
+    STAGE_BATCH,
+    STAGE_COUNTER,
+    STAGE_ROLLUP,
+    STAGE_SCHEDULE,
+    STAGE_TTL,
+    STAGE_TTL_VALUE,
+    not_allowed,
+)
+from penstock.engine.rules import rollup
+from penstock.engine.rules.base import Handler, Rule, Verdict
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+_HEADERS = {
+    STAGE_BATCH: b"Nats-Batch-Id",
+    STAGE_COUNTER: b"Nats-Incr",
+    STAGE_TTL: b"Nats-TTL",
+    STAGE_SCHEDULE: b"Nats-Schedule",
+    STAGE_ROLLUP: b"Nats-Rollup",
+    STAGE_TTL_VALUE: b"Nats-TTL",
+}
+
+
+class RuleSet:
+    """The rules of one stream, as its data path asks them."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        """In the order in which they are asked at a stage that several have."""
+        self.rules = rules
+        self._handlers: dict[int, list[Handler]] = {}
+        for rule in rules:
+            for stage, handler in rule.handlers().items():
+                self._handlers.setdefault(stage, []).append(handler)
+
+    def ask(self, stage: int, draft: Draft) -> Verdict:
+        """The first verdict that is not None; what a stream without the feature says, when no rule
+        has the stage.
+        """
+        handlers = self._handlers.get(stage)
+        if handlers is None:
+            name = _HEADERS.get(stage)
+            return not_allowed(stage, value(draft.headers, name) or b"" if name else b"")
+        for handler in handlers:
+            verdict = handler(draft)
+            if verdict is not None:
+                return verdict
+        return None
+
+    def tick(self, now_ns: int) -> int:
+        """Let every rule do what is due; when to call again (ns, 0 = not needed)."""
+        due = [due_ns for rule in self.rules if (due_ns := rule.tick(now_ns))]
+        return min(due, default=0)
+
+
+Feature = Callable[["Account", "StreamEntry"], Rule | None]
+
+FEATURES: tuple[Feature, ...] = (rollup.feature,)
+"""In the order of their checks. A feature that keeps something over a change of the stream's
+configuration finds the former rules in `StreamEntry.rules`.
+"""
+
+
+def apply(account: "Account", entry: "StreamEntry") -> None:
+    """Give a stream the rules that its configuration asks for. Called when it is made, recovered or
+    updated.
+    """
+    rules = [rule for feature in FEATURES if (rule := feature(account, entry)) is not None]
+    if entry.rules is not None:
+        for former in entry.rules.rules:
+            if former not in rules:
+                former.close()
+    entry.rules = RuleSet(rules) if rules else None
+    entry.core.rules = entry.rules
+    entry.core.every = any(rule.every for rule in rules)
+    entry.rules_at_ns = 0
+
+
+def start(entry: "StreamEntry") -> None:
+    """A new stream is there, or all streams are recovered."""
+    for rule in entry.rules.rules if entry.rules is not None else ():
+        rule.start()
+
+
+def close(entry: "StreamEntry") -> None:
+    """The stream ends, or the server does."""
+    for rule in entry.rules.rules if entry.rules is not None else ():
+        rule.close()
