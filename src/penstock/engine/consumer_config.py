@@ -1,12 +1,10 @@
-"""Consumer configuration: defaults, validation, what an update may change, and what this server can
-not do.
+"""Consumer configuration: defaults, validation, what an update may change.
 
 Pure functions over `ConsumerConfig` and the configuration of its stream. The order of the checks is
 the protocol's. Names against API subjects, existing consumers and counts are the caller's.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -15,7 +13,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
-from penstock.api.times import format_duration
+from penstock.core.durations import format_duration
 from penstock.core.subjects import matches, subset
 from penstock.engine.settings import (
     DEFAULT_ACK_WAIT_NS,
@@ -24,7 +22,6 @@ from penstock.engine.settings import (
     DEFAULT_MAX_WAITING,
     MAX_DESCRIPTION_LENGTH,
     MAX_METADATA_BYTES,
-    MAX_NAME_LENGTH,
     MILLISECOND,
     MIN_WINDOW_NS,
     SECOND,
@@ -34,17 +31,14 @@ from penstock.engine.subject_rules import is_literal, is_valid
 
 _SERVER_KEYS = (REQUIRED_LEVEL_KEY, VERSION_KEY, LEVEL_KEY)
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}", re.ASCII)
-# Numbers with their least value, and what 0 stands for (0: itself), in the order they are checked in.
-_LEAST = (
-    ("max_deliver", -1, -1),
-    ("max_waiting", 0, 0),
-    ("max_ack_pending", -1, 0),
-    ("max_batch", 0, 0),
-    ("max_expires", 0, 0),
-    ("max_bytes", 0, 0),
-    ("idle_heartbeat", 0, 0),
-    ("inactive_threshold", 0, 0),
-    ("priority_timeout", 0, 0),
+_NOT_NEGATIVE = (
+    "max_waiting",
+    "max_batch",
+    "max_expires",
+    "max_bytes",
+    "idle_heartbeat",
+    "inactive_threshold",
+    "priority_timeout",
 )
 _PINNED_TIMEOUT_NS = 120 * SECOND
 _POLICY_WORDS = {
@@ -56,35 +50,49 @@ _POLICY_WORDS = {
 
 
 @dataclass(frozen=True)
-class Gap:
-    """What the data path does not carry out: refused, so that nobody relies on it."""
+class ConsumerCaps:
+    """What a server and an account allow every consumer at most; 0: no limit."""
 
-    name: str
-    asked: Callable[[ConsumerConfig], object]  # truthy: the configuration asks for it
+    server_max_ack_pending: int = 0
+    account_max_ack_pending: int = 0
+    max_batch: int = 0
+
+    def max_ack_pending(self) -> tuple[int, ...]:
+        """The limits of max_ack_pending that are set, in the order in which they are looked at."""
+        both = (self.server_max_ack_pending, self.account_max_ack_pending)
+        return tuple(limit for limit in both if limit > 0)
 
 
-UNSUPPORTED = (
-    Gap("ack policy flow_control", lambda config: config.ack_policy == "flow_control"),
-    Gap("an internal consumer (direct)", lambda config: config.direct),
-    Gap("an internal consumer (sourcing)", lambda config: config.sourcing),
-    Gap("pause_until", lambda config: config.pause_until is not None),
-    Gap("a priority policy", lambda config: config.priority_policy or config.priority_groups),
-    Gap("ack sampling (sample_freq)", lambda config: config.sample_freq.strip("0%")),
-)
+NO_CAPS = ConsumerCaps()
+
 
 Invalid = errors.StreamInvalidConfigError
 
 
 def with_defaults(
-    config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool = False
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    *,
+    pedantic: bool = False,
+    caps: ConsumerCaps = NO_CAPS,
 ) -> ConsumerConfig:
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
-    none. What `stamped` adds is not among them.
+    none.
     """
     config = msgspec.structs.replace(config)
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
-    _raise_to_least(config, pedantic)
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        if pedantic and config.max_deliver < -1:
+            raise errors.PedanticError("max_deliver must be set to -1")
+        config.max_deliver = -1
+    if config.max_ack_pending < -1:
+        if pedantic:
+            raise errors.PedanticError("max_ack_pending must be set to -1")
+        config.max_ack_pending = -1
+    for name in _NOT_NEGATIVE:
+        if getattr(config, name) < 0:
+            if pedantic:
+                raise errors.PedanticError(f"{name} must not be negative")
+            setattr(config, name, 0)
     if not config.deliver_subject and config.max_waiting == 0:
         config.max_waiting = DEFAULT_MAX_WAITING
     if config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
@@ -93,9 +101,7 @@ def with_defaults(
         if pedantic and config.ack_wait != config.backoff[0]:
             raise errors.PedanticError("first backoff value has to equal batch AckWait")
         config.ack_wait = config.backoff[0]
-    _take_stream_limits(config, stream, pedantic)
-    if config.max_ack_pending == 0 and config.ack_policy != "none":
-        config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
+    _limit_defaults(config, stream, caps, pedantic)
     if config.priority_policy == "none":
         config.priority_policy = None
     if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
@@ -103,21 +109,28 @@ def with_defaults(
     if config.ack_policy == "flow_control" and not pedantic:
         config.flow_control = True
         config.idle_heartbeat = SECOND
+    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    set_required_level(config)
     return config
 
 
-def stamped(config: ConsumerConfig, *, durable: bool) -> ConsumerConfig:
-    """The configuration with the inactive threshold that every ephemeral consumer has; given to it
-    when it is made and when its threshold changes, and not part of what two requests are compared
-    by.
-    """
-    if not durable and config.inactive_threshold <= 0:
-        threshold = DEFAULT_INACTIVE_THRESHOLD_NS
-        config = msgspec.structs.replace(config, inactive_threshold=threshold)
-    return config
+def set_required_level(config: ConsumerConfig) -> None:
+    """Write into its metadata which servers can run it."""
+    config.metadata = {**config.metadata, REQUIRED_LEVEL_KEY: str(required_level(config))}
 
 
-def check(config: ConsumerConfig, stream: StreamConfig) -> None:
+def settle_threshold(config: ConsumerConfig) -> None:
+    """An ephemeral consumer always has an inactive threshold."""
+    if config.inactive_threshold <= 0 and not config.durable_name:
+        config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS
+
+
+def sample_percent(config: ConsumerConfig) -> int:
+    """Of how many acks in a hundred a metric tells."""
+    return min(int(config.sample_freq.removesuffix("%") or 0), 100)
+
+
+def check(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps = NO_CAPS) -> None:
     """ApiError for what is not allowed; the configuration has its defaults."""
     _check_names(config)
     _check_replicas(config, stream)
@@ -127,20 +140,19 @@ def check(config: ConsumerConfig, stream: StreamConfig) -> None:
     if config.deliver_subject:
         _check_push(config, stream)
     else:
-        _check_pull(config, stream)
-    _check_limits(config, stream)
-    if config.direct:
-        if not config.deliver_subject:
-            raise errors.ConsumerDirectRequiresPushError()
-        if config.durable_name:
-            raise errors.ConsumerDirectRequiresEphemeralError()
+        _check_pull(config, stream, caps)
+    _check_limits(config, stream, caps)
+    if config.direct and not config.deliver_subject:
+        raise errors.ConsumerDirectRequiresPushError()
+    if config.direct and config.durable_name:
+        raise errors.ConsumerDirectRequiresEphemeralError()
     _check_filters(config)
     _check_deliver_policy(config)
     if config.sample_freq:
         _check_sampling(config.sample_freq)
     if config.flow_control and not config.idle_heartbeat:
         raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
-    if config.durable_name and config.name and config.name != config.durable_name:
+    if config.durable_name and config.name and config.durable_name != config.name:
         raise errors.ConsumerCreateDurableAndNameMismatchError()
     if metadata_size(config.metadata) > MAX_METADATA_BYTES:
         raise errors.ConsumerMetadataLengthError(f"{MAX_METADATA_BYTES // 1024}KB")
@@ -153,17 +165,8 @@ def check_replicas_supported(config: ConsumerConfig) -> None:
         raise errors.StreamReplicasNotSupportedError()
 
 
-def check_supported(config: ConsumerConfig) -> None:
-    """10052 for a configuration that this server would accept but not carry out."""
-    for gap in UNSUPPORTED:
-        if gap.asked(config):
-            raise Invalid(f"{gap.name} is not supported by this server version")
-
-
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
     """ApiError for what can not change. `bound`: somebody listens on the old deliver subject."""
-    if same(old, new):
-        return
     refused = errors.ConsumerCreateError
     for name, what in (
         ("deliver_policy", "deliver policy"),
@@ -197,6 +200,11 @@ def same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
     return _comparable(one) == _comparable(other)
 
 
+def valid_group(name: str) -> bool:
+    """Whether a priority group may have this name."""
+    return bool(_GROUP_NAME.fullmatch(name))
+
+
 def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
     """The subjects to deliver; empty: all."""
     if config.filter_subject:
@@ -208,9 +216,7 @@ def required_level(config: ConsumerConfig) -> int:
     """The lowest API level whose servers can run this consumer."""
     if config.ack_policy == "flow_control":
         return 4
-    if config.pause_until or config.priority_groups or config.priority_timeout:
-        return 1
-    return 1 if config.priority_policy not in (None, "none") else 0
+    return 1 if config.pause_until is not None or config.priority_policy else 0
 
 
 def _comparable(config: ConsumerConfig) -> ConsumerConfig:
@@ -218,42 +224,43 @@ def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _raise_to_least(config: ConsumerConfig, pedantic: bool) -> None:
-    """Numbers below the least that means something become that; pedantic callers are told."""
-    for name, least, unset in _LEAST:
-        value = getattr(config, name)
-        if value < least:
-            if pedantic:
-                what = "not be negative" if least == 0 else f"be set to {least}"
-                raise errors.PedanticError(f"{name} must {what}")
-            setattr(config, name, least)
-        elif value == 0 and unset:
-            setattr(config, name, unset)
-
-
-def _take_stream_limits(config: ConsumerConfig, stream: StreamConfig, pedantic: bool) -> None:
-    for name in ("max_ack_pending", "inactive_threshold"):
-        if getattr(config, name) == 0:
-            limit = getattr(stream.consumer_limits, name)
-            if pedantic and limit > 0:
-                what = f"{name} must be set if it's configured in stream limits"
-                raise errors.PedanticError(what)
-            setattr(config, name, limit)
+def _limit_defaults(
+    config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps, pedantic: bool
+) -> None:
+    limits = stream.consumer_limits
+    if config.max_ack_pending == 0:
+        if pedantic and limits.max_ack_pending > 0:
+            raise errors.PedanticError(
+                "max_ack_pending must be set if it's configured in stream limits"
+            )
+        config.max_ack_pending = max(limits.max_ack_pending, 0)
+    if config.inactive_threshold == 0:
+        if pedantic and limits.inactive_threshold > 0:
+            raise errors.PedanticError(
+                "inactive_threshold must be set if it's configured in stream limits"
+            )
+        config.inactive_threshold = max(limits.inactive_threshold, 0)
+    if config.max_ack_pending == 0 and config.ack_policy != "none":
+        config.max_ack_pending = min(DEFAULT_MAX_ACK_PENDING, *caps.max_ack_pending(), 1 << 62)
+    if not config.deliver_subject and config.max_batch == 0 and caps.max_batch > 0:
+        if pedantic:
+            raise errors.PedanticError("max_request_batch must be set if it's JetStream limits are set")
+        config.max_batch = caps.max_batch
 
 
 def _check_names(config: ConsumerConfig) -> None:
     for what, name in (("name", config.name), ("durable name", config.durable_name)):
         if name and not valid_name(name):
             raise Invalid(f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
-        if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
-            raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if config.num_replicas > stream.num_replicas:
+    if config.num_replicas > max(stream.num_replicas, 0):
         raise errors.ConsumerReplicasExceedsStreamError()
     if config.num_replicas < 0:
         raise errors.ReplicasCountCannotBeNegativeError()
+    if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
+        raise errors.ConsumerReplicasShouldMatchStreamError()
 
 
 def _check_deliver_policy(config: ConsumerConfig) -> None:
@@ -290,7 +297,7 @@ def _check_acks(config: ConsumerConfig) -> None:
         raise errors.ConsumerAckWaitNegativeError()
     if config.ack_policy == "flow_control":
         _check_flow_control_acks(config)
-    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
+    if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise errors.ConsumerMaxDeliverBackoffError()
 
 
@@ -314,14 +321,14 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.ConsumerDuplicateFilterSubjectsError()
     if config.filter_subject and not is_valid(config.filter_subject):
         raise Invalid("invalid subject")
-    if "" in config.filter_subjects:
-        raise errors.ConsumerEmptyFilterError()
     for index, subject in enumerate(config.filter_subjects):
+        if not subject:
+            raise errors.ConsumerEmptyFilterError()
         if not is_valid(subject):
             raise Invalid("invalid subject")
-        others = config.filter_subjects[:index] + config.filter_subjects[index + 1 :]
-        if any(is_valid(other) and subset(subject, other) for other in others):
-            raise errors.ConsumerOverlappingSubjectFiltersError()
+        for earlier in config.filter_subjects[:index]:
+            if subset(subject, earlier) or subset(earlier, subject):
+                raise errors.ConsumerOverlappingSubjectFiltersError()
 
 
 def _check_sampling(frequency: str) -> None:
@@ -348,7 +355,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ConsumerSmallHeartbeatError()
 
 
-def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> None:
     if config.ack_policy == "none" and stream.retention == "workqueue":
         raise errors.ConsumerPullRequiresAckError()
     if config.rate_limit_bps:
@@ -359,13 +366,15 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ConsumerFCRequiresPushError()
     if 0 < config.max_expires < MILLISECOND:
         raise errors.ConsumerMaxRequestExpiresTooSmallError()
+    if 0 < caps.max_batch < config.max_batch:
+        raise errors.ConsumerMaxRequestBatchExceededError(caps.max_batch)
 
 
-def _check_limits(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_limits(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> None:
     limits = stream.consumer_limits
-    cap = limits.max_ack_pending
-    if 0 < cap < config.max_ack_pending:
-        raise errors.ConsumerMaxPendingAckExcessError(cap)
+    for cap in (*caps.max_ack_pending(), limits.max_ack_pending):
+        if 0 < cap < config.max_ack_pending:
+            raise errors.ConsumerMaxPendingAckExcessError(cap)
     if 0 < limits.inactive_threshold < config.inactive_threshold:
         raise errors.ConsumerInactiveThresholdExcessError(
             format_duration(limits.inactive_threshold)
@@ -386,5 +395,5 @@ def _check_priority(config: ConsumerConfig) -> None:
     for group in config.priority_groups:
         if not group:
             raise errors.ConsumerEmptyGroupNameError()
-        if not _GROUP_NAME.fullmatch(group):
+        if not valid_group(group):
             raise errors.ConsumerInvalidGroupNameError()
