@@ -27,8 +27,8 @@ Step = tuple[str, Any]  # API call and body, or "> subject" and payload of a pub
 TIME = re.compile(r"^2\d\d\d-\d\d-\d\dT[\d:.]+Z$")
 CONFIGURED = {"opt_start_time", "start_time", "pause_until"}
 
-# Of one server only: its version and level, and how many calls it has refused.
-UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors"}
+# Of one server only: its version and level, how many calls it has refused, its clock.
+UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors", "pause_remaining"}
 LISTED = "change to limits violates consumers: "
 # What this server refuses although it is a valid request.
 NOT_SUPPORTED = "not supported by this server version"
@@ -220,7 +220,7 @@ class Judges:
         if not isinstance(answer, tuple) or len(answer[0].get("name", "")) < 8:
             return
         self.drawn.append((answer[0]["stream_name"], answer[0]["name"]))
-        answer[0]["name"] = answer[0]["config"]["name"] = "a drawn name"
+        answer[0]["name"] = "a drawn name"
 
     def forget(self) -> None:
         """Delete the consumers whose names were drawn."""

@@ -45,6 +45,7 @@ STREAM_WAIVERS = (
 )
 CONSUMER_WAIVERS = (
     Waiver("internal-consumers", lambda config: config.get("direct") or config.get("sourcing")),
+    Waiver("negative-priority-timeout", lambda config: config.get("priority_timeout") == -1),
     Waiver("push-into-streams", lambda config: config.get("deliver_subject") == "s.1"),
 )
 

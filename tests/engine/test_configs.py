@@ -53,7 +53,9 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
     def judge() -> StreamConfig:
         stream_config.check_create(config)
-        return stream_config.checked(config, pedantic=request.pedantic)
+        judged = stream_config.checked(config, pedantic=request.pedantic)
+        stream_config.check_replicas_supported(judged)
+        return judged
 
     assert outcome(judge) == (error or row["config"])
     assert config == stream_config.from_request(request), "the request must stay as it was"
@@ -100,7 +102,7 @@ def test_a_consumer_is_judged_alike(row: Any) -> None:
         consumer_config.check_replicas_supported(request.config)
         checked = consumer_config.with_defaults(request.config, STREAM, pedantic=request.pedantic)
         consumer_config.check(checked, STREAM)
-        consumer_config.settle_threshold(checked)
+        consumer_config.settle_threshold(checked, durable=bool(checked.durable_name))
         return checked
 
     assert outcome(judge) == (error or row["config"])

@@ -174,7 +174,7 @@ def _kind(hint: Any) -> _Kind:
         if isinstance(mark, Choice):
             return _choice(mark, get_args(hint))
     if get_origin(hint) is list:
-        return _list(_kind(get_args(hint)[0]))
+        return _list(_kind(get_args(hint)[0]), _zero(get_args(hint)[0]))
     if get_origin(hint) is dict:
         return _map(_kind(get_args(hint)[1]))
     if get_origin(hint) is Literal:
@@ -243,7 +243,13 @@ def _as_written(number: str) -> msgspec.Raw:
     return msgspec.Raw(number.encode())
 
 
-def _list(item: _Kind) -> _Kind:
+def _zero(hint: Any) -> Callable[[], Any]:
+    """What makes the value that a null in a list stands for."""
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return plain if isinstance(plain, type) else str
+
+
+def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
     encode, name = item.encode, f"[]{item.name}"
 
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
@@ -252,7 +258,7 @@ def _list(item: _Kind) -> _Kind:
         if not isinstance(value, list):
             raise _mismatch(value, path, name)
         return [
-            item.decode(reader, element, None, f"{path}.{index}")
+            item.decode(reader, element, zero(), f"{path}.{index}")
             for index, element in enumerate(value)
         ]
 

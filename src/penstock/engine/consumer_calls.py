@@ -120,9 +120,7 @@ def pause(
     )
 
 
-def unpin(
-    account: Account, request: ConsumerUnpinRequest, stream: str, name: str
-) -> Response:
+def unpin(account: Account, request: ConsumerUnpinRequest, stream: str, name: str) -> Response:
     """CONSUMER.UNPIN: another client of the group gets its messages."""
     if not request.group:
         raise errors.InvalidJSONError("consumer group not specified")
@@ -191,9 +189,7 @@ def _put(
         request.config, owner.config, pedantic=request.pedantic, caps=account.consumer_caps
     )
     consumer_config.check(config, owner.config, account.consumer_caps)
-    if not name:
-        name = config.name = account.random_name()
-    entry = consumers.put(account, owner, name, config, request.action)
+    entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     until_ns = config.pause_until or 0
     if account.now_ns < until_ns:
         account.advisories.pause(stream, name, until_ns, account.now_ns)

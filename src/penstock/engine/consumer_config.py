@@ -119,9 +119,11 @@ def set_required_level(config: ConsumerConfig) -> None:
     config.metadata = {**config.metadata, REQUIRED_LEVEL_KEY: str(required_level(config))}
 
 
-def settle_threshold(config: ConsumerConfig) -> None:
-    """An ephemeral consumer always has an inactive threshold."""
-    if config.inactive_threshold <= 0 and not config.durable_name:
+def settle_threshold(config: ConsumerConfig, *, durable: bool) -> None:
+    """An ephemeral consumer always has an inactive threshold; it stays ephemeral, or durable, as it
+    was made.
+    """
+    if config.inactive_threshold <= 0 and not durable:
         config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS
 
 
@@ -244,7 +246,9 @@ def _limit_defaults(
         config.max_ack_pending = min(DEFAULT_MAX_ACK_PENDING, *caps.max_ack_pending(), 1 << 62)
     if not config.deliver_subject and config.max_batch == 0 and caps.max_batch > 0:
         if pedantic:
-            raise errors.PedanticError("max_request_batch must be set if it's JetStream limits are set")
+            raise errors.PedanticError(
+                "max_request_batch must be set if it's JetStream limits are set"
+            )
         config.max_batch = caps.max_batch
 
 

@@ -45,7 +45,8 @@ def put(
     if action == "create" and not same:
         raise errors.ConsumerAlreadyExistsError()
     if not same:
-        consumer_config.settle_threshold(config)
+        durable = bool(present.config.durable_name)
+        consumer_config.settle_threshold(config, durable=durable)
         _update(account, stream, present, config)
     if config.sourcing:
         present.core.reset(0)
@@ -57,9 +58,7 @@ def pause(account: Account, stream: StreamEntry, entry: ConsumerEntry, until_ns:
     disk refuses.
     """
     metadata = dict(entry.config.metadata)
-    config = msgspec.structs.replace(
-        entry.config, pause_until=until_ns or None, metadata=metadata
-    )
+    config = msgspec.structs.replace(entry.config, pause_until=until_ns or None, metadata=metadata)
     consumer_config.set_required_level(config)
     _write(stream, entry, config)
     _apply_pause(account, entry)
@@ -204,7 +203,7 @@ def _create(
         raise errors.MaximumConsumersLimitError()
     if len(config.durable_name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
         raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
-    consumer_config.settle_threshold(config)
+    consumer_config.settle_threshold(config, durable=bool(config.durable_name))
     meta = ConsumerFile(
         format=FORMAT,
         created=account.now_ns,
