@@ -66,8 +66,6 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"sources": [{"name": "O"}]},
     {"subject_transform": {"src": "a", "dest": "b"}},
     {"republish": {"dest": "x.>"}},
-    {"allow_msg_ttl": True},
-    {"subject_delete_marker_ttl": 10**9},
     {"allow_msg_counter": True},
     {"allow_atomic": True},
     {"allow_msg_schedules": True},
@@ -167,7 +165,6 @@ def updated(old: dict[str, Any], new: dict[str, Any]) -> StreamConfig:
         ),
         ({"deny_purge": True}, {}, "stream configuration update can not cancel deny purge"),
         ({"sealed": True}, {}, "stream configuration update can not unseal a sealed stream"),
-        ({"allow_msg_ttl": True}, {}, "message TTL status can not be disabled"),
         (
             {},
             {"persist_mode": "async"},

@@ -151,7 +151,7 @@ cdef class Intake(Sink):
         cdef uint32_t subject_id
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>flags)
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
         self.last_id.len = 0

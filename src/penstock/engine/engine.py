@@ -26,6 +26,8 @@ SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
 IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly inactive_threshold and max_age keep time."""
+RULES_STEP_NS = 5 * MILLISECOND
+"""Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
 NEVER_NS = 1 << 62
@@ -64,6 +66,7 @@ class Engine:
         self._sync_interval_ns = settings.sync_interval_ns
         self._save_at_ns = 0
         self._idle_at_ns = 0
+        self._rules_at_ns = 0
         self._sync_at_ns = 0
         self._maintain_at_ns = 0
 
@@ -92,6 +95,8 @@ class Engine:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._remove_idle(now_ns)
             self._expire(now_ns)
+        if now_ns >= self._rules_at_ns:
+            self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
             self._maintain()
@@ -104,7 +109,7 @@ class Engine:
         """When `tick` has something to do; 0: not needed."""
         if not self.account.streams:
             return 0
-        soon = min(self._save_at_ns, self._idle_at_ns)
+        soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due_ns = self.account.timers.next_ns()
         return min(soon, due_ns) if due_ns else soon
 
@@ -132,14 +137,23 @@ class Engine:
         for stream in self.account.streams.values():
             if len(stream.core.log.lost) > stream.lost_reported:
                 streams.report_lost(self.account, stream)
-            if stream.rules is not None and now_ns >= stream.rules_at_ns:
-                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()
                 except OSError as error:
                     stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
                     self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
+
+    def _run_rules(self, now_ns: int) -> int:
+        """Let rules do what is due; when to look again."""
+        next_ns = now_ns + IDLE_INTERVAL_NS
+        for stream in list(self.account.streams.values()):
+            if stream.rules is None:
+                continue
+            if now_ns >= stream.rules_at_ns:
+                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            next_ns = min(next_ns, stream.rules_at_ns)
+        return max(next_ns, now_ns + RULES_STEP_NS)
 
     def _save(self, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:

@@ -74,7 +74,8 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
     core.configure(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
-        max_age_ns=config.max_age,
+        # with TTLs a rule sees to the age too: it knows which messages never end
+        max_age_ns=0 if config.allow_msg_ttl else config.max_age,
         max_msgs_per_subject=config.max_msgs_per_subject,
         max_msg_size=config.max_msg_size,
         discard_new=config.discard == "new",

@@ -56,8 +56,6 @@ UNSUPPORTED = (
     Gap("sources", lambda config: config.sources),
     Gap("a subject transform", lambda config: config.subject_transform),
     Gap("republish", lambda config: config.republish),
-    Gap("per-message TTL", lambda config: config.allow_msg_ttl),
-    Gap("subject delete markers", lambda config: config.subject_delete_marker_ttl),
     Gap("message counters", lambda config: config.allow_msg_counter),
     Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
