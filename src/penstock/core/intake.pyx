@@ -169,7 +169,8 @@ cdef class Intake(Sink):
         """Store a message as it is, after the limits of discard new only; its sequence.
 
         For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is
+        between is skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
         cdef Message m
