@@ -7,7 +7,7 @@ synced, and renamed over it, so that at any moment one whole version is there.
 Knows nothing of the protocol. Called by the methods of Log (core/log).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.log cimport Log
@@ -18,6 +18,7 @@ from penstock.core.record cimport (
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
 from penstock.core.sidecar cimport read_ranges, write_sidecar
+from penstock.core.usage cimport use
 
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
@@ -67,6 +68,7 @@ cdef int purge_all(Log log) except -1:
     cdef uint32_t i
     log.removed += log.msgs
     log.msgs = 0
+    use(log.usage, -<int64_t>log.bytes)
     log.bytes = 0
     log.first_seq = log.last_seq + 1
     log.subjects_table.reset()
@@ -112,6 +114,7 @@ cdef int purge_older(Log log, uint64_t end) except -1:
             log.subjects_table.appended(e.subject, active.first + i)
         i = active.next_live(i + 1)
     log.msgs = active.live
+    use(log.usage, <int64_t>active.live_bytes - <int64_t>log.bytes)
     log.bytes = active.live_bytes
     log.subject_count = log.subjects_table.live
     i = active.next_live(0)
