@@ -413,6 +413,8 @@ cdef class Stream(Intake):
         if self.max_age_ns and not self.sealed and self.log.msgs:
             cut = self.log.seq_at(now - self.max_age_ns + 1) if now >= self.max_age_ns else 0
             if cut > self.log.first_seq:
+                for holder in list(self.holders):
+                    holder.expire_below(cut)
                 self.log.purge(cut)
                 self.told()
             if self.log.msgs and self.log.read(self.log.first_seq, &r):

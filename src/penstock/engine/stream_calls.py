@@ -49,7 +49,9 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
         raise errors.StreamNameContainsPathSeparatorsError()
     config = stream_config.from_request(request)
     stream_config.check_create(config)
-    entry = streams.create(account, stream_config.checked(config, pedantic=request.pedantic))
+    config = stream_config.checked(config, pedantic=request.pedantic)
+    stream_config.check_replicas_supported(config)
+    entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
     return StreamCreateResponse(info=info, did_create=True)
 
