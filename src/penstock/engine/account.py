@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats
+from penstock.api.streams import StreamConfig
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -25,6 +26,9 @@ from penstock.nuid import DIGITS, Nuid
 
 if TYPE_CHECKING:
     from random import Random
+
+    from penstock.engine.sources.links import Link
+    from penstock.engine.sources.upstream import LocalUpstream
 
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
@@ -52,6 +56,9 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name)
         self.streams: dict[str, StreamEntry] = {}
+        # origin -> the upstreams of this server that copy it or wait for it
+        self.followers: dict[str, list[LocalUpstream]] = {}
+        self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
         self.advisories = Advisories(router, self.ids, settings.domain)
         self.report = report
@@ -80,6 +87,11 @@ class Account:
         if entry is None:
             raise errors.StreamNotFoundError()
         return entry
+
+    def config_of(self, stream: str) -> StreamConfig | None:
+        """The configuration of the stream of this name, if there is one."""
+        entry = self.streams.get(stream)
+        return entry.config if entry is not None else None
 
     def consumer(self, stream: str, name: str) -> tuple[StreamEntry, ConsumerEntry]:
         """A stream and its consumer; 10059, 10014."""

@@ -134,6 +134,10 @@ class Engine:
                 streams.report_lost(self.account, stream)
             if stream.rules is not None and now_ns >= stream.rules_at_ns:
                 stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            if stream.supply is not None and now_ns >= stream.supply_at_ns:
+                stream.supply_at_ns = NEVER_NS
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()
