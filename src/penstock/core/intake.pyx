@@ -17,6 +17,7 @@ from penstock.core.expect cimport (
 from penstock.core.log cimport Log
 from penstock.core.router cimport Message, Router, Sink
 from penstock.core.subject_table cimport SubjectState
+from penstock.core.usage cimport Usage, full
 
 from penstock.core.refusals import not_allowed
 
@@ -129,6 +130,8 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
         if h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
@@ -151,7 +154,7 @@ cdef class Intake(Sink):
         cdef uint32_t subject_id
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>flags)
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
         self.last_id.len = 0
@@ -169,11 +172,13 @@ cdef class Intake(Sink):
         """Store a message as it is, after the limits of discard new only; its sequence.
 
         For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered.
+        `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
         cdef Message m
         cdef PublishHeaders h
+        cdef Draft draft
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -192,6 +197,11 @@ cdef class Intake(Sink):
             self.log.skip_to(seq)
         if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
+        if self.rules is not None and (h.rare or self.every):
+            draft = draft_of(&m)
+            draft.flags = flags
+            draft.seq = given
+            self.ask(AFTER, &m, &h, draft)
         self.trim()
         self.commit()
         return given
@@ -389,23 +399,33 @@ cdef class Intake(Sink):
         code, err_code, description = verdict
         return self.refuse(code, err_code, description)
 
+    cdef uint64_t size_of(self, Message* m) noexcept:
+        """The bytes that a message counts for."""
+        return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
+
+    cdef int refuse_for_room(self) except -1:
+        """The server has no room left, or the account."""
+        cdef Usage usage = self.log.usage
+        if usage.whole is not None and usage.whole.used > usage.whole.limit:
+            return self.refuse(503, 10023, "insufficient resources")
+        return self.refuse(400, 10002, "resource limits exceeded for account")
+
     # --- limits --------------------------------------------------------------------------------------------------------
     cdef int check_room(self, bint rollup, Message* m) except -1:
         """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
         cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
         cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
-        cdef bint full = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
-        cdef uint64_t size = <uint64_t>m.subject_len + m.body_len
+        cdef bint replaces = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
+        cdef uint64_t size = self.size_of(m)
         cdef uint32_t oldest_id = 0, oldest_size = 0
-        size += 16 if self.log.memory else 30 + (4 if m.hlen else 0)
-        if full and self.discard_new_per_subject and not rollup:
+        if replaces and self.discard_new_per_subject and not rollup:
             return self.refuse(503, 10077, "maximum messages per subject exceeded")
-        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not full:
+        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not replaces:
             return self.refuse(503, 10077, "maximum messages exceeded")
         if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
-            if full:
+            if replaces:
                 self.log.peek(state.first, &oldest_id, &oldest_size)
-            if not full or oldest_size < size:
+            if not replaces or oldest_size < size:
                 return self.refuse(503, 10077, "maximum bytes exceeded")
         return 0
 

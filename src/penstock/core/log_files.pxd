@@ -11,6 +11,7 @@ from penstock.core.pages cimport Pages
 from penstock.core.record cimport Ranges
 from penstock.core.segment cimport Segment, SegmentList
 from penstock.core.subject_table cimport SubjectTable
+from penstock.core.usage cimport Usage
 
 cdef enum LogCondition:
     TAKES = 0            # appends are taken
@@ -57,6 +58,7 @@ cdef class LogFiles:
     cdef uint64_t segment_bytes
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
+    cdef readonly Usage usage                # whose bytes these are; never None
     cdef bint folder_dirty                   # a file was made since the folder was synced
     cdef bint folder_made
     cdef bint sync_used                      # the owner asked for durability at least once

@@ -5,6 +5,7 @@ from typing import Protocol
 from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
 from penstock.core.subject_table import SubjectTable
+from penstock.core.usage import Usage
 
 class LogClosed(OSError):
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
@@ -40,3 +41,4 @@ class LogFiles:
     failure: int
     segments: SegmentList
     subjects_table: SubjectTable
+    usage: Usage
