@@ -10,7 +10,7 @@ from penstock.core.usage import Usage
 class LogClosed(OSError):
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
 
-class Guard(Protocol):
+class _Guard(Protocol):
     def holds(self, top: int) -> bool:
         """Whether it wants to save before messages up to a sequence are removed."""
     def save(self) -> None:
@@ -32,7 +32,7 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
-    guard: Guard | None
+    guard: _Guard | None
     """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
     written it is asked, and called if it wants to be: the messages are in the file by then (and on the disk, where that is used).
     """

@@ -58,6 +58,7 @@ class Account:
         self.streams: dict[str, StreamEntry] = {}
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
+        self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
         self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
         self.advisories = Advisories(router, self.ids, settings.domain)
@@ -100,6 +101,16 @@ class Account:
         if entry is None:
             raise errors.ConsumerNotFoundError()
         return owner, entry
+
+    def direct_server(self, name: str) -> StreamEntry | None:
+        """The stream that answers direct gets of this name; None: nobody does."""
+        entry = self.streams.get(name)
+        if entry is not None and entry.config.allow_direct:
+            return entry
+        for mirror in self.direct_mirrors.get(name, ()):
+            if mirror.supply is not None and mirror.supply.caught_up:
+                return mirror
+        return None
 
     def random_name(self) -> str:
         """A name for a consumer that came without one."""

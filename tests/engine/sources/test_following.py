@@ -203,3 +203,18 @@ def test_a_message_that_is_there_already_is_passed_over(house: House) -> None:
     house.server.hub.settle()
     assert [message[4] for message in stored(house, "S")] == [b"A", b"B"[:0] or b"C"]
     assert sorted(message[4] for message in stored(house, "T")) == [b"A", b"B", b"C"]
+
+
+def test_a_mirror_answers_direct_gets_of_its_origin(house: House) -> None:
+    house.stream("O", subjects=["o"], allow_direct=True)
+    house.publish("o", b"1")
+    config = house.stream("M", mirror={"name": "O"})["config"]
+    assert config["mirror_direct"]
+    house.server.hub.settle()
+    house.ok("STREAM.DELETE.O")
+    headers, payload = house.request("$JS.API.DIRECT.GET.O", {"seq": 1})[0]
+    assert payload == b"1"
+    assert b"Nats-Stream: M\r\n" in headers
+    assert house.request("$JS.API.DIRECT.GET.M", {"seq": 1}) == []
+    house.ok("STREAM.DELETE.M")
+    assert house.request("$JS.API.DIRECT.GET.O", {"seq": 1}) == []

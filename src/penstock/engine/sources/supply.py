@@ -32,6 +32,7 @@ class Supply:
         self._entry = entry
         self.upstreams: list[Upstream] = []
         self._positions: Positions | None = None
+        self._stands_for = ""  # a mirror: the origin whose direct gets it may answer
 
     def configure(self, config: StreamConfig) -> None:
         """Follow what the configuration says from now on."""
@@ -58,7 +59,14 @@ class Supply:
             if upstream.name not in kept:
                 self._follow(upstream)
                 upstream.start()
+        mirror = config.mirror
+        self._stand_for(mirror.name if mirror is not None and config.mirror_direct else "")
         self._entry.supply_at_ns = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it had everything there was, at some time since the start."""
+        return all(upstream.caught_up for upstream in self.upstreams)
 
     def tick(self, now_ns: int) -> int:
         """Do what is due; when to call again."""
@@ -77,6 +85,7 @@ class Supply:
 
     def close(self) -> None:
         """Stop following."""
+        self._stand_for("")
         for upstream in self.upstreams:
             upstream.close()
 
@@ -134,6 +143,18 @@ class Supply:
         if again and self._positions is not None:
             self._entry.core.log.fsync()
             self._positions.save()
+
+    def _stand_for(self, origin: str) -> None:
+        mirrors = self._account.direct_mirrors
+        if self._stands_for == origin:
+            return
+        if self._stands_for:
+            mirrors[self._stands_for].remove(self._entry)
+            if not mirrors[self._stands_for]:
+                del mirrors[self._stands_for]
+        if origin:
+            mirrors.setdefault(origin, []).append(self._entry)
+        self._stands_for = origin
 
     def _wake(self) -> None:
         self._entry.supply_at_ns = 0
