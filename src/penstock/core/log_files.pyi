@@ -1,6 +1,6 @@
 """What Python sees of the files under a record log; see log_files.pxd for the rest."""
 
-from typing import Protocol
+from typing import Any
 
 from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
@@ -9,12 +9,6 @@ from penstock.core.usage import Usage
 
 class LogClosed(OSError):
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
-
-class _Guard(Protocol):
-    def holds(self, top: int) -> bool:
-        """Whether it wants to save before messages up to a sequence are removed."""
-    def save(self) -> None:
-        """Note what the messages say, durably; OSError when that can't be."""
 
 class LogFiles:
     disk: Disk | None
@@ -32,9 +26,10 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
-    guard: _Guard | None
+    guard: Any
     """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
-    written it is asked, and called if it wants to be: the messages are in the file by then (and on the disk, where that is used).
+    written, `guard.holds(highest)` is asked; when it says True, the messages are written (and synced, where that is used), and
+    `guard.save()` notes what they say; its OSError is that of the write.
     """
     guard_above: int
     condition: int

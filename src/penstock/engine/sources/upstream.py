@@ -106,13 +106,16 @@ class LocalUpstream:
         self._blocked = blocked
         self._met = met
         self._copier: Copier | None = None
+        self._caught_up = False
         self._since_ns = 0
         account.followers.setdefault(source.name, []).append(self)
 
     @property
     def caught_up(self) -> bool:
         """See Upstream."""
-        return self._copier is not None and self._copier.caught_up
+        if self._copier is not None and self._copier.caught_up:
+            self._caught_up = True
+        return self._caught_up
 
     def start(self) -> None:
         """See Upstream. Called again when the origin has come."""
@@ -135,6 +138,7 @@ class LocalUpstream:
     def lost(self) -> None:
         """The origin was deleted."""
         if self._copier is not None:
+            self._caught_up = self.caught_up
             self._copier.close()
             self._copier = None
 
