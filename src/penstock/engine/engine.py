@@ -138,6 +138,10 @@ class Engine:
         for stream in self.account.streams.values():
             if len(stream.core.log.lost) > stream.lost_reported:
                 streams.report_lost(self.account, stream)
+            if stream.supply is not None and now_ns >= stream.supply_at_ns:
+                stream.supply_at_ns = NEVER_NS
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()

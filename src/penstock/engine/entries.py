@@ -5,6 +5,7 @@ the files. Entries decide nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from penstock.engine.rules import RuleSet
 from penstock.engine.settings import Settings
 from penstock.engine.stream_config import with_version
 from penstock.engine.timers import Alarm
+
+if TYPE_CHECKING:
+    from penstock.engine.sources.supply import Supply
 
 _ACK_POLICIES = {
     "none": ACK_NONE,
@@ -81,6 +85,8 @@ class StreamEntry:
     expire_at_ns: int = 0  # when core wants expire() to be called again
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
+    supply: "Supply | None" = None  # the streams that it follows
+    supply_at_ns: int = 0  # when that wants to be called again
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal
@@ -175,13 +181,20 @@ def stream_info(
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
         config = msgspec.structs.replace(config, metadata=metadata)
-    return StreamInfo(
+    info = StreamInfo(
         config=config,
         created=entry.created_ns,
         state=stream_state(entry),
         domain=settings.domain,
         ts=now_ns,
     )
+    if entry.supply is not None:
+        infos = entry.supply.infos(now_ns)
+        if entry.config.mirror is not None:
+            info.mirror = infos[0]
+        else:
+            info.sources = infos
+    return info
 
 
 def leader(settings: Settings) -> ClusterInfo:
