@@ -64,12 +64,8 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 UNSUPPORTED: list[dict[str, Any]] = [
     {"retention": "interest"},
     {"retention": "workqueue"},
-    {"mirror": {"name": "O"}},
-    {"sources": [{"name": "O"}]},
     {"subject_transform": {"src": "a", "dest": "b"}},
     {"republish": {"dest": "x.>"}},
-    {"allow_msg_ttl": True},
-    {"subject_delete_marker_ttl": 10**9},
     {"allow_msg_counter": True},
     {"allow_atomic": True},
     {"allow_msg_schedules": True},
@@ -150,7 +146,6 @@ def updated(old: dict[str, Any], new: dict[str, Any]) -> StreamConfig:
         ),
         ({"deny_purge": True}, {}, "stream configuration update can not cancel deny purge"),
         ({"sealed": True}, {}, "stream configuration update can not unseal a sealed stream"),
-        ({"allow_msg_ttl": True}, {}, "message TTL status can not be disabled"),
         (
             {},
             {"persist_mode": "async"},

@@ -206,6 +206,65 @@ cdef class Intake(Sink):
         self.commit()
         return given
 
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
+        """Store a message of an origin, which has checked what its headers ask for; an Outcome.
+
+        `seq`: with `mirrored`, the sequence that it must have, above the last one: what is between is skipped.
+        """
+        cdef PublishHeaders h
+        cdef Draft draft = None
+        cdef int outcome
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
+        scan_headers(m.body, m.hlen, &h)
+        if self.rules is not None and (self.every or h.rare):
+            draft = draft_of(m)
+            draft.sourced = True
+            draft.flags = flags
+            if self.every:
+                outcome = self.ask(ARRIVED, m, &h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_ROLLUP:
+                outcome = self.ask(ROLLUP, m, &h, draft)
+                if outcome:
+                    return outcome
+        if h.message_id.at != NULL and self.duplicate_window_ns and not mirrored:
+            if self.hub.now_ns > self.duplicate_window_ns:
+                self.ids.forget_until(self.hub.now_ns - self.duplicate_window_ns)
+            if self.ids.find(h.message_id.at, h.message_id.n):
+                return DUPLICATE
+        if draft is not None and self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if draft is not None and h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+            return REFUSED
+        if mirrored and seq[0] > self.log.last_seq + 1:
+            try:
+                self.log.skip_to(seq[0])
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
+        if not mirrored:
+            ts_ns = max(self.hub.now_ns, self.log.last_ts_ns)
+        outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
+
     def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
         cdef bytes r = reply.encode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats, PullRequest
 from penstock.api.codec import JsonError, decode_request
+from penstock.api.streams import StreamConfig
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -27,6 +28,9 @@ from penstock.nuid import DIGITS, Nuid
 
 if TYPE_CHECKING:
     from random import Random
+
+    from penstock.engine.sources.links import Link
+    from penstock.engine.sources.upstream import LocalUpstream
 
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
@@ -54,6 +58,10 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name)
         self.streams: dict[str, StreamEntry] = {}
+        # origin -> the upstreams of this server that copy it or wait for it
+        self.followers: dict[str, list[LocalUpstream]] = {}
+        self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
+        self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
         self.report = report
@@ -89,6 +97,11 @@ class Account:
             raise errors.StreamNotFoundError()
         return entry
 
+    def config_of(self, stream: str) -> StreamConfig | None:
+        """The configuration of the stream of this name, if there is one."""
+        entry = self.streams.get(stream)
+        return entry.config if entry is not None else None
+
     def consumer(self, stream: str, name: str) -> tuple[StreamEntry, ConsumerEntry]:
         """A stream and its consumer; 10059, 10014."""
         owner = self.stream(stream)
@@ -96,6 +109,16 @@ class Account:
         if entry is None:
             raise errors.ConsumerNotFoundError()
         return owner, entry
+
+    def direct_server(self, name: str) -> StreamEntry | None:
+        """The stream that answers direct gets of this name; None: nobody does."""
+        entry = self.streams.get(name)
+        if entry is not None and entry.config.allow_direct:
+            return entry
+        for mirror in self.direct_mirrors.get(name, ()):
+            if mirror.supply is not None and mirror.supply.caught_up:
+                return mirror
+        return None
 
     def random_name(self) -> str:
         """A name for a consumer that came without one."""

@@ -389,8 +389,8 @@ class Dispatcher:
 
     def _direct(self, subject: str, reply: str, body: bytes) -> bool:
         name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.streams.get(name)
-        if entry is None or not entry.config.allow_direct:
+        entry = self._account.direct_server(name)
+        if entry is None:
             return False
         if reply:
             headers, payload = message_calls.direct_get(entry, body, wanted)

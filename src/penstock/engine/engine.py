@@ -25,6 +25,8 @@ SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
 IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly max_age keeps time."""
+RULES_STEP_NS = 5 * MILLISECOND
+"""Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
 NEVER_NS = 1 << 62
@@ -63,6 +65,7 @@ class Engine:
         self._sync_interval_ns = settings.sync_interval_ns
         self._save_at_ns = 0
         self._idle_at_ns = 0
+        self._rules_at_ns = 0
         self._sync_at_ns = 0
         self._maintain_at_ns = 0
 
@@ -93,6 +96,8 @@ class Engine:
         if now_ns >= self._idle_at_ns:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._expire(now_ns)
+        if now_ns >= self._rules_at_ns:
+            self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
             self._maintain()
@@ -105,7 +110,7 @@ class Engine:
         """When `tick` has something to do; 0: not needed."""
         if not self.account.streams:
             return 0
-        soon = min(self._save_at_ns, self._idle_at_ns)
+        soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
         return min((soon, *(due_ns for due_ns in due if due_ns)))
 
@@ -138,14 +143,27 @@ class Engine:
         for stream in self.account.streams.values():
             if len(stream.core.log.lost) > stream.lost_reported:
                 streams.report_lost(self.account, stream)
-            if stream.rules is not None and now_ns >= stream.rules_at_ns:
-                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            if stream.supply is not None and now_ns >= stream.supply_at_ns:
+                stream.supply_at_ns = NEVER_NS
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()
                 except OSError as error:
                     stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
                     self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
+
+    def _run_rules(self, now_ns: int) -> int:
+        """Let rules do what is due; when to look again."""
+        next_ns = now_ns + IDLE_INTERVAL_NS
+        for stream in list(self.account.streams.values()):
+            if stream.rules is None:
+                continue
+            if now_ns >= stream.rules_at_ns:
+                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            next_ns = min(next_ns, stream.rules_at_ns)
+        return max(next_ns, now_ns + RULES_STEP_NS)
 
     def _save(self, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:

@@ -5,6 +5,7 @@ the files. Entries decide nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from penstock.engine.rules import RuleSet
 from penstock.engine.settings import Settings
 from penstock.engine.stream_config import with_version
 from penstock.engine.timers import Alarm
+
+if TYPE_CHECKING:
+    from penstock.engine.sources.supply import Supply
 
 _ACK_POLICIES = {
     "none": ACK_NONE,
@@ -81,6 +85,8 @@ class StreamEntry:
     expire_at_ns: int = 0  # when core wants expire() to be called again
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
+    supply: "Supply | None" = None  # the streams that it follows
+    supply_at_ns: int = 0  # when that wants to be called again
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal
@@ -95,7 +101,8 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
     core.configure(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
-        max_age_ns=config.max_age,
+        # with TTLs a rule sees to the age too: it knows which messages never end
+        max_age_ns=0 if config.allow_msg_ttl else config.max_age,
         max_msgs_per_subject=config.max_msgs_per_subject,
         max_msg_size=config.max_msg_size,
         discard_new=config.discard == "new",
@@ -174,13 +181,20 @@ def stream_info(
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
         config = msgspec.structs.replace(config, metadata=metadata)
-    return StreamInfo(
+    info = StreamInfo(
         config=config,
         created=entry.created_ns,
         state=stream_state(entry),
         domain=settings.domain,
         ts=now_ns,
     )
+    if entry.supply is not None:
+        infos = entry.supply.infos(now_ns)
+        if entry.config.mirror is not None:
+            info.mirror = infos[0]
+        else:
+            info.sources = infos
+    return info
 
 
 def leader(settings: Settings) -> ClusterInfo:

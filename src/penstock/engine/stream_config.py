@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
-from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits, StreamSource
+from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits
 from penstock.api.subjects import valid_name
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,
@@ -24,6 +24,7 @@ from penstock.engine.settings import (
     MIN_WINDOW_NS,
     SECOND,
 )
+from penstock.engine.sources import checks
 from penstock.engine.subject_rules import check_stream_subjects, is_literal, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
@@ -52,12 +53,8 @@ class Gap:
 
 UNSUPPORTED = (
     Gap("retention other than limits", lambda config: config.retention != "limits"),
-    Gap("a mirror", lambda config: config.mirror),
-    Gap("sources", lambda config: config.sources),
     Gap("a subject transform", lambda config: config.subject_transform),
     Gap("republish", lambda config: config.republish),
-    Gap("per-message TTL", lambda config: config.allow_msg_ttl),
-    Gap("subject delete markers", lambda config: config.subject_delete_marker_ttl),
     Gap("message counters", lambda config: config.allow_msg_counter),
     Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
@@ -72,8 +69,13 @@ def from_request(request: StreamConfigRequest) -> StreamConfig:
     return StreamConfig(**values)
 
 
-def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
-    """The same configuration with the defaults filled in; ApiError for what is not allowed."""
+def checked(
+    config: StreamConfig, *, pedantic: bool = False, find: checks.Find = lambda _: None
+) -> StreamConfig:
+    """The same configuration with the defaults filled in; ApiError for what is not allowed.
+
+    `find` gives the configuration of another stream, for what a mirror or a source asks of it.
+    """
     config = msgspec.structs.replace(config)
     config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
     config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
@@ -82,8 +84,9 @@ def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
     _check_times(config, pedantic)
     _check_features(config, pedantic)
     if config.mirror is not None:
-        _check_mirror(config, config.mirror)
-    _check_sources(config)
+        checks.check_mirror(config, config.mirror)
+    checks.check_sources(config)
+    checks.check_neighbours(config, find, pedantic=pedantic)
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
@@ -309,44 +312,6 @@ def _check_async(config: StreamConfig) -> None:
         raise Invalid("async persist mode is not supported on replicated streams")
     if config.allow_atomic:
         raise Invalid("async persist mode is not supported with atomic batch publish")
-
-
-def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    if config.first_seq:
-        raise errors.MirrorWithFirstSeqError()
-    if config.subjects:
-        raise errors.MirrorWithSubjectsError()
-    if config.sources:
-        raise errors.MirrorWithSourcesError()
-    if config.allow_msg_counter:
-        raise errors.MirrorWithCountersError()
-    if config.allow_atomic:
-        raise errors.MirrorWithAtomicPublishError()
-    if config.allow_batched:
-        raise errors.MirrorWithBatchPublishError()
-    if config.allow_msg_schedules:
-        raise errors.MirrorWithMsgSchedulesError()
-    if mirror.filter_subject and mirror.subject_transforms:
-        raise errors.MirrorMultipleFiltersNotAllowedError()
-    if config.subject_delete_marker_ttl > 0:
-        raise Invalid("subject delete markers forbidden on mirrors")
-    if not valid_name(mirror.name):
-        raise errors.MirrorInvalidStreamNameError()
-
-
-def _check_sources(config: StreamConfig) -> None:
-    seen: list[tuple[object, ...]] = []
-    for source in config.sources:
-        if config.allow_msg_schedules:
-            raise errors.SourceWithMsgSchedulesError()
-        if not valid_name(source.name):
-            raise errors.SourceInvalidStreamNameError()
-        identity = (source.name, source.external, source.filter_subject, source.subject_transforms)
-        if identity in seen:
-            raise errors.SourceDuplicateDetectedError()
-        seen.append(identity)
-        if source.filter_subject and source.subject_transforms:
-            raise errors.SourceMultipleFiltersNotAllowedError()
 
 
 def _check_transforms(config: StreamConfig, pedantic: bool) -> None:
