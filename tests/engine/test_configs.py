@@ -60,8 +60,6 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"retention": "interest"},
-    {"retention": "workqueue"},
     {"mirror": {"name": "O"}},
     {"sources": [{"name": "O"}]},
     {"subject_transform": {"src": "a", "dest": "b"}},

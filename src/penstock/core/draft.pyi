@@ -14,6 +14,7 @@ class Draft:
     extra: bytes | None  # joins the PubAck's members: b',"val":"42"'
     notes: dict[str, Any]  # what a rule's stages tell each other
     seq: int  # once it is stored (STAGE_STORED)
+    skipped: bool  # it has a sequence and is not stored: nobody takes it (interest retention)
     def change(
         self,
         *,

@@ -212,6 +212,8 @@ cdef class Handout(Listener):
                 self.pacing.sent(ts_ns, size, now)
             if self.ack_policy == POLICY_NONE:
                 self.pending.set_floor(self.delivered, self.picked)
+                if self.stream.keeper is not None:
+                    self.stream.keeper.settled(self.picked)
                 return 0
             self.pending.push(self.picked, self.delivered, now)
             if not self.holding:
@@ -339,22 +341,40 @@ cdef class Handout(Listener):
         cdef Pending* e
         if seq > self.selection.passed:
             return 0
+        cdef list done
         if self.ack_policy == POLICY_ALL:
+            done = self.pending.upto(seq) if self.stream.keeper is not None else None
             # A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
             if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
                 return 1
             if self.pending.live:
                 self.pending.set_floor(min(cseq, self.delivered), seq)
+            if done is not None:
+                self.settle_all(done)
         else:
             e = self.pending.find(seq)
             if e == NULL:
                 return 1
             self.pending.remove(e, self.delivered, self.selection.passed)
+            if self.stream.keeper is not None:
+                self.stream.keeper.settled(seq)
         self.acked_ns = self.hub.now_ns
         self.changed = True
         if self.stalled:
             self.room_made()
         return 1
+
+    cdef int needs(self, uint64_t seq) except -1:
+        return seq > self.selection.passed or self.pending.find(seq) != NULL
+
+    def settle_all(self, list done) -> None:
+        """These messages are acknowledged: the stream may let go of them."""
+        for seq in done:
+            self.stream.keeper.settled(seq)
+
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
+        return self.pending.floor_seq
 
     cdef int room_made(self) except -1:
         if self.stalled and (self.max_ack_pending <= 0 or self.pending.live < <size_t>self.max_ack_pending):

@@ -128,7 +128,7 @@ def check(config: ConsumerConfig, stream: StreamConfig) -> None:
     if config.deliver_subject:
         _check_push(config, stream)
     else:
-        _check_pull(config)
+        _check_pull(config, stream)
     _check_limits(config, stream)
     _check_priority(config)
     if config.direct and config.durable_name:
@@ -230,6 +230,8 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ReplicasCountCannotBeNegativeError()
     if config.num_replicas > stream.num_replicas:
         raise errors.ConsumerReplicasExceedsStreamError()
+    if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
+        raise errors.ConsumerReplicasShouldMatchStreamError()
 
 
 def _check_deliver_policy(config: ConsumerConfig) -> None:
@@ -326,7 +328,9 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
 
 
-def _check_pull(config: ConsumerConfig) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise errors.ConsumerPullRequiresAckError()
     if config.rate_limit_bps:
         raise errors.ConsumerPullWithRateLimitError()
     if config.idle_heartbeat:

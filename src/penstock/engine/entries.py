@@ -17,13 +17,18 @@ from penstock.api.streams import (
     StreamState,
 )
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE, Consumer
-from penstock.core.stream import Stream
+from penstock.core.stream import RETAIN_AS_QUEUE, RETAIN_BY_INTEREST, RETAIN_BY_LIMITS, Stream
 from penstock.engine.consumer_config import filters_of
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.rules import RuleSet
 from penstock.engine.settings import Settings
 from penstock.engine.stream_config import with_version
 
+_RETENTIONS = {
+    "limits": RETAIN_BY_LIMITS,
+    "interest": RETAIN_BY_INTEREST,
+    "workqueue": RETAIN_AS_QUEUE,
+}
 _ACK_POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
 
 
@@ -82,6 +87,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         duplicate_window_ns=config.duplicate_window,
         no_ack=config.no_ack,
         sealed=config.sealed,
+        retention=_RETENTIONS[config.retention],
     )
 
 

@@ -51,7 +51,6 @@ class Gap:
 
 
 UNSUPPORTED = (
-    Gap("retention other than limits", lambda config: config.retention != "limits"),
     Gap("a mirror", lambda config: config.mirror),
     Gap("sources", lambda config: config.sources),
     Gap("a subject transform", lambda config: config.subject_transform),
