@@ -70,6 +70,7 @@ class Retention(RuleBasedStateMachine):
     # --- the model ---------------------------------------------------------------------------------
 
     def gone(self, seq: int) -> None:
+        """It was removed, and that is told to who holds it."""
         self.live.pop(seq, None)
         for reader in self.readers.values():
             reader.pending.pop(seq, None)
@@ -78,7 +79,7 @@ class Retention(RuleBasedStateMachine):
         if seq in self.live and not any(
             reader.needs(seq, self.live[seq]) for reader in self.readers.values()
         ):
-            self.gone(seq)
+            del self.live[seq]
 
     def review(self, *, orphans: bool) -> None:
         for seq, subject in list(self.live.items()):
@@ -243,7 +244,9 @@ class Retention(RuleBasedStateMachine):
         assert state["messages"] == len(self.live)
         for name, reader in self.readers.items():
             info: Any = self.house.ok(f"CONSUMER.INFO.S.{name}")
-            assert info["num_ack_pending"] == len(reader.pending), name
+            # one whose filters have changed may hold what is gone until it looks for it
+            held = [seq for seq in reader.pending if seq in self.live]
+            assert len(held) <= info["num_ack_pending"] <= len(reader.pending), name
 
 
 TestRetention = Retention.TestCase

@@ -354,6 +354,8 @@ cdef class Handout(Listener):
         else:
             e = self.pending.find(seq)
             if e == NULL:
+                if self.stream.keeper is not None:
+                    self.stream.keeper.settled(seq)        # a late ack: what no consumer needs goes
                 return 1
             self.pending.remove(e, self.delivered, self.selection.passed)
             if self.stream.keeper is not None:

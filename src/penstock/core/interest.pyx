@@ -82,13 +82,10 @@ cdef class Interest(Keeper):
         return False
 
     cdef int drop(self, uint64_t seq) except -1:
-        cdef Stream stream = self.stream
-        if stream.refiltered:
-            stream.evict(seq)              # somebody may hold it though its filters do not pass it any more
-        else:
-            stream.log.remove(seq)         # no consumer counts it any more
+        # No consumer counts it as ahead any more. One whose filters have changed may hold it: it finds out when it looks for it.
+        self.stream.log.remove(seq)
         if not self.queued:
-            stream.hub.enlist_commit(self)
+            self.stream.hub.enlist_commit(self)
         return 0
 
     # --- all messages --------------------------------------------------------------------------------------------------

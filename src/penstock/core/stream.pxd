@@ -56,7 +56,6 @@ cdef class Stream(Intake):
     cdef uint64_t epoch                      # changes when a filter comes or goes
     cdef Route nobody                        # the Route of subjects without filters, of this epoch
     cdef Py_ssize_t scrubbed                 # up to here `interested` was cleared of old Routes
-    cdef bint refiltered                     # a consumer's filters have changed: it may hold messages that they do not pass
 
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1

@@ -380,7 +380,6 @@ cdef class Stream(Intake):
             self.waiting.remove(listener)
         if listener.holding:
             self.holders.remove(listener)
-            self.refiltered = True
         listener.awaiting = listener.holding = False
         if not filters:
             self.unfiltered.remove(listener)
