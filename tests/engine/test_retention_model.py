@@ -35,8 +35,10 @@ class Reader:
 
     filters: list[str]
     policy: str
+    once: bool  # max_deliver is 1
     passed: int
     pending: dict[int, str] = field(default_factory=dict)  # seq -> ack subject
+    spent: dict[int, str] = field(default_factory=dict)  # went out as often as they may
 
     def takes(self, subject: str) -> bool:
         return not self.filters or any(matches(subject, one) for one in self.filters)
@@ -44,7 +46,7 @@ class Reader:
     def needs(self, seq: int, subject: str) -> bool:
         if not self.takes(subject):
             return False
-        return seq > self.passed or seq in self.pending
+        return seq > self.passed or seq in self.pending or seq in self.spent
 
 
 class Retention(RuleBasedStateMachine):
@@ -74,6 +76,7 @@ class Retention(RuleBasedStateMachine):
         self.live.pop(seq, None)
         for reader in self.readers.values():
             reader.pending.pop(seq, None)
+            reader.spent.pop(seq, None)
 
     def settle(self, seq: int) -> None:
         if seq in self.live and not any(
@@ -104,8 +107,9 @@ class Retention(RuleBasedStateMachine):
         filters=st.sampled_from(FILTERS),
         policy=st.sampled_from(["explicit", "explicit", "all", "none"]),
         new=st.booleans(),
+        once=st.booleans(),
     )
-    def create(self, name: str, filters: list[str], policy: str, new: bool) -> None:
+    def create(self, name: str, filters: list[str], policy: str, new: bool, once: bool) -> None:
         if name in self.readers:
             return
         if self.kind == "workqueue":
@@ -115,6 +119,8 @@ class Retention(RuleBasedStateMachine):
             "filter_subjects": filters,
             "ack_policy": policy,
             "deliver_policy": "new" if new else "all",
+            "max_deliver": 1 if once else -1,
+            "ack_wait": 30_000_000_000,
         }
         answer = self.house.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
         if "error" in answer:
@@ -123,7 +129,7 @@ class Retention(RuleBasedStateMachine):
             return
         first = min(self.live, default=self.last + 1)
         passed = self.last if new else first - 1
-        self.readers[name] = Reader(filters, policy, passed)
+        self.readers[name] = Reader(filters, policy, once, passed)
 
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
@@ -168,13 +174,36 @@ class Retention(RuleBasedStateMachine):
             self.house.request(subject, word)
         else:
             self.house.send(subject, word)
+        if word == b"-NAK" and reader.once:
+            self.wait_too_long(name)
         if word in (b"-NAK", b"+WPI"):
             return
         done = [one for one in pending if one <= seq] if reader.policy == "all" else [seq]
+        if reader.policy == "all":
+            done += [one for one in reader.spent if one <= seq]
         for one in done:
             reader.pending.pop(one, None)
+            reader.spent.pop(one, None)
         for one in done:
             self.settle(one)
+
+    @rule(name=st.sampled_from(NAMES))
+    def wait_too_long(self, name: str) -> None:
+        """What went out as often as it may leaves those pending and stays in the stream."""
+        self.house.pass_time(61_000_000_000, 1_000_000_000)
+        for reader in self.readers.values():
+            if reader.once:
+                reader.spent.update(reader.pending)
+                reader.pending.clear()
+
+    @rule(name=st.sampled_from(NAMES), which=st.integers(0, 4))
+    def answer_late(self, name: str, which: int) -> None:
+        reader = self.readers.get(name)
+        if reader is None or not reader.spent or reader.policy != "explicit":
+            return
+        seq = sorted(reader.spent)[which % len(reader.spent)]
+        self.house.send(reader.spent.pop(seq), b"+ACK")
+        self.settle(seq)
 
     @rule(name=st.sampled_from(NAMES), filters=st.sampled_from(FILTERS))
     def refilter(self, name: str, filters: list[str]) -> None:
