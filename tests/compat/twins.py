@@ -31,6 +31,7 @@ ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
 FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 FLOW_HEADER = re.compile(rb"(Nats-Consumer-Stalled: \$JS\.FC\.[^.]+\.[^.]+\.)[^\r]+")
 TIME_HEADER = re.compile(rb"Nats-Time-Stamp: [^\r]+")
+IDENTITY_HEADER = re.compile(rb"Nats-Stream-Identity: [^\r]+")
 PIN_HEADER = re.compile(rb"Nats-Pin-Id: ([^\r]+)")
 DRAWN = {"pinned_id", "pinned_client_id"}
 SPANS = {"pause_remaining", "ack_time"}
@@ -124,6 +125,7 @@ class Twin:
         if reply.startswith((b"$JS.ACK.", b"$JS.FC.")):
             self.acks.append(reply)
         self.pins += PIN_HEADER.findall(head)
+        head = IDENTITY_HEADER.sub(b"Nats-Stream-Identity: an id", head)
         head = PIN_HEADER.sub(b"Nats-Pin-Id: an id", head)
         head = TIME_HEADER.sub(b"Nats-Time-Stamp: time", FLOW_HEADER.sub(rb"\1token", head))
         head = NOBODY_THERE.sub(rb"\1time", head)
