@@ -139,7 +139,7 @@ class PullRequest(Struct, kw_only=True):
     with those that it can't read.
     """
 
-    type_name: ClassVar[str] = "JSApiConsumerGetNextRequest"
+    type_name: ClassVar[str] = ""
     expires: Annotated[Duration, OMIT] = 0
     batch: Annotated[Int, OMIT] = 0
     max_bytes: Annotated[Int, OMIT] = 0

@@ -328,6 +328,8 @@ cdef class Handout(Listener):
                 self.pending.remove(self.pending.find(entry[0]), self.delivered, self.selection.passed)
         if self.spent is not None:
             self.spent = {seq: n for seq, n in self.spent.items() if self.log.peek(seq, &subject_id, &size)} or None
+        if self.pending.live == 0:
+            self.pending.set_floor(self.delivered, max(self.selection.passed, self.pending.floor_seq))
         self.room_made()
         return 0
 
@@ -490,7 +492,7 @@ cdef class Handout(Listener):
     cdef int exhausted(self, Pending* e) except -1:
         """It went out as often as it may: it leaves, and that is told."""
         cdef uint64_t seq = e.seq, deliveries = e.deliveries
-        self.pending.remove(e, self.delivered, self.selection.passed)
+        self.pending.drop(e)
         if self.spent is None:
             self.spent = {}
         self.spent[seq] = deliveries

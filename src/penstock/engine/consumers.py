@@ -217,8 +217,10 @@ def _create(
     limit = stream.config.max_consumers
     if 0 < limit <= len(stream.consumers) - stream.internal_consumers:
         raise errors.MaximumConsumersLimitError()
-    if len(config.durable_name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
-        raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
+    if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
+        if config.durable_name:
+            raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
+        raise errors.ConsumerCreateError("error creating store for consumer")
     consumer_config.settle_threshold(config, durable=bool(config.durable_name))
     if stream.config.retention == "workqueue":
         work_queue.check_new(stream, name, config)
