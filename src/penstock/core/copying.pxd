@@ -30,8 +30,10 @@ cdef class Copier(Listener):
     cdef readonly Landing landing
     cdef Selection selection
     cdef tuple filters
+    cdef uint64_t start_seq                # a mirror has to be there before its first message; 0: it is
     cdef readonly bint closed
     cdef readonly bint blocked             # the target refuses: retry() goes on
     cdef public object when_blocked        # called without arguments when it comes to that, or None
     cdef readonly bint caught_up           # everything that is visible was copied, at least once
     cdef readonly uint64_t last_ns         # when a message was last copied; 0: never
+    cdef int block(self) except -1

@@ -168,6 +168,7 @@ cdef class Copier(Listener):
         self.origin = origin
         self.landing = landing
         self.filters = tuple([pattern.encode("utf-8", "surrogateescape") for pattern in filters])
+        self.start_seq = max(start_seq, origin.log.first_seq, 1) if landing.mirror else 0
         self.selection = Selection(origin.log, max(start_seq, origin.log.first_seq, 1))
         self.selection.set_filters(self.filters)
         if not self.selection.filtered:
@@ -184,6 +185,12 @@ cdef class Copier(Listener):
         cdef Message m
         if self.closed or self.blocked:
             return 0
+        if self.start_seq:
+            try:
+                self.landing.skip(self.start_seq - 1)
+            except OSError:
+                return self.block()
+            self.start_seq = 0
         while budget and size < BATCH_BYTES:
             seq = selection.peek(self.origin.visible)
             if seq == 0:
@@ -199,16 +206,19 @@ cdef class Copier(Listener):
                 m.body_len = r.body_len
                 size += r.body_len
                 if not self.landing.put(seq, r.ts_ns, &m):
-                    self.blocked = True
-                    if self.when_blocked is not None:
-                        self.when_blocked()
-                    return 0
+                    return self.block()
                 self.last_ns = self.origin.hub.now_ns
                 if self.closed:
                     return 0
             selection.took(seq)
             budget -= 1
         return 1
+
+    cdef int block(self) except -1:
+        self.blocked = True
+        if self.when_blocked is not None:
+            self.when_blocked()
+        return 0
 
     cdef int signalled(self, uint64_t seq) except -1:
         if self.selection.caught_up:

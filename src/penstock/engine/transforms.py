@@ -66,4 +66,6 @@ def parse(src: str, dest: str) -> Transform:
         raise ValueError(f"invalid transform destination {dest}")
     if ">" in parts and source[-1] != ">":
         raise ValueError(f"invalid transform destination {dest}")
+    if dest and (">" in parts) != (source[-1] == ">"):
+        raise ValueError("invalid subject")
     return Transform(source, tuple(parts))

@@ -49,7 +49,9 @@ def check_sources(config: StreamConfig) -> None:
     names: set[str] = set()
     consumers: set[tuple[str, str, str]] = set()
     for source in config.sources:
-        if not valid_name(source.name):
+        if not isinstance(source, StreamSource) or not valid_name(
+            source.name
+        ):  # a list may hold null
             raise errors.SourceInvalidStreamNameError()
         name = index_name(source)
         if name in names:
@@ -64,6 +66,17 @@ def check_sources(config: StreamConfig) -> None:
             if consumer in consumers:
                 raise errors.SourceDurableConsumerDuplicateDetectedError()
             consumers.add(consumer)
+
+
+def bad_filter(config: StreamConfig) -> str:
+    """What is wrong with a filter of a mirror or of sources, in words; "" when nothing is."""
+    mirror = config.mirror
+    if mirror is not None and mirror.filter_subject and not is_valid(mirror.filter_subject):
+        return f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+    for source in config.sources:
+        if source.filter_subject and not is_valid(source.filter_subject):
+            return f"subject filter '{source.filter_subject}' for the source: invalid subject"
+    return ""
 
 
 def check_neighbours(config: StreamConfig, find: Find, *, pedantic: bool) -> None:
