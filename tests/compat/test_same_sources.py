@@ -98,7 +98,9 @@ def older(info: Any, messages: Any) -> None:
     del info["state"]["bytes"]
     for answer in messages.values():
         headers = base64.b64decode(answer["message"]["hdrs"]).decode()
-        answer["message"]["hdrs"] = re.sub(r"(Nats-Stream-Source:( [^ \r]+){5}) [^ \r]+", r"\1", headers)
+        answer["message"]["hdrs"] = re.sub(
+            r"(Nats-Stream-Source:( [^ \r]+){5}) [^ \r]+", r"\1", headers
+        )
 
 
 @pytest.fixture

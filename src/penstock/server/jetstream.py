@@ -22,6 +22,7 @@ from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
+from penstock.server.remote import Remote
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, format_size
 
@@ -61,6 +62,11 @@ class JetStream:
             random=Random(os.urandom(16)),
             report=log.warn,
         )
+        self._remotes = [
+            Remote(each, turn, log, Random(os.urandom(16))) for each in settings.remotes
+        ]
+        for remote in self._remotes:
+            self._engine.account.remotes[remote.prefix] = remote
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Recover what the store holds and serve it; StartError when the store can't be used."""
@@ -94,6 +100,8 @@ class JetStream:
             prefix = f"$JS.{settings.domain}.API."
             self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
         self._loop = loop
+        for remote in self._remotes:
+            remote.open(loop)
         self._tick()
 
     def _from_domain(
@@ -109,6 +117,7 @@ class JetStream:
 
     def _tick(self) -> None:
         now_ns = self._turn.clock.now()
+        due_ns = 0
         try:
             due_ns = self._engine.tick(now_ns)
             self._turn.kick()
@@ -123,6 +132,8 @@ class JetStream:
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
+        for remote in self._remotes:
+            remote.close()
         self._engine.close()
         self._store.close()
 
