@@ -4,7 +4,7 @@ same bytes to both, same bytes back.
 
 import pytest
 
-from tests.compat.scene import NEEDS_BOTH, Scene
+from tests.compat.scene import NEEDS_BOTH, Scene, second
 
 pytestmark = NEEDS_BOTH
 
@@ -91,3 +91,58 @@ def test_what_may_not_be_removed(client):
         put(scene, "a")
         put(scene, "a", headers="Nats-Rollup: sub")
         state(scene)
+
+
+TTLS = ("1", "0", "00", "-1", "1.5s", "2s", "500ms", "never", "Never", "x", "", " 3", "1m", "+2s")
+
+
+@pytest.mark.parametrize("config", [{}, {"allow_msg_ttl": True}], ids=str)
+def test_ttls_that_are_taken(client, config):
+    scene = Scene(client, **config)
+    for ttl in TTLS:
+        put(scene, "a", headers=f"Nats-TTL: {ttl}")
+        put(scene, "a", headers=f"Nats-TTL: {ttl}\nNats-Expected-Last-Sequence: 77")
+        put(scene, "a", headers=f"Nats-TTL: {ttl}\nNats-Rollup: sub")
+
+
+@pytest.mark.parametrize("per_subject", [-1, 1])
+def test_ttls_are_raised_to_that_of_markers(client, per_subject):
+    scene = Scene(client, subject_delete_marker_ttl=5_500_000_000, max_msgs_per_subject=per_subject)
+    for number, ttl in enumerate(TTLS):
+        put(scene, f"a.{number}", headers=f"Nats-TTL: {ttl}\nOther: x")
+        put(scene, f"a.{number}", headers=f"First: y\nNats-TTL: {ttl}")
+    state(scene)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_messages_end_and_leave_markers(client, storage):
+    scene = Scene(client, storage=storage, subject_delete_marker_ttl=1_000_000_000)
+    plain = Scene(client, storage=storage, allow_msg_ttl=True, max_age=second(1))
+    for number in range(3):
+        put(scene, f"a.{number}", headers="Nats-TTL: 1")
+    put(scene, "b", headers="Nats-TTL: 1")
+    put(scene, "b")
+    put(scene, "c", headers="Nats-TTL: 1\nKV-Operation: PURGE")
+    put(scene, "d", headers="Nats-TTL: 1\nKV-Operation: DEL")
+    put(scene, "e", headers="Nats-TTL: never")
+    for number in range(3):
+        put(plain, f"a.{number}", headers=f"Nats-TTL: {('1', 'never', '60')[number]}")
+        put(plain, f"b.{number}")
+    client.wait(1.7)
+    state(scene)
+    client.wait(2.5)
+    state(scene)
+    state(plain)
+
+
+def test_age_leaves_markers(client):
+    scene = Scene(client, subject_delete_marker_ttl=second(60), max_age=second(1))
+    for subject in ("a", "a", "b", "c", "b"):
+        put(scene, subject)
+    put(scene, "d", headers="Nats-TTL: never")
+    client.wait(3.5)
+    state(scene)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    for more in ({}, {"allow_msg_ttl": True}, {"subject_delete_marker_ttl": 5}, {"max_age": 0}):
+        client.ask(f"STREAM.UPDATE.{name}", {**base, **more})

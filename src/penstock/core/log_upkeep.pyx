@@ -114,6 +114,7 @@ cdef int purge_older(Log log, uint64_t end) except -1:
             log.subjects_table.appended(e.subject, active.first + i)
         i = active.next_live(i + 1)
     log.msgs = active.live
+    use(log.usage, <int64_t>active.live_bytes - <int64_t>log.bytes)
     log.bytes = active.live_bytes
     log.subject_count = log.subjects_table.live
     i = active.next_live(0)

@@ -50,6 +50,7 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
     config = stream_config.from_request(request)
     stream_config.check_create(config)
     config = stream_config.checked(config, pedantic=request.pedantic, find=account.config_of)
+    stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
     return StreamCreateResponse(info=info, did_create=True)
