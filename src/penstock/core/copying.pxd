@@ -18,7 +18,7 @@ cdef class Landing:
     cdef readonly tuple refusal            # (code, err_code, description) while the target refuses the next one, else None
     cdef bytes before, after               # of the value of Nats-Stream-Source: around the sequence
     cdef object transform                  # subject -> subject, or None
-    cdef dict renamed                      # its answers
+    cdef bytes name                        # its last answer
     cdef Out block                         # the message as it is stored
     cdef int put(self, uint64_t seq, uint64_t ts_ns, Message* m) except -1         # 1: dealt with; 0: refused
     cdef int rename(self, Message* m) except -1

@@ -25,7 +25,6 @@ from penstock.core.stream cimport Listener, Stream
 cdef enum:
     BATCH = 4096                   # messages copied in one turn, at most
     BATCH_BYTES = 8388608
-    RENAMED_MAX = 65536            # answers of a transform that are kept
 
 RECORD_SOURCED = SOURCED
 
@@ -47,7 +46,6 @@ cdef class Landing:
         self.before = before
         self.after = after
         self.transform = transform
-        self.renamed = {}
 
     def __dealloc__(self):
         out_free(&self.block)
@@ -85,15 +83,10 @@ cdef class Landing:
         return 1
 
     cdef int rename(self, Message* m) except -1:
-        cdef bytes key = PyBytes_FromStringAndSize(m.subject, m.subject_len)
-        cdef bytes name = self.renamed.get(key)
-        if name is None:
-            name = self.transform(key.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-            if len(self.renamed) >= RENAMED_MAX:
-                self.renamed.clear()
-            self.renamed[key] = name
-        m.subject = PyBytes_AS_STRING(name)
-        m.subject_len = <uint32_t>PyBytes_GET_SIZE(name)
+        cdef bytes subject = PyBytes_FromStringAndSize(m.subject, m.subject_len)
+        self.name = self.transform(subject.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        m.subject = PyBytes_AS_STRING(self.name)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(self.name)
         return 0
 
     cdef int dress(self, uint64_t seq, Message* m) except -1:

@@ -10,9 +10,9 @@ from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
 from penstock.api.subjects import valid_name
 from penstock.core.subjects import collide, subset
+from penstock.engine import transforms
 from penstock.engine.sources.identity import index_name
 from penstock.engine.subject_rules import is_literal, is_valid
-from penstock.engine.transforms import parse
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
@@ -32,8 +32,8 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         if transform.src and not is_valid(transform.src):
             raise errors.MirrorInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
-            parse(transform.src, transform.dest)
-        except ValueError as error:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
             raise errors.MirrorInvalidTransformDestinationError(error) from None
         for other in mirror.subject_transforms[:number] + mirror.subject_transforms[number + 1 :]:
             if collide(transform.src or ">", other.src or ">"):
@@ -137,18 +137,18 @@ def _good_consumer(source: StreamSource) -> bool:
 
 
 def _check_source(source: StreamSource) -> None:
-    transforms = source.subject_transforms
-    if source.filter_subject and transforms:
+    wanted = source.subject_transforms
+    if source.filter_subject and wanted:
         raise errors.SourceMultipleFiltersNotAllowedError()
-    for transform in transforms:
+    for transform in wanted:
         if transform.src and not is_valid(transform.src):
             raise errors.SourceInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
-            parse(transform.src, transform.dest)
-        except ValueError as error:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
             raise errors.SourceInvalidTransformDestinationError(error) from None
-    for number, transform in enumerate(transforms):
-        for other in transforms[:number] + transforms[number + 1 :]:
+    for number, transform in enumerate(wanted):
+        for other in wanted[:number] + wanted[number + 1 :]:
             if subset(transform.src or ">", other.src or ">"):
                 raise errors.SourceOverlappingSubjectFiltersError()
 
