@@ -46,6 +46,8 @@ class Stream(Sink):
         """
     def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+    def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
     def error_text(self, code: int, err_code: int, description: str) -> bytes:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats, PullRequest
 from penstock.api.codec import JsonError
-from penstock.api.whole import decode_whole
 from penstock.api.streams import StreamConfig
+from penstock.api.whole import decode_whole
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -124,6 +124,10 @@ class Account:
     def random_name(self) -> str:
         """A name for a consumer that came without one."""
         return "".join(self._random.choices(DIGITS, k=8))
+
+    def random_below(self, ceiling: int) -> int:
+        """A number from 0 to below the ceiling."""
+        return self._random.randrange(ceiling)
 
     def info(self) -> AccountInfo:
         """What the account uses."""
