@@ -70,10 +70,7 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"allow_msg_ttl": True},
     {"subject_delete_marker_ttl": 10**9},
     {"allow_msg_counter": True},
-    {"allow_atomic": True},
     {"allow_msg_schedules": True},
-    {"allow_batched": True},
-    {"persist_mode": "async"},
 ]
 
 
@@ -171,7 +168,6 @@ def updated(old: dict[str, Any], new: dict[str, Any]) -> StreamConfig:
         ({"allow_msg_ttl": True}, {}, "message TTL status can not be disabled"),
         (
             {},
-            {"persist_mode": "async"},
             "stream configuration update can not change persist mode",
         ),
     ],

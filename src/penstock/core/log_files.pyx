@@ -39,6 +39,8 @@ cdef class LogFiles:
         ranges_free(&self.ranges)
 
     cdef int refuse(self) except -1:
+        if self.condition == HOLDS:
+            return 0
         if self.condition == FULL:
             self.write()
             return 0
@@ -70,6 +72,8 @@ cdef class LogFiles:
 
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
+        if self.condition == HOLDS:
+            return 0
         if not self.memory:
             self.write()
             old = self.active
@@ -106,6 +110,8 @@ cdef class LogFiles:
     cdef int write(self) except -1:
         cdef size_t n
         cdef Segment s = self.active
+        if self.condition == HOLDS:
+            return 0
         if self.memory:
             self.written_seq = self.synced_seq = self.last_seq
             return 0

@@ -17,6 +17,7 @@ from penstock.core.hub import Connection, Hub
 from penstock.core.jetstream import Desk
 from penstock.core.router import Router
 from penstock.engine.advisories import Advisories
+from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
 from penstock.engine.settings import Settings
@@ -54,6 +55,7 @@ class Account:
         self.streams: dict[str, StreamEntry] = {}
         self.ids = Nuid(random)
         self.advisories = Advisories(router, self.ids, settings.domain)
+        self.batches = OpenBatches(settings.batch)
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()

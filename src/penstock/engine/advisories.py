@@ -75,6 +75,16 @@ class Terminated(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class BatchAbandoned(Advisory, kw_only=True):
+    """An atomic batch was given up before its commit."""
+
+    account: Annotated[str, OMIT] = ""
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+    batch: str = ""
+    reason: str = ""
+
+
 _STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
 _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
 
@@ -162,6 +172,13 @@ class Advisories:
                 domain=self._domain,
             )
             self._publish(subject, "terminated", event, now_ns)
+
+    def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
+        """`reason`: timeout, large, incomplete or unsupported."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
+        if self._router.has_interest(subject):
+            event = BatchAbandoned(stream=stream, domain=self._domain, batch=batch, reason=reason)
+            self._publish(subject, "stream_batch_abandoned", event, now_ns)
 
     def _publish(self, subject: str, kind: str, event: Advisory, now_ns: int) -> None:
         event.type = _TYPE_PREFIX + kind

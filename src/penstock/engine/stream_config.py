@@ -59,10 +59,7 @@ UNSUPPORTED = (
     Gap("per-message TTL", lambda config: config.allow_msg_ttl),
     Gap("subject delete markers", lambda config: config.subject_delete_marker_ttl),
     Gap("message counters", lambda config: config.allow_msg_counter),
-    Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
-    Gap("batched publish", lambda config: config.allow_batched),
-    Gap("async persist mode", lambda config: config.persist_mode == "async"),
     Gap("rollup headers", lambda config: config.allow_rollup_hdrs),
 )
 
