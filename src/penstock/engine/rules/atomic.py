@@ -194,4 +194,4 @@ def without(headers: bytes, name: bytes) -> bytes:
 def _offered(level: bytes, highest: int) -> bool:
     """Whether a message asks for a level that is there."""
     wanted = number(level[1:] if level[:1] in (b"-", b"+") else level)
-    return 0 <= wanted and (wanted <= highest or level.startswith(b"-"))
+    return wanted >= 0 and (wanted <= highest or level.startswith(b"-"))
