@@ -22,6 +22,7 @@ from penstock.core.log_files cimport HOLDS, TAKES
 from penstock.core.record cimport GAP_MAX, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, seal_record
 from penstock.core.router cimport Message
 from penstock.core.segment cimport SIZE_MASK, Segment
+from penstock.core.usage cimport full
 
 from penstock.core.intake import StreamRefused
 from penstock.core.refusals import STAGE_STORED
@@ -45,6 +46,9 @@ def store_whole(Intake stream, list drafts) -> list:
     cdef list given = []
     for draft in drafts:
         size += len(draft.subject.encode("utf-8", "surrogateescape")) + len(draft.headers) + len(draft.payload) + RECORD_EXTRA_BYTES
+    if full(log.usage, size):
+        stream.refuse_for_room()
+        raise StreamRefused(*stream.refusal)
     try:
         hold(log, size, <uint32_t>PyList_GET_SIZE(drafts))
     except OSError as error:

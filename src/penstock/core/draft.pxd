@@ -9,6 +9,7 @@ cdef class Draft:
     cdef public int flags                          # of the record
     cdef public bytes extra                        # joins the PubAck's members: b',"val":"42"'
     cdef public dict notes                         # what a rule's stages tell each other
+    cdef readonly bint sourced                     # a mirror's or a source's: its origin has checked it
     cdef readonly uint64_t seq                     # once it is stored
     cdef bytes subject_bytes, body                 # what a Message points to
     cdef bint changed

@@ -13,6 +13,7 @@ class Draft:
     flags: int  # of the record: given back by the log
     extra: bytes | None  # joins the PubAck's members: b',"val":"42"'
     notes: dict[str, Any]  # what a rule's stages tell each other
+    sourced: bool  # a mirror's or a source's: its origin has checked it
     seq: int  # once it is stored (STAGE_STORED)
     def change(
         self,

@@ -23,6 +23,7 @@ from penstock.core.intake cimport DUPLICATE, REFUSED, Batched
 from penstock.core.maps cimport BytesMap
 from penstock.core.router cimport Message
 from penstock.core.stream cimport Stream
+from penstock.core.usage cimport full
 from penstock.core.jetstream import API_LEVEL
 
 cdef enum:
@@ -129,6 +130,9 @@ cdef class Ingest(Batched):
         cdef Place place
         if stream.sealed:
             return self.refuse(m, (400, 10109, "invalid operation on sealed stream"))
+        if full(stream.log.usage, stream.size_of(m)):
+            stream.refuse_for_room()
+            return 0 if stream.no_ack else self.say(m, 0, stream.refusal_text)
         if stream.max_msg_size >= 0 and m.body_len > <uint64_t>stream.max_msg_size:
             return self.refuse(m, (400, 10054, "message size exceeds maximum allowed"))
         if not read_place(m.reply, m.reply_len, &place):

@@ -53,7 +53,11 @@ cdef class Intake(Sink):
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
+    # A message of an origin (mirrored: with the origin's sequence and time); an Outcome
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef uint64_t size_of(self, Message* m) noexcept
+    cdef int refuse_for_room(self) except -1
     cdef int check_room(self, bint rollup, Message* m) except -1
     cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
     cdef int tidied(self, Message* m) except -1

@@ -11,7 +11,7 @@ Knows nothing of what a caller asks of the log afterwards.
 import errno
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
@@ -22,6 +22,7 @@ from penstock.core.record cimport (
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
+from penstock.core.usage cimport use
 from penstock.core.subject_table cimport Subject, SubjectTable
 
 from penstock.core.lost import without
@@ -317,8 +318,7 @@ cdef int apply_removals(Log log, list opened) except -1:
     cdef list known = []
     cdef bint damage = False
     for o in opened:
-        if o.scan is not None and o.scan.missing:
-            damage = True
+        damage = damage or (o.scan is not None and bool(o.scan.missing))
     for o in opened:
         holder = o.segment
         memset(&one, 0, sizeof(Ranges))
@@ -392,11 +392,11 @@ cdef int mend_tail(Log log, Opened o) except -1:
         log.start_segment(log.last_seq + 1)
         return 0
     if o.scan is not None and o.scan.group_at:
-        seen = drop_group(log, o)
+        seen = drop_group(o)
     expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > (1 if o.scan.bad_end is not None else 0)
+        s.damaged = len(o.scan.damaged) > (o.scan.bad_end is not None)
         at = len(cut) if o.scan.bad_end is None else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
                 expected <= head.seq <= expected + GAP_MAX):
@@ -423,11 +423,11 @@ cdef int mend_tail(Log log, Opened o) except -1:
     return 0
 
 
-cdef uint64_t drop_group(Log log, Opened o) except? 0:
+cdef uint64_t drop_group(Opened o) except? 0:
     # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
+    cdef uint32_t i
     cdef Segment s = o.segment
     cdef uint64_t last = s.first + s.count - 1
-    cdef uint32_t i
     for i in range(o.scan.group_index, s.count):
         if is_live(s, i):
             s.live -= 1
@@ -583,6 +583,7 @@ cdef int recount(Log log) except -1:
     # Damage took messages whose subjects are not known any more: all counts are made again from the index.
     cdef Segment s
     cdef uint64_t before = log.msgs
+    cdef int64_t bytes_before = <int64_t>log.bytes
     log.subjects_table.reset()
     log.subjects_table.tracking = False
     log.msgs = 0
@@ -592,6 +593,7 @@ cdef int recount(Log log) except -1:
             count_entries(log, s)
         log.msgs += s.live
         log.bytes += s.live_bytes
+    use(log.usage, <int64_t>log.bytes - bytes_before)
     log.removed += before - log.msgs
     log.subject_count = log.subjects_table.live
     log.first_seq = log.segments.next_live(log.first_seq) if log.msgs else log.last_seq + 1

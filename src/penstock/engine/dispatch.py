@@ -21,7 +21,12 @@ from penstock.api.calls import (
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerNamesResponse,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     EmptyRequest,
     LeaderStepDownRequest,
@@ -63,6 +68,8 @@ class Body(enum.Enum):
     OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
     EMPTY = "must be empty or `{}` (10038)"
     IGNORED = "passed over"
+    LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
+    LENIENT_REQUIRED = "read as JSON, unknown fields are passed over"
 
 
 @dataclass(frozen=True)
@@ -72,12 +79,13 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response]
+    handler: Callable[..., Response | None]  # None: no answer
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
+    replied: bool = False  # nothing is done for a request without a reply subject
 
 
 CALLS = (
@@ -243,6 +251,32 @@ CALLS = (
         Body.EMPTY,
     ),
     Call(
+        "CONSUMER.PAUSE.*.*",
+        consumer_calls.pause,
+        ConsumerPauseRequest,
+        ConsumerPauseResponse,
+        "consumer_pause_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.UNPIN.*.*",
+        consumer_calls.unpin,
+        ConsumerUnpinRequest,
+        Response,
+        "consumer_unpin_response",
+        Body.LENIENT_REQUIRED,
+    ),
+    Call(
+        "CONSUMER.RESET.*.*",
+        consumer_calls.reset,
+        ConsumerResetRequest,
+        ConsumerResetResponse,
+        "consumer_reset_response",
+        Body.LENIENT,
+        counted=False,
+        replied=True,
+    ),
+    Call(
         "CONSUMER.LEADER.STEPDOWN.*.*",
         consumer_calls.step_down,
         LeaderStepDownRequest,
@@ -282,8 +316,10 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
+        if call.replied and not reply:
+            return True
         answer = self._answer(call, names, headers, body)
-        if reply:
+        if reply and answer is not None:
             self._account.router.publish_message(reply, answer)
         return True
 
@@ -298,8 +334,9 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes:
+    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes | None:
         account = self._account
+        response: Response | None
         try:
             self._check_level(headers)
             response = call.handler(account, self._request(call, body), *names)
@@ -316,6 +353,8 @@ class Dispatcher:
             account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
             response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if response is None:
+            return None
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type
@@ -332,8 +371,11 @@ class Dispatcher:
             raise errors.BadRequestError()
         if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
             return call.request()
+        if call.body is Body.LENIENT_REQUIRED and not body:
+            raise errors.InvalidJSONError("unexpected end of JSON input")
+        strict = self._strict and call.body not in (Body.LENIENT, Body.LENIENT_REQUIRED)
         try:
-            return decode_request(call.request, body, strict=self._strict)
+            return decode_request(call.request, body, strict=strict)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None
 
@@ -347,8 +389,8 @@ class Dispatcher:
 
     def _direct(self, subject: str, reply: str, body: bytes) -> bool:
         name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.streams.get(name)
-        if entry is None or not entry.config.allow_direct:
+        entry = self._account.direct_server(name)
+        if entry is None:
             return False
         if reply:
             headers, payload = message_calls.direct_get(entry, body, wanted)

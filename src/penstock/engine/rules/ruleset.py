@@ -18,7 +18,7 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import atomic, fast_batches
+from penstock.engine.rules import atomic, fast_batches, lifetimes, rollup
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -68,7 +68,12 @@ class RuleSet:
 
 Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
-FEATURES: tuple[Feature, ...] = (fast_batches.feature, atomic.feature)
+FEATURES: tuple[Feature, ...] = (
+    fast_batches.feature,
+    atomic.feature,
+    lifetimes.feature,
+    rollup.feature,
+)
 """In the order of their checks. A feature that keeps something over a change of the stream's
 configuration finds the former rules in `StreamEntry.rules`.
 """
