@@ -517,3 +517,59 @@ def test_timeouts(client):
     scene.put("t", 2, COMMIT)
     scene.fast("t", 2, 2)
     scene.look()
+
+
+# --- with other features -----------------------------------------------------------------------------
+
+
+def test_rollups(client, storage):
+    scene = Batches(client, allow_rollup_hdrs=True, storage=storage)
+    roll = "Nats-Rollup: {}".format
+    for batch, messages in (
+        ("a", [("x", None), ("y", None), ("x", None)]),
+        ("b", [("x", "sub"), ("x", None), ("z", None)]),
+        ("c", [("x", None), ("x", "sub")]),
+        ("d", [("y", None), ("x", "all")]),
+        ("e", [("x", "nonsense"), ("y", None)]),
+        ("f", [("y", "sub"), ("x", "sub"), ("z", None)]),
+        ("g", [("y", "all"), ("x", None)]),
+        ("h", [("y", "ALL")]),
+        ("i", [("x", None), ("y", "Sub")]),
+    ):
+        for seq, (subject, rollup) in enumerate(messages, 1):
+            more = ([COMMIT] if seq == len(messages) else []) + ([roll(rollup)] if rollup else [])
+            scene.put(batch, seq, *more, subject=subject)
+        scene.look()
+    client.say("SUB in.> 6\r\n")
+    scene.fast("j", 1, 0, headers=roll("sub"))
+    scene.fast("j", 2, 1, subject="y", headers=roll("x"))
+    scene.fast("j", 3, 2, subject="y", headers=roll("all"))
+    scene.look()
+
+
+def test_ends_of_messages(client, storage):
+    scene = Batches(client, allow_msg_ttl=True, storage=storage)
+    for batch, ttl in enumerate(("1", "10s", "never", "0", "x", "-1", "100ms", "1h")):
+        scene.put(f"t{batch}", 1, f"Nats-TTL: {ttl}")
+        scene.put(f"t{batch}", 2, COMMIT)
+        scene.fast(f"f{batch}", 1, 2, headers=f"Nats-TTL: {ttl}")
+    scene.look()
+
+
+def test_async_persistence(client):
+    scene = Batches(client, storage="file", persist_mode="async", allow_atomic=False)
+    scene.plain()
+    scene.fast("p", 1, 2)
+    for change in ({"persist_mode": "default"}, {"persist_mode": ""}, {"allow_atomic": True}):
+        client.ask(f"STREAM.UPDATE.{scene.name}", scene.config | change)
+    for config in (
+        {"persist_mode": "async", "storage": "memory"},
+        {"persist_mode": "async", "allow_atomic": True},
+        {"persist_mode": "async", "num_replicas": 3},
+        {"persist_mode": "sometimes"},
+    ):
+        name = f"{scene.name}x"
+        client.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": ["p.q"]} | config)
+    plain = Batches(client, storage="file", allow_atomic=False)
+    client.ask(f"STREAM.UPDATE.{plain.name}", plain.config | {"persist_mode": "async"})
+    scene.look()
