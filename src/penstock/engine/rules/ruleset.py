@@ -18,7 +18,14 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import lifetimes, republish, rollup, transform
+from penstock.engine.rules import (
+    atomic,
+    fast_batches,
+    lifetimes,
+    republish,
+    rollup,
+    transform,
+)
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -70,6 +77,8 @@ Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
 FEATURES: tuple[Feature, ...] = (
     transform.feature,
+    fast_batches.feature,
+    atomic.feature,
     lifetimes.feature,
     rollup.feature,
     republish.feature,
