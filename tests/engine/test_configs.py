@@ -58,7 +58,6 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"retention": "workqueue"},
     {"mirror": {"name": "O"}},
     {"sources": [{"name": "O"}]},
-    {"allow_msg_counter": True},
     {"allow_atomic": True},
     {"allow_msg_schedules": True},
     {"allow_batched": True},

@@ -62,7 +62,6 @@ UNSUPPORTED = (
     Gap("retention other than limits", lambda config: config.retention != "limits"),
     Gap("a mirror", lambda config: config.mirror),
     Gap("sources", lambda config: config.sources),
-    Gap("message counters", lambda config: config.allow_msg_counter),
     Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
     Gap("batched publish", lambda config: config.allow_batched),
@@ -242,14 +241,14 @@ def _check_times(config: StreamConfig, pedantic: bool) -> None:
 def _check_features(config: StreamConfig, pedantic: bool) -> None:
     if config.deny_purge and config.allow_rollup_hdrs:
         raise Invalid("roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        _check_counters(config)
     if config.discard_new_per_subject:
         if config.discard != "new":
             raise Invalid("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise Invalid("discard new per subject requires max msgs per subject > 0")
     _check_markers(config, pedantic)
-    if config.allow_msg_counter:
-        _check_counters(config)
     if config.allow_msg_schedules:
         _check_schedules(config, pedantic)
     if config.persist_mode == "async":
@@ -274,8 +273,6 @@ def _check_markers(config: StreamConfig, pedantic: bool) -> None:
         raise Invalid("subject delete marker TTL must not be negative")
     if ttl < SECOND:
         raise Invalid("subject delete marker TTL must be at least 1 second")
-    if config.mirror is not None:
-        raise Invalid("subject delete markers forbidden on mirrors")
     if pedantic and not config.allow_msg_ttl:
         raise Invalid("subject delete marker cannot be set if message TTLs are disabled")
     if pedantic and not config.allow_rollup_hdrs:
@@ -285,21 +282,17 @@ def _check_markers(config: StreamConfig, pedantic: bool) -> None:
 
 
 def _check_counters(config: StreamConfig) -> None:
-    if config.mirror is not None:
-        return  # the mirror checks name it
     if config.discard == "new":
         raise Invalid("counter stream cannot use discard new")
     if config.allow_msg_ttl:
         raise Invalid("counter stream cannot use message TTLs")
-    if config.retention != "limits":
-        raise Invalid("counter stream can only use limits retention")
     if config.allow_msg_schedules:
         raise Invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise Invalid("counter stream can only use limits retention")
 
 
 def _check_schedules(config: StreamConfig, pedantic: bool) -> None:
-    if config.mirror is not None or config.sources:
-        return  # the mirror and source checks name it
     if config.discard == "new":
         raise Invalid("message scheduling cannot use discard new")
     if pedantic and not config.allow_rollup_hdrs:
@@ -325,6 +318,8 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise errors.MirrorWithMsgSchedulesError()
     if mirror.filter_subject and mirror.subject_transforms:
         raise errors.MirrorMultipleFiltersNotAllowedError()
+    if config.subject_delete_marker_ttl > 0:
+        raise Invalid("subject delete markers forbidden on mirrors")
     if not valid_name(mirror.name):
         raise errors.MirrorInvalidStreamNameError()
 
