@@ -59,7 +59,6 @@ class Gap:
 
 
 UNSUPPORTED = (
-    Gap("message counters", lambda config: config.allow_msg_counter),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
 )
 

@@ -20,6 +20,7 @@ from penstock.core.refusals import (
 )
 from penstock.engine.rules import (
     atomic,
+    counters,
     fast_batches,
     lifetimes,
     republish,
@@ -77,6 +78,7 @@ Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
 FEATURES: tuple[Feature, ...] = (
     transform.feature,
+    counters.feature,
     fast_batches.feature,
     atomic.feature,
     lifetimes.feature,
