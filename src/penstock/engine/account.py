@@ -7,7 +7,7 @@ and one disk.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from random import Random
 
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
+
+
+class Transfer(Protocol):
+    """A backup or a restore that is on its way; works by messages and jobs of the hub."""
+
+    def tick(self, now_ns: int) -> None:
+        """Called now and then, for what happens when nothing does."""
 
 
 class Account:
@@ -57,6 +64,7 @@ class Account:
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
+        self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.api_total = 0
         self.api_errors = 0
         self._random = random

@@ -40,6 +40,10 @@ from penstock.api.calls import (
     StreamNamesResponse,
     StreamPurgeRequest,
     StreamPurgeResponse,
+    StreamRestoreRequest,
+    StreamRestoreResponse,
+    StreamSnapshotRequest,
+    StreamSnapshotResponse,
     StreamUpdateResponse,
     SuccessResponse,
 )
@@ -47,7 +51,7 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.core.hub import Connection
-from penstock.engine import consumer_calls, message_calls, stream_calls
+from penstock.engine import consumer_calls, message_calls, restores, snapshots, stream_calls
 from penstock.engine.account import Account
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
@@ -72,12 +76,13 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response]
+    handler: Callable[..., Response | None]
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
+    later: bool = False  # the handler gets a function to answer with and may return None
 
 
 CALLS = (
@@ -144,6 +149,23 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.SNAPSHOT.*",
+        snapshots.start,
+        StreamSnapshotRequest,
+        StreamSnapshotResponse,
+        "stream_snapshot_response",
+        Body.REQUIRED,
+        later=True,
+    ),
+    Call(
+        "STREAM.RESTORE.*",
+        restores.start,
+        StreamRestoreRequest,
+        StreamRestoreResponse,
+        "stream_restore_response",
+        Body.REQUIRED,
     ),
     Call(
         "STREAM.MSG.GET.*",
@@ -282,10 +304,20 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
-        answer = self._answer(call, names, headers, body)
-        if reply:
-            self._account.router.publish_message(reply, answer)
+        answer = self._answer(call, names, headers, body, reply)
+        if answer is not None:
+            self._send(call, reply, answer)
         return True
+
+    def _send(self, call: Call, reply: str, response: Response) -> None:
+        account = self._account
+        if response.error is not None:
+            account.api_errors += 1
+        if call.counted or response.error is not None:
+            account.api_total += 1
+        response.type = TYPE_PREFIX + call.type
+        if reply:
+            account.router.publish_message(reply, encode(response))
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
@@ -298,28 +330,26 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes:
+    def _answer(
+        self, call: Call, names: list[str], headers: bytes, body: bytes, reply: str
+    ) -> Response | None:
         account = self._account
         try:
             self._check_level(headers)
-            response = call.handler(account, self._request(call, body), *names)
+            arguments: list[Any] = [account, self._request(call, body)]
+            if call.later:
+                arguments.append(lambda response: self._send(call, reply, response))
+            return call.handler(*arguments, *names)
         except ApiError as error:
-            account.api_errors += 1
-            response = call.response(error=error.body())
+            return call.response(error=error.body())
         except OSError as error:
             # the disk failed where no call has a better word for it
-            account.api_errors += 1
             account.report(f"{call.pattern}: {error}")
-            response = call.response(error=errors.StreamGeneralError(error).body())
+            return call.response(error=errors.StreamGeneralError(error).body())
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
-            account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
-            response = call.response(error=errors.StreamGeneralError("internal error").body())
-        if call.counted or response.error is not None:
-            account.api_total += 1
-        response.type = TYPE_PREFIX + call.type
-        return encode(response)
+            return call.response(error=errors.StreamGeneralError("internal error").body())
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:

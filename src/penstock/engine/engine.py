@@ -91,6 +91,8 @@ class Engine:
         if now_ns >= self._idle_at_ns:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
             self._remove_idle(now_ns)
+            for transfer in list(self.account.transfers):
+                transfer.tick(now_ns)
             self._expire(now_ns)
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
@@ -102,7 +104,7 @@ class Engine:
 
     def next_deadline_ns(self) -> int:
         """When `tick` has something to do; 0: not needed."""
-        if not self.account.streams:
+        if not self.account.streams and not self.account.transfers:
             return 0
         soon = min(self._save_at_ns, self._idle_at_ns)
         due_ns = self.account.timers.next_ns()
