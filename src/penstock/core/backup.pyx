@@ -166,10 +166,19 @@ cdef class Feed:
             PyBuffer_Release(&view)
 
 
+cdef bint sayable(const char* subject, size_t n) noexcept nogil:
+    """Whether a subject can be told to clients: it has no blanks or control characters, which would end it on the wire."""
+    cdef size_t i
+    for i in range(n):
+        if <uint8_t>subject[i] <= 32:
+            return False
+    return n > 0
+
+
 cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_t subject_len, const char* body, size_t hlen,
                size_t body_len) except -1:
     """Append a message at its sequence; what lies between is given and empty."""
-    if subject_len == 0 or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
+    if not sayable(subject, subject_len) or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
         raise ValueError(f"message {seq} is not one that can be stored")
     if seq <= log.last_seq:
         raise ValueError(f"message sequence {seq} out of order")

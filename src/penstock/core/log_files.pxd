@@ -53,6 +53,7 @@ cdef class LogFiles:
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
     cdef uint64_t segment_bytes
+    cdef public bint compress                # segments that are full are compressed by maintain(); those that are stay so
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
     cdef bint folder_dirty                   # a file was made since the folder was synced

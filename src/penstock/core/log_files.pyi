@@ -23,6 +23,8 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
+    compress: bool
+    """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     condition: int
     failure: int
     segments: SegmentList

@@ -54,6 +54,9 @@ cdef void ranges_sort(Ranges* r) noexcept            # ascending, overlapping an
 cdef void ranges_free(Ranges* r) noexcept
 
 cdef int put_segment_head(Out* out, uint64_t first_seq, uint32_t salt) except -1
+# The head of the file that holds the same segment compressed (core/packed), from the segment's own.
+cdef int put_packed_head(Out* out, const char* head) except -1
+cdef bint is_packed_head(const char* p) noexcept             # of a good head: whether it is that one
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept
 
 cdef void seal_record(char* p, uint32_t length, uint32_t salt) noexcept nogil     # writes the checksum of a record in place

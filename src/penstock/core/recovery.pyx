@@ -9,19 +9,22 @@ Knows nothing of what a caller asks of the log afterwards.
 """
 import errno
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
+from penstock.core.packed cimport open_packed
 from penstock.core.record cimport (
     ERASED, GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
+    check_record, get_segment_head, is_packed_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport Subject, SubjectTable
+
+from penstock.core.record import without
 
 
 cdef class Scan:
@@ -110,6 +113,9 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     s.sealed = not is_last
     got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_head(head, &named, &s.salt))
+    if good and is_packed_head(head):
+        s.packed = open_packed(log.disk, s.handle)
+        s.size = s.written_size = s.synced_size = s.packed.size
     if not good or named != first:
         if is_last and got < SEGMENT_HEAD_BYTES:
             restart(log, s)
@@ -179,7 +185,12 @@ cdef uint64_t guess_last(Log log, Segment s) except? 0:
 
 
 cdef bytes read_all(Log log, Segment s):
-    return log.disk.read_file(log.segments.path(s, ".seg"))
+    cdef bytes data
+    if s.packed is None:
+        return log.disk.read_file(log.segments.path(s, ".seg"))
+    data = PyBytes_FromStringAndSize(NULL, s.packed.size)
+    log.segments.read_at(s, PyBytes_AS_STRING(data), s.packed.size, 0)
+    return data
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
@@ -214,6 +225,8 @@ cdef Scan scan(Log log, Segment s):
             found.damaged.append((at, end))
             if bad is None:
                 bad = claimed_seq(p + at, size - at, expected)
+                if bad and s.packed is not None and plausible(p + at, size - at, &head) and head.length != end - at:
+                    bad = 0                      # a damaged block takes more than the record that it begins in
             at = end
             continue
         if head.kind == MESSAGE:
@@ -341,25 +354,6 @@ cdef int apply_removals(Log log, list opened) except -1:
     return 0
 
 
-def without(first: int, count: int, reason: str, known: list) -> list:
-    """The parts of a missing run that no removal names: (first, count, reason)*."""
-    cdef list parts = []
-    if count == 0:
-        return [(first, 0, reason)]
-    end = first + count
-    for low, high in known:
-        if high <= first or low >= end:
-            continue
-        if low > first:
-            parts.append((first, low - first, reason))
-        first = max(first, high)
-        if first >= end:
-            break
-    if first < end:
-        parts.append((first, end - first, reason))
-    return parts
-
-
 cdef int ranges_of(Sidecar sidecar, Ranges* out) except -1:
     cdef const Range* items = <const Range*>(PyBytes_AS_STRING(sidecar.tables) + sidecar.ranges_at)
     cdef uint32_t k
@@ -404,10 +398,14 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Head head
     cdef uint64_t expected = s.first + s.count
     cdef uint64_t seen = 0
-    if o.headless:
-        # It can't be carried on. It stays as it is, and a new segment follows.
+    if o.headless or s.packed is not None:
+        # It can't be carried on: its head is gone, or it is compressed (the file of the segment behind it never reached the disk).
+        # It stays as it is, and a new segment follows.
         s.sealed = True
         log.start_segment(log.last_seq + 1)
+        if s.packed is not None:
+            note_bad_end(o, log.last_seq + 1)
+            settle(log, o)
         return 0
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
@@ -548,6 +546,7 @@ cdef class Rebuild:
         cdef bint short = False
         fresh.first = s.first
         fresh.salt = s.salt
+        fresh.packed = s.packed
         fresh.size = s.size
         fresh.sealed = True
         log.segments.serials += 1

@@ -28,6 +28,8 @@ IDLE_INTERVAL_NS = 250 * MILLISECOND
 """How exactly inactive_threshold and max_age keep time."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+MAINTAIN_AGAIN_NS = 200 * MILLISECOND
+"""And when the last look found one: each stops the server for some tens of milliseconds."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
@@ -95,8 +97,8 @@ class Engine:
                 transfer.tick(now_ns)
             self._expire(now_ns)
         if now_ns >= self._maintain_at_ns:
-            self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
-            self._maintain()
+            busy = self._maintain()
+            self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if self._sync_interval_ns and now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
@@ -119,16 +121,19 @@ class Engine:
             if stream.files is not None:
                 stream.core.sync_soon()
 
-    def _maintain(self) -> None:
-        """Compact one segment that is mostly removed messages, of whichever stream has one."""
+    def _maintain(self) -> bool:
+        """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to
+        be compressed; whether there was one.
+        """
         for stream in self.account.streams.values():
             if stream.files is not None:
                 try:
                     if stream.core.log.maintain():
                         stream.core.settle()  # what it has to write is written with this turn
-                        return
+                        return True
                 except OSError as error:
                     self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
+        return False
 
     def _expire(self, now_ns: int) -> None:
         for stream in self.account.streams.values():

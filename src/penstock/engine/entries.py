@@ -83,6 +83,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         no_ack=config.no_ack,
         sealed=config.sealed,
     )
+    core.log.compress = config.compression == "s2"
 
 
 def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
