@@ -17,6 +17,7 @@ from penstock.core.expect cimport (
 from penstock.core.log cimport Log
 from penstock.core.router cimport Message, Router, Sink
 from penstock.core.subject_table cimport SubjectState
+from penstock.core.usage cimport Usage, full
 
 from penstock.core.refusals import not_allowed
 
@@ -71,6 +72,9 @@ cdef class Intake(Sink):
 
     cdef int commit(self) except -1:
         return 0
+
+    cdef bint anyone(self, Message* m) except -1:
+        return True
 
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
         return 0
@@ -129,13 +133,20 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        if h.rare & RARE_TTL:
-            outcome = self.ask(TTL_VALUE, m, &h, draft)
-            if outcome:
-                return outcome
-        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
-            return REFUSED
-        outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        if self.selective and not self.anyone(m):
+            outcome = self.skip(&h, seq)
+            if draft is not None:
+                draft.skipped = True
+        else:
+            if full(self.log.usage, self.size_of(m)):
+                return self.refuse_for_room()
+            if h.rare & RARE_TTL:
+                outcome = self.ask(TTL_VALUE, m, &h, draft)
+                if outcome:
+                    return outcome
+            if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+                return REFUSED
+            outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
         if outcome == STORED and draft is not None:
             draft.seq = seq[0]
             self.ask(AFTER, m, &h, draft)
@@ -149,31 +160,50 @@ cdef class Intake(Sink):
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
         cdef uint32_t subject_id
+        if self.selective and not self.anyone(m):
+            return self.skip(h, seq)
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>flags)
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
-        self.last_id.len = 0
-        if h.message_id.at != NULL:
-            out_put(&self.last_id, h.message_id.at, h.message_id.n)
-            if self.duplicate_window_ns:
-                self.ids.add(h.message_id.at, h.message_id.n, seq[0], self.hub.now_ns)
+        self.remember(h, seq[0])
         self.stored(subject_id, m, seq[0])
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
         return STORED
+
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
+        """Nobody takes the message: it gets its sequence and its id is remembered, and that is all. STORED or REFUSED."""
+        seq[0] = self.log.last_seq + 1
+        try:
+            self.log.skip_to(seq[0] + 1)
+        except OSError as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.remember(h, seq[0])
+        return STORED
+
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
+        """The message's id is the last one, and is known inside the duplicate window."""
+        self.last_id.len = 0
+        if h.message_id.at != NULL:
+            out_put(&self.last_id, h.message_id.at, h.message_id.n)
+            if self.duplicate_window_ns:
+                self.ids.add(h.message_id.at, h.message_id.n, seq, self.hub.now_ns)
+        return 0
 
     # --- for rules -----------------------------------------------------------------------------------------------------
     def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
         """Store a message as it is, after the limits of discard new only; its sequence.
 
         For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered.
+        `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
         cdef Message m
         cdef PublishHeaders h
+        cdef Draft draft
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -192,9 +222,74 @@ cdef class Intake(Sink):
             self.log.skip_to(seq)
         if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
+        if self.rules is not None and (h.rare or self.every):
+            draft = draft_of(&m)
+            draft.flags = flags
+            draft.seq = given
+            draft.skipped = self.selective and not self.anyone(&m)
+            self.ask(AFTER, &m, &h, draft)
         self.trim()
         self.commit()
         return given
+
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
+        """Store a message of an origin, which has checked what its headers ask for; an Outcome.
+
+        `seq`: with `mirrored`, the sequence that it must have, above the last one: what is between is skipped.
+        """
+        cdef PublishHeaders h
+        cdef Draft draft = None
+        cdef int outcome
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
+        scan_headers(m.body, m.hlen, &h)
+        if self.rules is not None and (self.every or h.rare):
+            draft = draft_of(m)
+            draft.sourced = True
+            draft.flags = flags
+            if self.every:
+                outcome = self.ask(ARRIVED, m, &h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_ROLLUP:
+                outcome = self.ask(ROLLUP, m, &h, draft)
+                if outcome:
+                    return outcome
+        if h.message_id.at != NULL and self.duplicate_window_ns and not mirrored:
+            if self.hub.now_ns > self.duplicate_window_ns:
+                self.ids.forget_until(self.hub.now_ns - self.duplicate_window_ns)
+            if self.ids.find(h.message_id.at, h.message_id.n):
+                return DUPLICATE
+        if draft is not None and self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if draft is not None and h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+            return REFUSED
+        if mirrored and seq[0] > self.log.last_seq + 1:
+            try:
+                self.log.skip_to(seq[0])
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
+        if not mirrored:
+            ts_ns = max(self.hub.now_ns, self.log.last_ts_ns)
+        outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
 
     def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
@@ -330,23 +425,33 @@ cdef class Intake(Sink):
         code, err_code, description = verdict
         return self.refuse(code, err_code, description)
 
+    cdef uint64_t size_of(self, Message* m) noexcept:
+        """The bytes that a message counts for."""
+        return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
+
+    cdef int refuse_for_room(self) except -1:
+        """The server has no room left, or the account."""
+        cdef Usage usage = self.log.usage
+        if usage.whole is not None and usage.whole.used > usage.whole.limit:
+            return self.refuse(503, 10023, "insufficient resources")
+        return self.refuse(400, 10002, "resource limits exceeded for account")
+
     # --- limits --------------------------------------------------------------------------------------------------------
     cdef int check_room(self, bint rollup, Message* m) except -1:
         """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
         cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
         cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
-        cdef bint full = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
-        cdef uint64_t size = <uint64_t>m.subject_len + m.body_len
+        cdef bint replaces = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
+        cdef uint64_t size = self.size_of(m)
         cdef uint32_t oldest_id = 0, oldest_size = 0
-        size += 16 if self.log.memory else 30 + (4 if m.hlen else 0)
-        if full and self.discard_new_per_subject and not rollup:
+        if replaces and self.discard_new_per_subject and not rollup:
             return self.refuse(503, 10077, "maximum messages per subject exceeded")
-        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not full:
+        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not replaces:
             return self.refuse(503, 10077, "maximum messages exceeded")
         if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
-            if full:
+            if replaces:
                 self.log.peek(state.first, &oldest_id, &oldest_size)
-            if not full or oldest_size < size:
+            if not replaces or oldest_size < size:
                 return self.refuse(503, 10077, "maximum bytes exceeded")
         return 0
 

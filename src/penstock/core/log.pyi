@@ -5,6 +5,7 @@ from typing import NamedTuple
 from penstock.core.disk import Disk
 from penstock.core.log_files import LogClosed as LogClosed
 from penstock.core.log_files import LogFiles
+from penstock.core.usage import Usage
 
 class StoredMessage(NamedTuple):
     seq: int
@@ -37,6 +38,8 @@ class Log(LogFiles):
         """Append one message; its sequence. LogClosed, or OSError ENOSPC while the disk is full."""
     def skip(self, next_seq: int) -> None:
         """The next message gets this sequence; ValueError when it is given already."""
+    def join(self, usage: Usage | None) -> None:
+        """Count its bytes there from now on (None: nowhere), no longer where they were counted."""
     def get(self, seq: int) -> StoredMessage | None:
         """One message, or None when it is not there (or damaged: then ``lost`` tells)."""
     def delete(self, seq: int, erase: bool = False) -> bool:
@@ -51,6 +54,13 @@ class Log(LogFiles):
         """How many sequences the holes have together."""
     def subjects(self, pattern: str = ">") -> dict[str, int]:
         """Subject -> live messages, for subjects that match."""
+    def subjects_page(self, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and, ordered by name, `limit` of them from `offset` on."""
+    def last_of_each(self, patterns: list[str], upto: int, most: int) -> list[int] | None:
+        """For each subject that matches one of the patterns, the last sequence <= upto, ascending.
+
+        None: there are more than `most`.
+        """
     def subject_state(self, subject: str) -> tuple[int, int, int]:
         """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
     def size_of(self, seq: int) -> int:
@@ -61,6 +71,10 @@ class Log(LogFiles):
         """The newest message (with sequence <= upto) whose subject matches."""
     def next_of(self, pattern: str, start: int) -> StoredMessage | None:
         """The oldest message with sequence >= start whose subject matches."""
+    def next_seq(self, pattern: str, start: int) -> int:
+        """The lowest live sequence >= start whose subject matches; 0 when there is none."""
+    def last_seq_of(self, pattern: str) -> int:
+        """The highest live sequence whose subject matches; 0 when there is none."""
     def at_time(self, ts_ns: int) -> int:
         """The lowest live sequence with that timestamp or a later one; last_seq + 1 if none."""
     def flush(self) -> None:

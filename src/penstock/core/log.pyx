@@ -21,6 +21,7 @@ from penstock.core.record cimport (
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.subject_table cimport SubjectState, SubjectTable
+from penstock.core.usage cimport Usage, use
 
 cdef enum:
     EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
@@ -46,6 +47,7 @@ cdef class Log(LogFiles):
         self.segment_bytes = segment_bytes
         self.size_extra = 16 if self.memory else 30
         self.header_extra = 0 if self.memory else 4
+        self.usage = Usage()
         self.lost = []
         self.doomed = []
         self.unsynced = []
@@ -142,6 +144,7 @@ cdef class Log(LogFiles):
         self.last_seq = seq
         self.msgs += 1
         self.bytes += n
+        use(self.usage, n)
         self.appended += 1
         self.last_ts_ns = ts_ns
         self.subject_ids = subjects.count
@@ -278,6 +281,7 @@ cdef class Log(LogFiles):
         s.index_old = True
         self.msgs -= 1
         self.bytes -= n
+        use(self.usage, -<int64_t>n)
         self.removed += 1
         self.subjects_table.removed(e.subject, seq)
         self.subject_count = self.subjects_table.live
@@ -387,6 +391,14 @@ cdef class Log(LogFiles):
         return StoredMessage(seq, r.ts_ns, r.subject[:r.subject_len].decode("utf-8", "surrogateescape"),
                              r.body[:r.hlen], r.body[r.hlen:r.body_len])
 
+    def join(self, Usage usage) -> None:
+        """Count its bytes there from now on (None: nowhere), and no longer where they were counted."""
+        if usage is None:
+            usage = Usage()
+        use(self.usage, -<int64_t>self.bytes)
+        self.usage = usage
+        use(usage, <int64_t>self.bytes)
+
     def skip(self, next_seq: int) -> None:
         """The next message gets this sequence; those before it that were not given are holes."""
         self.skip_to(next_seq)
@@ -432,6 +444,16 @@ cdef class Log(LogFiles):
         from penstock.core import log_queries
         return log_queries.subjects(self, pattern)
 
+    def subjects_page(self, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and of those in the order of their names `limit` from `offset` on, with their live messages."""
+        from penstock.core import log_queries
+        return log_queries.subjects_page(self, pattern, offset, limit)
+
+    def last_of_each(self, patterns: list[str], upto: int, most: int) -> list[int] | None:
+        """For each subject that matches one of the patterns, the last sequence <= upto, ascending; None: more than `most`."""
+        from penstock.core import log_queries
+        return log_queries.last_of_each(self, patterns, upto, most)
+
     def subject_state(self, subject: str) -> tuple[int, int, int]:
         """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
         cdef bytes name = subject.encode("utf-8", "surrogateescape")
@@ -460,6 +482,16 @@ cdef class Log(LogFiles):
         """The oldest message with sequence >= start whose subject matches."""
         from penstock.core import log_queries
         return log_queries.next_of(self, pattern, start)
+
+    def next_seq(self, pattern: str, start: int) -> int:
+        """The lowest live sequence >= start whose subject matches; 0 when there is none."""
+        from penstock.core import log_queries
+        return log_queries.next_seq(self, pattern, start)
+
+    def last_seq_of(self, pattern: str) -> int:
+        """The highest live sequence whose subject matches; 0 when there is none."""
+        from penstock.core import log_queries
+        return log_queries.last_seq(self, pattern)
 
     def maintain(self) -> bool:
         """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""

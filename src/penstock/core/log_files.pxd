@@ -11,6 +11,7 @@ from penstock.core.pages cimport Pages
 from penstock.core.record cimport Ranges
 from penstock.core.segment cimport Segment, SegmentList
 from penstock.core.subject_table cimport SubjectTable
+from penstock.core.usage cimport Usage
 
 cdef enum LogCondition:
     TAKES = 0            # appends are taken
@@ -52,10 +53,13 @@ cdef class LogFiles:
     cdef list unsynced                       # sealed segments with bytes not yet synced
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
+    cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
+    cdef public uint64_t guard_above         # ... of messages with a higher sequence
     cdef uint64_t segment_bytes
     cdef public bint compress                # segments that are full are compressed by maintain(); those that are stay so
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
+    cdef readonly Usage usage                # whose bytes these are; never None
     cdef bint folder_dirty                   # a file was made since the folder was synced
     cdef bint folder_made
     cdef bint sync_used                      # the owner asked for durability at least once
@@ -79,6 +83,8 @@ cdef class LogFiles:
     cdef int start_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1
+    cdef int heed_guard(self) except -1
+    cdef int write_tail(self) except -1
     cdef int write_early(self) except -1
     cdef int write_failed(self, object error) except -1
     cdef int fail(self, object error) except -1

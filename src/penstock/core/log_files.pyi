@@ -1,8 +1,11 @@
 """What Python sees of the files under a record log; see log_files.pxd for the rest."""
 
+from typing import Any
+
 from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
 from penstock.core.subject_table import SubjectTable
+from penstock.core.usage import Usage
 
 class LogClosed(OSError):
     """The log no longer takes appends (a write or fsync failed, or it was closed)."""
@@ -25,7 +28,14 @@ class LogFiles:
     lost: list[tuple[int, int, str]]
     compress: bool
     """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
+    guard: Any
+    """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
+    written, `guard.holds(highest)` is asked; when it says True, the messages are written (and synced, where that is used), and
+    `guard.save()` notes what they say; its OSError is that of the write.
+    """
+    guard_above: int
     condition: int
     failure: int
     segments: SegmentList
     subjects_table: SubjectTable
+    usage: Usage

@@ -10,7 +10,7 @@ Knows nothing of what a caller asks of the log afterwards.
 import errno
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
@@ -22,6 +22,7 @@ from penstock.core.record cimport (
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
+from penstock.core.usage cimport use
 from penstock.core.subject_table cimport Subject, SubjectTable
 
 from penstock.core.record import without
@@ -579,6 +580,7 @@ cdef int recount(Log log) except -1:
     # Damage took messages whose subjects are not known any more: all counts are made again from the index.
     cdef Segment s
     cdef uint64_t before = log.msgs
+    cdef int64_t bytes_before = <int64_t>log.bytes
     log.subjects_table.reset()
     log.subjects_table.tracking = False
     log.msgs = 0
@@ -588,6 +590,7 @@ cdef int recount(Log log) except -1:
             count_entries(log, s)
         log.msgs += s.live
         log.bytes += s.live_bytes
+    use(log.usage, <int64_t>log.bytes - bytes_before)
     log.removed += before - log.msgs
     log.subject_count = log.subjects_table.live
     log.first_seq = log.segments.next_live(log.first_seq) if log.msgs else log.last_seq + 1

@@ -46,6 +46,7 @@ cdef class SubjectTable:
     cdef public uint64_t debt_free       # entries that may be looked at before histories are worth a thought
     cdef uint64_t debt                   # entries looked at for want of histories
     cdef uint64_t total                  # live messages of all subjects
+    cdef object names                    # the SubjectIndex, once somebody asked by pattern
     cdef list arena
     cdef char* arena_at
     cdef size_t arena_left
@@ -59,7 +60,10 @@ cdef class SubjectTable:
     cdef SubjectState* state(self, uint32_t id) except? NULL             # exact; NULL without live messages
     cdef int repair(self, Subject* s, uint32_t id) except -1
     cdef int repair_by_history(self, Subject* s) except -1
+    cdef uint64_t next_from(self, uint32_t id, uint64_t seq) except? 18446744073709551615    # its lowest live sequence >= seq; 0: none
+    cdef uint64_t last_upto(self, uint32_t id, uint64_t seq) except? 18446744073709551615    # its highest live sequence <= seq; 0: none
     cdef int track(self) except -1                                       # build the histories
+    cdef History* history_of(self, uint32_t id) except? NULL
     cdef bint alive(self, uint64_t seq) except -1
     cdef int push(self, Subject* s, uint64_t seq) except -1
     cdef int remember(self, Subject* s, uint64_t seq) except -1

@@ -155,6 +155,62 @@ cdef class SubjectTable:
         s.stale = 0
         return 0
 
+    cdef uint64_t next_from(self, uint32_t id, uint64_t seq) except? 18446744073709551615:
+        cdef SubjectState* state = self.state(id)
+        cdef History* h
+        cdef uint32_t low, high, mid
+        if state == NULL or seq > state.last:
+            return 0
+        if seq <= state.first:
+            return state.first
+        if seq == state.last:
+            return seq
+        h = self.history_of(id)
+        if h == NULL:
+            return self.segments.next_of(seq, id, &self.debt)
+        low = h.at
+        high = h.end
+        while low < high:
+            mid = (low + high) >> 1
+            if h.seqs[mid] < seq:
+                low = mid + 1
+            else:
+                high = mid
+        while not self.alive(h.seqs[low]):
+            low += 1
+        return h.seqs[low]
+
+    cdef uint64_t last_upto(self, uint32_t id, uint64_t seq) except? 18446744073709551615:
+        cdef SubjectState* state = self.state(id)
+        cdef History* h
+        cdef uint32_t low, high, mid
+        if state == NULL or seq < state.first:
+            return 0
+        if seq >= state.last:
+            return state.last
+        if seq == state.first:
+            return seq
+        h = self.history_of(id)
+        if h == NULL:
+            return self.segments.prev_of(seq, id, &self.debt)
+        low = h.at
+        high = h.end
+        while low < high:
+            mid = (low + high) >> 1
+            if h.seqs[mid] <= seq:
+                low = mid + 1
+            else:
+                high = mid
+        while not self.alive(h.seqs[low - 1]):
+            low -= 1
+        return h.seqs[low - 1]
+
+    cdef History* history_of(self, uint32_t id) except? NULL:
+        # NULL: histories are not kept (yet).
+        if not self.tracking and self.debt > self.debt_free + 4 * self.total:
+            self.track()
+        return self.table[id].history if self.tracking else NULL
+
     cdef bint alive(self, uint64_t seq) except -1:
         cdef Segment segment = self.segments.find(seq)
         return segment is not None and is_live(segment, seq - segment.first)

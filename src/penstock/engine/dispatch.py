@@ -21,7 +21,12 @@ from penstock.api.calls import (
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerNamesResponse,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     EmptyRequest,
     LeaderStepDownRequest,
@@ -50,6 +55,7 @@ from penstock.api.calls import (
 from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
+from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
 from penstock.engine import consumer_calls, message_calls, restores, snapshots, stream_calls
 from penstock.engine.account import Account
@@ -67,6 +73,8 @@ class Body(enum.Enum):
     OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
     EMPTY = "must be empty or `{}` (10038)"
     IGNORED = "passed over"
+    LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
+    WHOLE = "read as JSON, unknown fields are passed over"
 
 
 @dataclass(frozen=True)
@@ -76,13 +84,15 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response | None]
+    handler: Callable[..., Response | None]  # None: no answer
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
     later: bool = False  # the handler gets a function to answer with and may return None
+    replied: bool = False  # nothing is done for a request without a reply subject
+    identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
 CALLS = (
@@ -207,6 +217,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*",
@@ -215,6 +226,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*.>",
@@ -223,6 +235,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.DURABLE.CREATE.*.*",
@@ -231,6 +244,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.NAMES.*",
@@ -263,6 +277,33 @@ CALLS = (
         SuccessResponse,
         "consumer_delete_response",
         Body.EMPTY,
+    ),
+    Call(
+        "CONSUMER.PAUSE.*.*",
+        consumer_calls.pause,
+        ConsumerPauseRequest,
+        ConsumerPauseResponse,
+        "consumer_pause_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.UNPIN.*.*",
+        consumer_calls.unpin,
+        ConsumerUnpinRequest,
+        Response,
+        "consumer_unpin_response",
+        Body.WHOLE,
+    ),
+    Call(
+        "CONSUMER.RESET.*.*",
+        consumer_calls.reset,
+        ConsumerResetRequest,
+        ConsumerResetResponse,
+        "consumer_reset_response",
+        Body.LENIENT,
+        counted=False,
+        replied=True,
+        identity=consumer_calls.identity_if_asked,
     ),
     Call(
         "CONSUMER.LEADER.STEPDOWN.*.*",
@@ -304,20 +345,26 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
-        answer = self._answer(call, names, headers, body, reply)
-        if answer is not None:
-            self._send(call, reply, answer)
+        if call.replied and not reply:
+            return True
+        answer, answer_headers = self._answer(call, names, headers, body, reply)
+        if reply and answer:
+            self._account.router.publish_message(reply, answer, headers=answer_headers)
         return True
 
-    def _send(self, call: Call, reply: str, response: Response) -> None:
-        account = self._account
+    def _finished(self, call: Call, response: Response) -> bytes:
+        """The answer as it goes out, counted."""
         if response.error is not None:
-            account.api_errors += 1
+            self._account.api_errors += 1
         if call.counted or response.error is not None:
-            account.api_total += 1
+            self._account.api_total += 1
         response.type = TYPE_PREFIX + call.type
+        return encode(response)
+
+    def _later(self, call: Call, reply: str, response: Response) -> None:
+        answer = self._finished(call, response)
         if reply:
-            account.router.publish_message(reply, encode(response))
+            self._account.router.publish_message(reply, answer)
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
@@ -332,24 +379,33 @@ class Dispatcher:
 
     def _answer(
         self, call: Call, names: list[str], headers: bytes, body: bytes, reply: str
-    ) -> Response | None:
+    ) -> tuple[bytes, bytes]:
+        """The answer (empty: none) and its headers."""
         account = self._account
+        response: Response | None
+        answer_headers = b""
         try:
             self._check_level(headers)
-            arguments: list[Any] = [account, self._request(call, body)]
+            request = self._request(call, body)
+            identity = call.identity(account, request, headers, names[0]) if call.identity else b""
+            arguments: list[Any] = [account, request]
             if call.later:
-                arguments.append(lambda response: self._send(call, reply, response))
-            return call.handler(*arguments, *names)
+                arguments.append(lambda late: self._later(call, reply, late))
+            response = call.handler(*arguments, *names)
+            answer_headers = identity
         except ApiError as error:
-            return call.response(error=error.body())
+            response = call.response(error=error.body())
         except OSError as error:
             # the disk failed where no call has a better word for it
             account.report(f"{call.pattern}: {error}")
-            return call.response(error=errors.StreamGeneralError(error).body())
+            response = call.response(error=errors.StreamGeneralError(error).body())
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
             account.report(f"{call.pattern}: internal error: {error!r}")
-            return call.response(error=errors.StreamGeneralError("internal error").body())
+            response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if response is None:
+            return b"", b""
+        return self._finished(call, response), answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -362,7 +418,11 @@ class Dispatcher:
             raise errors.BadRequestError()
         if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
             return call.request()
+        if call.body is Body.LENIENT and not body:
+            return call.request()
         try:
+            if call.body in (Body.LENIENT, Body.WHOLE):
+                return decode_whole(call.request, body)
             return decode_request(call.request, body, strict=self._strict)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None
@@ -377,8 +437,8 @@ class Dispatcher:
 
     def _direct(self, subject: str, reply: str, body: bytes) -> bool:
         name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.streams.get(name)
-        if entry is None or not entry.config.allow_direct:
+        entry = self._account.direct_server(name)
+        if entry is None:
             return False
         if reply:
             headers, payload = message_calls.direct_get(entry, body, wanted)

@@ -14,7 +14,8 @@ from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
-from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.sources import supply
 from penstock.engine.subject_rules import any_collision
 
 
@@ -42,6 +43,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
     return entry
 
 
@@ -68,6 +71,7 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
     configure_stream(entry.core, config)
     rules.apply(account, entry)
+    supply.changed(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -81,6 +85,8 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
+    supply.stop(entry)
+    supply.origin_gone(account, name)
     del account.streams[name]
     entry.core.close()
     try:
@@ -118,6 +124,7 @@ def recover(account: Account) -> None:
         consumers.recover(account, entry)
     for entry in account.streams.values():
         rules.start(entry)
+        supply.start(account, entry)
 
 
 def _without_meta(files: StreamFiles) -> str:
@@ -142,6 +149,8 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        supply.stop(entry)
+    for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
@@ -153,6 +162,9 @@ def close(account: Account) -> None:
             entry.core.log.close()
         except OSError as error:
             account.report(f"stream {entry.config.name} could not be closed: {error}")
+            continue
+        if entry.supply is not None:
+            entry.supply.closed()
     account.streams.clear()
 
 
@@ -166,16 +178,24 @@ def adopt(
     account: Account,
     config: StreamConfig,
     created_ns: int,
-    log: Log | None,
     files: StreamFiles | None,
+    log: Log | None = None,
+    kept: Iterable[tuple[ConsumerFile, bytes]] = (),
 ) -> StreamEntry:
-    """A stream that was restored: in memory, or in its folder. OSError: it can't be opened."""
+    """A stream that was restored: in its folder, or in memory, with its log and its consumers.
+    OSError: it can't be opened.
+    """
     entry = _open(account, config, created_ns, files, new=False, log=log)
     account.streams[config.name] = entry
-    rules.start(entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
     consumers.recover(account, entry)
+    for meta, state in kept:
+        consumers.restore(account, entry, meta, state)
+    entry.core.review()
+    rules.start(entry)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
     return entry
 
 

@@ -4,9 +4,22 @@ A heap of (deadline, thing) in which only the latest deadline of a thing counts.
 """
 
 import heapq
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class Alarm:
+    """Something to do at a time: `ring` is called with the time when its deadline has come, and
+    says when it wants to be called again (0: not at all).
+    """
+
+    __slots__ = ("ring",)
+
+    def __init__(self, ring: Callable[[int], int]) -> None:
+        """Set it with `Timers.set`."""
+        self.ring = ring
 
 
 class Timers(Generic[T]):

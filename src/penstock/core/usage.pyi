@@ -1,0 +1,14 @@
+"""How many bytes the logs of an account hold, and how many they may."""
+
+NO_LIMIT: int
+
+class Usage:
+    """Bytes of the logs of one owner: those of an account, or of the whole server.
+
+    Counted by the logs themselves, as they are accounted in `Log.bytes`; see `Log.join`.
+    """
+
+    used: int
+    limit: int
+    whole: Usage | None
+    def __init__(self, limit: int = ..., whole: Usage | None = None) -> None: ...
