@@ -4,6 +4,7 @@ Each sealed segment is taken from its sidecar when that holds, else scanned (and
 is scanned unless the log was closed in order. Then all REMOVE ranges are applied: sequences are never used twice, so the
 order does not matter. Nothing is deleted: damaged bytes inside a segment stay where they are and only their messages are
 missing (and told in `lost`); an unfinished end of the last segment is kept beside it as `<name>.torn-<n>` before it is cut.
+A group of messages at that end whose last one is not there (core/atomic) is part of what is unfinished.
 
 Knows nothing of what a caller asks of the log afterwards.
 """
@@ -17,15 +18,16 @@ from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
 from penstock.core.packed cimport open_packed
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, is_packed_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
+    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
+    check_record, get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
+    resync,
 )
-from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
+from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
-from penstock.core.usage cimport use
-from penstock.core.subject_table cimport Subject, SubjectTable
+from penstock.core.subject_table cimport SubjectTable
+from penstock.core.tally cimport count_bytes, count_entries, merge, recount
 
-from penstock.core.record import without
+from penstock.core.lost import without
 
 
 cdef class Scan:
@@ -36,6 +38,8 @@ cdef class Scan:
     cdef list missing            # (first sequence, count, reason) not there because of damage
     cdef object bad_end          # None, or the sequence that the damaged bytes at the end claim (0: none)
     cdef list damaged            # (offset, end) of bytes that are no record
+    cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
+    cdef uint32_t group_index    # ... and its index
 
 
 cdef class Opened:
@@ -113,7 +117,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     s.written_size = s.synced_size = s.size
     s.sealed = not is_last
     got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
-    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_head(head, &named, &s.salt))
+    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
     if good and is_packed_head(head):
         s.packed = open_packed(log.disk, s.handle)
         s.size = s.written_size = s.synced_size = s.packed.size
@@ -154,17 +158,6 @@ cdef int restart(Log log, Segment s) except -1:
     s.size = s.written_size = SEGMENT_HEAD_BYTES
     s.synced_size = 0
     return 0
-
-
-cdef bint mend_head(char* head, uint64_t* first, uint32_t* salt) noexcept:
-    # One flipped bit in the head of a segment must not cost the segment.
-    cdef int bit
-    for bit in range(SEGMENT_HEAD_BYTES * 8):
-        head[bit >> 3] ^= 1 << (bit & 7)
-        if get_segment_head(head, SEGMENT_HEAD_BYTES, first, salt):
-            return True
-        head[bit >> 3] ^= 1 << (bit & 7)
-    return False
 
 
 cdef uint64_t guess_last(Log log, Segment s) except? 0:
@@ -238,6 +231,11 @@ cdef Scan scan(Log log, Segment s):
             elif bad is not None:
                 found.missing.append((expected, 0, "damaged bytes"))
             bad = None
+            if not head.state & MORE:
+                found.group_at = 0
+            elif found.group_at == 0:
+                found.group_at = at
+                found.group_index = s.count
             take_message(log, s, p + at, <uint32_t>at, &head)
             found.last_ts = head.ts_ns
         elif head.kind == REMOVE:
@@ -248,6 +246,8 @@ cdef Scan scan(Log log, Segment s):
                 found.missing.append(missing_of(bad, expected, head.seq + 1 - expected))
                 bad = None
             s.push_holes(<uint32_t>(head.seq + 1 - expected))
+        if head.kind != MESSAGE and bad is not None:
+            found.group_at = 0        # something whole behind the damage: the group was, too
         if head.seq > found.last_seq:
             found.last_seq = head.seq
         at += n
@@ -330,8 +330,7 @@ cdef int apply_removals(Log log, list opened) except -1:
     cdef list known = []
     cdef bint damage = False
     for o in opened:
-        if o.scan is not None and o.scan.missing:
-            damage = True
+        damage = damage or (o.scan is not None and bool(o.scan.missing))
     for o in opened:
         holder = o.segment
         memset(&one, 0, sizeof(Ranges))
@@ -397,8 +396,8 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef bytes cut
     cdef Head head
-    cdef uint64_t expected = s.first + s.count
-    cdef uint64_t seen = 0
+    cdef uint64_t expected, seen = 0, first
+    cdef Py_ssize_t at
     if o.headless or s.packed is not None:
         # It can't be carried on: its head is gone, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows.
@@ -408,13 +407,19 @@ cdef int mend_tail(Log log, Opened o) except -1:
             note_bad_end(o, log.last_seq + 1)
             settle(log, o)
         return 0
+    if o.scan is not None and o.scan.group_at:
+        seen = drop_group(o)
+    expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > 1
-        if plausible(PyBytes_AS_STRING(cut), len(cut), &head) and head.kind == MESSAGE and expected <= head.seq <= expected + GAP_MAX:
-            seen = head.seq
-            if head.length <= <uint64_t>len(cut):
-                log.lost.append((head.seq, 1, "damaged at the end"))
+        s.damaged = len(o.scan.damaged) > (o.scan.bad_end is not None)
+        at = len(cut) if o.scan.bad_end is None else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
+        if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
+                expected <= head.seq <= expected + GAP_MAX):
+            seen = max(seen, head.seq)
+            if head.length <= <uint64_t>(len(cut) - at):
+                first = expected if o.scan.group_at else head.seq
+                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
     log.tail_base = s.size
     log.active = s
     log.segments.active = s
@@ -432,6 +437,21 @@ cdef int mend_tail(Log log, Opened o) except -1:
         put_skip(&log.tail, log.last_seq, s.salt)
         s.size += RECORD_EXTRA_BYTES
     return 0
+
+
+cdef uint64_t drop_group(Opened o) except? 0:
+    # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
+    cdef uint32_t i
+    cdef Segment s = o.segment
+    cdef uint64_t last = s.first + s.count - 1
+    for i in range(o.scan.group_index, s.count):
+        if is_live(s, i):
+            s.live -= 1
+        else:
+            s.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
+    s.count = o.scan.group_index
+    o.scan.good_end = o.scan.group_at
+    return last
 
 
 cdef bytes keep_aside(Log log, Segment s, uint64_t at):
@@ -495,40 +515,6 @@ cdef int count_all(Log log, list opened) except -1:
     return 0
 
 
-cdef int merge(SubjectTable subjects, uint32_t id, uint32_t live, uint64_t first, uint64_t last) except -1:
-    cdef Subject* t = &subjects.table[id]
-    if live == 0:
-        return 0
-    if t.state.msgs == 0:
-        t.state.first = first
-        subjects.live += 1
-    t.state.last = last
-    t.state.msgs += live
-    subjects.total += live
-    return 0
-
-
-cdef int count_bytes(Log log, Segment s) except -1:
-    cdef uint32_t i = s.next_live(0), size
-    s.live_bytes = 0
-    while i < s.count:
-        size = s.entries[i].size
-        s.live_bytes += (size & SIZE_MASK) + log.size_extra + (log.header_extra if size & HAS_HEADERS else 0)
-        i = s.next_live(i + 1)
-    return 0
-
-
-cdef int count_entries(Log log, Segment s) except -1:
-    cdef uint32_t i
-    log.segments.need(s)
-    count_bytes(log, s)
-    i = s.next_live(0)
-    while i < s.count:
-        merge(log.subjects_table, s.entries[i].subject, 1, s.first + i, s.first + i)
-        i = s.next_live(i + 1)
-    return 0
-
-
 # --- while the log is open: a sidecar that no longer holds ---------------------------------------
 
 cdef class Rebuild:
@@ -574,24 +560,3 @@ cdef class Rebuild:
             recount(log)
         if not s.damaged:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
-
-
-cdef int recount(Log log) except -1:
-    # Damage took messages whose subjects are not known any more: all counts are made again from the index.
-    cdef Segment s
-    cdef uint64_t before = log.msgs
-    cdef int64_t bytes_before = <int64_t>log.bytes
-    log.subjects_table.reset()
-    log.subjects_table.tracking = False
-    log.msgs = 0
-    log.bytes = 0
-    for s in list(log.segments.items):
-        if s.live:
-            count_entries(log, s)
-        log.msgs += s.live
-        log.bytes += s.live_bytes
-    use(log.usage, <int64_t>log.bytes - bytes_before)
-    log.removed += before - log.msgs
-    log.subject_count = log.subjects_table.live
-    log.first_seq = log.segments.next_live(log.first_seq) if log.msgs else log.last_seq + 1
-    return 0

@@ -31,6 +31,8 @@ MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
 MAINTAIN_AGAIN_NS = 200 * MILLISECOND
 """And when the last look found one: each stops the server for some tens of milliseconds."""
+ASYNC_INTERVAL_NS = 120 * SECOND
+"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
@@ -64,7 +66,7 @@ class Engine:
             report=report,
         )
         self._dispatcher: Dispatcher | None = None
-        self._sync_interval_ns = settings.sync_interval_ns
+        self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
         self._idle_at_ns = 0
         self._rules_at_ns = 0
@@ -80,8 +82,8 @@ class Engine:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
 
         0: not needed until a turn changes something (an API request, a delivery). Between two calls
-        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
-        least every 50 ms.
+        a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
+        after a turn.
         """
         self._hub.now_ns = now_ns
         account = self.account
@@ -105,7 +107,7 @@ class Engine:
         if now_ns >= self._maintain_at_ns:
             busy = self._maintain()
             self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
-        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+        if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
         return self.next_deadline_ns()
@@ -117,6 +119,11 @@ class Engine:
         soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
         return min((soon, *(due_ns for due_ns in due if due_ns)))
+
+    def call_when_sooner(self, call: Callable[[int], None]) -> None:
+        """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
+        self.account.timers.sooner = call
+        self.account.alarms.sooner = call
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
