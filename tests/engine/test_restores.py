@@ -23,9 +23,10 @@ from tests.engine.backups import (
     unpacked,
 )
 from tests.engine.house import SECOND, House
+from tests.engine.test_power import FolderDisk
 
 
-def fill(house: House, seed: int, count: int = 120) -> None:
+def fill(house: House, seed: int, count: int = 60) -> None:
     """Messages, gaps everywhere, consumers in every state."""
     source = Random(seed)
     house.stream(subjects=["s.>"])
@@ -37,7 +38,7 @@ def fill(house: House, seed: int, count: int = 120) -> None:
     house.consumer("pull", durable_name="pull", ack_policy="explicit", max_deliver=5)
     house.consumer("all", ack_policy="all", filter_subject="s.1", inactive_threshold=3600 * SECOND)
     house.consumer("new", ack_policy="explicit", deliver_policy="new")
-    for event in house.pull(30, "pull"):
+    for event in house.pull(count // 3, "pull"):
         word = source.choice([b"+ACK", b"+ACK", b"-NAK", b'-NAK {"delay":5000000000}', b""])
         if word:
             house.send(event[3], word)
@@ -50,7 +51,7 @@ def fill(house: House, seed: int, count: int = 120) -> None:
     house.pass_time(SECOND // 4)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32))
 def test_what_was_backed_up_comes_back(tmp_path_factory: Any, seed: int) -> None:
     one = House(tmp_path_factory.mktemp("one"))
@@ -113,7 +114,7 @@ def test_a_configuration_of_its_own(house: House, tmp_path: Path) -> None:
     info = restore(other, answer, data, subjects=["t"], max_msgs=10, description="copy")
     assert info["config"]["subjects"] == ["t"]
     assert info["state"]["messages"] == 10
-    assert other.publish("t")["seq"] == 121
+    assert other.publish("t")["seq"] == 61
     memory = House(tmp_path / "memory")
     info = restore(memory, answer, data, storage="memory")
     assert info["state"]["messages"] == answer["state"]["messages"]
@@ -366,3 +367,28 @@ def test_subjects_that_another_stream_has(house: House, tmp_path: Path) -> None:
     target.stream("T", subjects=["s.1"])
     assert restore(target, answer, data)["error"]["err_code"] == 10065
     assert len(left(tmp_path / "target")) == 1
+
+
+def test_power_goes_at_any_step_of_a_restore(house: House, seed: int) -> None:
+    fill(house, 12, count=30)
+    answer, data = backup(house)
+    view = stream_view(house)
+    outcomes = set()
+    for steps in range(seed % 4, 90, 4):
+        disk = FolderDisk()
+        target = House(Path("store"), disk=PyDisk(disk))
+        disk.fail_after = steps
+        got = restore(target, answer, data)
+        disk.fail_after = None
+        disk.crash(Random(seed + steps))
+        target = House(Path("store"), target.server.clock.now(), PyDisk(disk))
+        present = bool(target.ok("STREAM.NAMES")["streams"])
+        outcomes.add(present)
+        assert present or "error" in got
+        if present:
+            config, created, state, messages, consumers = stream_view(target)
+            del state["last_ts"]
+            assert (config, created, messages) == (view[0], view[1], view[3])
+            assert consumers == view[4]
+        assert not [name for name in disk.names if "/restoring/" in name]
+    assert outcomes == {True, False}
