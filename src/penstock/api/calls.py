@@ -134,7 +134,7 @@ class ConsumerResetRequest(Struct, kw_only=True):
     seq: Annotated[Uint64, OMIT] = 0
 
 
-class PullRequest(Struct, kw_only=True):
+class GetNextRequest(Struct, kw_only=True):
     """CONSUMER.MSG.NEXT as an object. The data path reads requests itself; this says what is wrong
     with those that it can't read.
     """
