@@ -62,8 +62,6 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"retention": "interest"},
-    {"retention": "workqueue"},
     {"subject_transform": {"src": "a", "dest": "b"}},
     {"republish": {"dest": "x.>"}},
     {"allow_msg_counter": True},

@@ -48,7 +48,6 @@ def test_the_same_create_is_the_same_stream(house: House) -> None:
         ("S", {"name": "S", "num_replicas": 3}, 10074),
         ("S", {"name": "S", "subjects": ["other.x"]}, 10065),
         ("S", {"name": "S", "subjects": ["*.>"], "no_ack": True}, 10065),
-        ("S", {"name": "S", "retention": "workqueue"}, 10052),
     ],
 )
 def test_what_is_not_created(house: House, subject: str, body: Any, code: int) -> None:

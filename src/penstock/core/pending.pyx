@@ -123,6 +123,15 @@ cdef class PendingMessages:
             self.floor_seq = seq
         return n
 
+    cdef list upto(self, uint64_t seq):
+        cdef size_t i = self.off
+        cdef list found = []
+        while i < self.len and self.data[i].seq <= seq:
+            if self.data[i].state != GONE:
+                found.append(self.data[i].seq)
+            i += 1
+        return found
+
     cdef int remove_below(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
         cdef int n = 0
         while self.live and self.data[self.off].seq < seq:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountInfo, ApiStats, GetNextRequest
+from penstock.api.calls import AccountInfo, ApiStats, PullRequest
 from penstock.api.codec import JsonError
 from penstock.api.whole import decode_whole
 from penstock.api.streams import StreamConfig
@@ -193,7 +193,7 @@ class Account:
 def explain_pull(body: bytes) -> str:
     """What is wrong with a pull request."""
     try:
-        decode_whole(GetNextRequest, body.strip())
+        decode_whole(PullRequest, body.strip())
     except JsonError as error:
         return str(error)
     return "invalid JSON"
