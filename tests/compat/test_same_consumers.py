@@ -43,7 +43,7 @@ def test_a_pause(client):
     scene.info()
     scene.ok(pause, {})
     scene.info()
-    for body in ("{", '{"pause_until":5}', '{"pause_until":"soon"}', '{"x":1}', "[]", "garbage"):
+    for body in ("{", '{"pause_until":"soon"}', '{"x":1}', "[]", "garbage"):
         client.ask(pause, body)
     client.ask(f"CONSUMER.PAUSE.{scene.name}.none", {"pause_until": "2099-01-01T00:00:00Z"})
     client.ask("CONSUMER.PAUSE.none.c", {"pause_until": "2099-01-01T00:00:00Z"})
