@@ -58,13 +58,21 @@ class PublishWaiver:
     sent: Callable[[list[tuple[str, str]], Body], object]  # headers, the stream's configuration
 
 
-PUBLISH_WAIVERS: tuple[PublishWaiver, ...] = ()
+def _empty_then_full(headers: list[tuple[str, str]], _: Body) -> bool:
+    return any(
+        not value.strip() and any(other == name and text.strip() for other, text in headers)
+        for name, value in headers
+    )
+
+
+PUBLISH_WAIVERS = (PublishWaiver("empty-header-repeated", _empty_then_full),)
 
 # Known to the comparisons themselves, which make both sides equal before they compare.
 NORMALISED: tuple[str, ...] = (
     "version",
     "error-count",
     "listed-consumers",
+    "empty-stream-deleted",
 )
 
 KEYS = {
