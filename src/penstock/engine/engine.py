@@ -29,6 +29,8 @@ RULES_STEP_NS = 5 * MILLISECOND
 """Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+ASYNC_INTERVAL_NS = 120 * SECOND
+"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
@@ -62,7 +64,7 @@ class Engine:
             report=report,
         )
         self._dispatcher: Dispatcher | None = None
-        self._sync_interval_ns = settings.sync_interval_ns
+        self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
         self._idle_at_ns = 0
         self._rules_at_ns = 0
@@ -101,7 +103,7 @@ class Engine:
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
             self._maintain()
-        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+        if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
         return self.next_deadline_ns()

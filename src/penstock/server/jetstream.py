@@ -22,6 +22,7 @@ from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
+from penstock.server.remote import Remote
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, format_size
 
@@ -63,6 +64,11 @@ class JetStream:
             random=Random(os.urandom(16)),
             report=log.warn,
         )
+        self._remotes = [
+            Remote(each, turn, log, Random(os.urandom(16))) for each in settings.remotes
+        ]
+        for remote in self._remotes:
+            self._engine.account.remotes[remote.prefix] = remote
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Recover what the store holds and serve it; StartError when the store can't be used."""
@@ -96,6 +102,8 @@ class JetStream:
             prefix = f"$JS.{settings.domain}.API."
             self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
         self._loop = loop
+        for remote in self._remotes:
+            remote.open(loop)
         self._engine.call_when_sooner(self._sooner)
         self._tick()
 
@@ -122,6 +130,7 @@ class JetStream:
     def _tick(self) -> None:
         self._due_ns = 0
         now_ns = self._turn.clock.now()
+        due_ns = 0
         try:
             due_ns = self._engine.tick(now_ns)
             self._turn.kick()
@@ -137,6 +146,8 @@ class JetStream:
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
+        for remote in self._remotes:
+            remote.close()
         self._engine.close()
         self._store.close()
 
