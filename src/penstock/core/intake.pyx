@@ -187,6 +187,7 @@ cdef class Intake(Sink):
             self.log.skip_to(seq[0] + 1)
         except OSError as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.log.last_ts_ns = max(self.hub.now_ns, self.log.last_ts_ns)
         self.remember(h, seq[0])
         return STORED
 
