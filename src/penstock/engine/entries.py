@@ -161,7 +161,7 @@ def stream_state(entry: StreamEntry) -> StreamState:
         last_ts=log.last_ts_ns,
         num_subjects=log.subject_count,
         num_deleted=log.deleted_count(),
-        consumer_count=len(entry.consumers),
+        consumer_count=len(entry.consumers) - entry.internal_consumers,
     )
     if log.last_seq == 0:
         state.first_seq = 0
