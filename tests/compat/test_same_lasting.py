@@ -254,3 +254,105 @@ def test_what_is_published_again(client, headers_only):
     body["no_ack"] = True
     client.ask(f"STREAM.UPDATE.{name}", body)
     put(scene, "a")
+
+
+def test_counters(client):
+    scene = Scene(client, allow_msg_counter=True, allow_rollup_hdrs=True)
+    numbers = ["1", "+5", "-3", "0", "007", "x", "1.5", "1_000", "", " 4", "--1", "+", "9" * 60]
+    for number in [*numbers, "-" + "9" * 70, "1" * 4000]:
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "b", "body", f"Nats-Incr: {number}")
+    for more in (
+        "Nats-Rollup: sub",
+        "Nats-Rollup: x",
+        "Nats-Expected-Stream: x",
+        "Nats-Expected-Last-Msg-Id: x",
+        "Nats-Expected-Last-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence-Subject: x",
+        "Nats-Msg-Id: 1",
+        "Nats-Msg-Id: 1",
+        "Nats-TTL: 1",
+        "Nats-Schedule: @at x",
+        "Nats-Counter-Sources: {}",
+        'Nats-Counter-Sources: {"A":{"s":"5"}}',
+        "Nats-Counter-Sources: {]",
+        "Other: x",
+    ):
+        put(scene, "a", "", f"Nats-Incr: 1\n{more}")
+        put(scene, "c", "", f"{more}\nNats-Incr: 2")
+        put(scene, "d", "", more)
+    put(scene, "a", "x")
+    state(scene)
+
+
+def test_counters_on_a_stream_without(client):
+    scene = Scene(client)
+    for number in ("1", "x", "", "0"):
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "a", "body", f"Nats-Incr: {number}\nNats-Expected-Last-Sequence: 9")
+    put(scene, "a", '{"val":"5"}')
+    put(scene, "b", "no number")
+    for number, body in enumerate(("null", "{}", '{"val":5}', '{"VAL":"6"}', '{"val":"x"}', "[]")):
+        put(scene, f"c.{number}", body)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    client.ask(f"STREAM.UPDATE.{name}", {**base, "allow_msg_counter": True})
+
+
+def test_what_counters_can_not_be_with(client):
+    for number, more in enumerate(
+        (
+            {"discard": "new"},
+            {"allow_msg_ttl": True},
+            {"subject_delete_marker_ttl": second(5)},
+            {"allow_msg_schedules": True},
+            {"retention": "interest"},
+            {"discard": "new", "discard_new_per_subject": True},
+            {"mirror": {"name": "X"}},
+            {"mirror": {"name": "X"}, "discard": "new"},
+            {"max_msg_size": 20},
+        )
+    ):
+        name = f"CNT{number}"
+        client.made.append(name)
+        subjects = {} if "mirror" in more else {"subjects": [f"cnt{number}.>"]}
+        body = {"name": name, **subjects, "allow_msg_counter": True, **more}
+        client.ask(f"STREAM.CREATE.{name}", body)
+        client.publish(f"cnt{number}.a", "", "Nats-Incr: 10000000000", reply="in.ack")
+
+
+FEATURES = [
+    {"allow_msg_counter": True},
+    {"allow_msg_ttl": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"subject_delete_marker_ttl": -1},
+    {"subject_delete_marker_ttl": 1},
+    {"allow_msg_schedules": True},
+    {"allow_rollup_hdrs": True},
+    {"deny_purge": True},
+    {"deny_delete": True},
+    {"discard": "new"},
+    {"discard_new_per_subject": True},
+    {"max_msgs_per_subject": 3},
+    {"republish": {"src": "a", "dest": "b"}},
+    {"republish": {"dest": "a.>"}},
+    {"subject_transform": {"src": "a.>", "dest": "b"}},
+    {"subject_transform": {"src": "", "dest": "b.>"}},
+    {"mirror": {"name": "NOBODY"}},
+    {"mirror": {"name": "NOBODY", "filter_subject": "a"}},
+    {"pedantic": True},
+]
+
+
+@pytest.mark.parametrize("one", FEATURES, ids=str)
+def test_features_together_are_judged_alike(client, one):
+    number = FEATURES.index(one)
+    for other_number, other in enumerate(FEATURES):
+        name = f"F{number}_{other_number}"
+        body = {"name": name, **one, **other}
+        if "mirror" not in body:
+            body["subjects"] = [f"f{number}.{other_number}.>"]
+        client.made.append(name)
+        client.ask(f"STREAM.CREATE.{name}", body)
+        client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 3]})

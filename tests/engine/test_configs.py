@@ -56,11 +56,7 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"allow_msg_counter": True},
-    {"allow_atomic": True},
     {"allow_msg_schedules": True},
-    {"allow_batched": True},
-    {"persist_mode": "async"},
 ]
 
 

@@ -47,6 +47,13 @@ class StreamRefused(Exception):
         self.description = description
 
 
+cdef class Batched:
+    """What a stream hands the messages of fast-ingest batches to."""
+
+    cdef int take(self, Message* m) except -1:
+        return 0
+
+
 cdef class Intake(Sink):
     """The taking half of a Stream."""
 
@@ -305,6 +312,15 @@ cdef class Intake(Sink):
         self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
         self.commit()
 
+    def duplicate_of(self, bytes message_id) -> int:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
+        cdef uint64_t now = self.hub.now_ns
+        if not self.duplicate_window_ns:
+            return 0
+        if now > self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        return self.ids.find(PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id))
+
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
         return self.acks.stored_text(seq, extra)
@@ -350,7 +366,11 @@ cdef class Intake(Sink):
         cdef uint64_t now = self.hub.now_ns
         cdef int outcome
         if h.rare:
-            if h.rare & RARE_BATCH:
+            if h.rare & RARE_BATCH and not self.batching:
+                if full(self.log.usage, self.size_of(m)):
+                    return self.refuse_for_room()
+                if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                    return self.refuse(400, 10054, "message size exceeds maximum allowed")
                 outcome = self.ask(BATCH, m, h, draft)
                 if outcome:
                     return outcome

@@ -59,11 +59,7 @@ class Gap:
 
 
 UNSUPPORTED = (
-    Gap("message counters", lambda config: config.allow_msg_counter),
-    Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
-    Gap("batched publish", lambda config: config.allow_batched),
-    Gap("async persist mode", lambda config: config.persist_mode == "async"),
 )
 
 

@@ -186,7 +186,11 @@ def _open(
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
-    durable = files is not None and not account.settings.sync_interval_ns
+    durable = (
+        files is not None
+        and not account.settings.sync_interval_ns
+        and config.persist_mode != "async"  # an ack means written: it does not wait for the disk
+    )
     core = Stream(
         account.router,
         config.name,

@@ -286,6 +286,12 @@ def _disabled(reader: _Reader, name: str, item: Item) -> None:
     reader.settings.jetstream = not _flag(item)
 
 
+def _no_queue(reader: _Reader, name: str, item: Item) -> None:
+    """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
+    _limit_size(item)
+    reader.warnings.append(f"{item.place}: {name} bounds a queue that this server does not have")
+
+
 def _authorization(reader: _Reader, name: str, item: Item) -> None:
     if not isinstance(item.value, dict):
         raise ValueError(f"expected a map, got {_kind(item)}")
@@ -402,6 +408,10 @@ _JETSTREAM: dict[str, _Key] = {
     "max_file_store": _set("max_file", _limit_size),
     "max_file": _set("max_file", _limit_size),
     "domain": _set("domain", _domain),
+    "max_buffered_size": _no_queue,
+    "max_buffered_msgs": _no_queue,
+    "request_queue_limit": _no_queue,
+    "info_queue_limit": _no_queue,
     "remotes": _remotes,
 }
 
@@ -462,9 +472,7 @@ _NOT_SERVED = frozenset(
     user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.limits
-    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.max_buffered_size
-    jetstream.max_buffered_msgs jetstream.request_queue_limit jetstream.info_queue_limit
-    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
+    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
     jetstream.max_concurrent_io
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

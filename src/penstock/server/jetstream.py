@@ -28,6 +28,7 @@ from penstock.server.units import SECOND_NS, format_size
 
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
+SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
@@ -44,6 +45,7 @@ class JetStream:
         self._router = router
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ns = 0  # when the timer rings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine_settings = EngineSettings(
             server_name=name,
@@ -102,6 +104,7 @@ class JetStream:
         self._loop = loop
         for remote in self._remotes:
             remote.open(loop)
+        self._engine.call_when_sooner(self._sooner)
         self._tick()
 
     def _from_domain(
@@ -115,7 +118,17 @@ class JetStream:
         ns = self._settings.sync_interval_ns
         return f"{ns / SECOND_NS:g}s" if ns else "always"
 
+    def _sooner(self, due_ns: int) -> None:
+        """A consumer wants to be called before the timer rings."""
+        if self._loop is None or self._timer is None or due_ns + SLACK_NS >= self._due_ns:
+            return
+        self._timer.cancel()
+        self._due_ns = due_ns
+        wait_s = max(due_ns - self._turn.clock.now(), 0) / SECOND_NS
+        self._timer = self._loop.call_later(wait_s, self._tick)
+
     def _tick(self) -> None:
+        self._due_ns = 0
         now_ns = self._turn.clock.now()
         due_ns = 0
         try:
@@ -125,6 +138,7 @@ class JetStream:
             if self._loop is not None:
                 latest = now_ns + (BUSY_TICK_NS if self._engine.account.streams else IDLE_TICK_NS)
                 due_ns = min(due_ns, latest) if due_ns > now_ns else latest
+                self._due_ns = due_ns
                 self._timer = self._loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ class Republished(Rule):
             entry.config.republish.headers_only
         )
         self._apply = transform.apply
+        self._time = (0, "")  # of the messages of one turn
         self._head = f"Nats-Stream: {entry.config.name}\r\nNats-Subject: "
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -56,11 +57,16 @@ class Republished(Rule):
         target = self._apply(draft.subject)
         if target is None or not transforms.publishable(target):
             return None
+        ts_ns, time = self._time
+        if ts_ns != self._core.log.last_ts_ns:
+            ts_ns = self._core.log.last_ts_ns
+            time = format_time(ts_ns)
+            self._time = (ts_ns, time)
         size = f"Nats-Msg-Size: {len(draft.payload)}\r\n" if self._headers_only else ""
         added = (
             f"{self._head}{draft.subject}\r\n"
             f"Nats-Sequence: {draft.seq}\r\n"
-            f"Nats-Time-Stamp: {format_time(self._core.log.last_ts_ns)}\r\n"
+            f"Nats-Time-Stamp: {time}\r\n"
             f"Nats-Last-Sequence: {draft.notes['previous']}\r\n{size}\r\n"
         )
         headers = (draft.headers[:-2] or STATUS) + added.encode("utf-8", "surrogateescape")

@@ -18,7 +18,15 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import lifetimes, republish, rollup, transform
+from penstock.engine.rules import (
+    atomic,
+    counters,
+    fast_batches,
+    lifetimes,
+    republish,
+    rollup,
+    transform,
+)
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -70,6 +78,9 @@ Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
 FEATURES: tuple[Feature, ...] = (
     transform.feature,
+    counters.feature,
+    fast_batches.feature,
+    atomic.feature,
     lifetimes.feature,
     rollup.feature,
     republish.feature,
