@@ -280,6 +280,11 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if self.selective and not self.anyone(m):
+            if draft is not None:
+                draft.skipped = True
+        elif full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
         if draft is not None and h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
