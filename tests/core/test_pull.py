@@ -55,7 +55,7 @@ def expected_of(fields: dict[str, object]) -> tuple[object, ...] | None:
                 return None
             values[name] = value
     numbers = [max(int(str(values[name])), 0) for name in ORDER[:4]]
-    return (max(numbers[0], 1), *numbers[1:], values["no_wait"])
+    return (int(str(values["batch"])), *numbers[1:], values["no_wait"])
 
 
 @given(FIELDS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]))

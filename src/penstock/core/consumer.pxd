@@ -14,6 +14,7 @@ cdef class Consumer(Puller):
     cdef bytes deliver_group
     cdef uint64_t heartbeat_ns
     cdef Route target                      # who listens on deliver_subject; None: look
+    cdef Route gate                        # those of them without whom nothing is sent: the deliver group, or plain subscribers
     cdef readonly bint bound               # somebody did when last looked
     cdef uint64_t unbound_ns               # since when nobody did
     cdef public object on_unbound          # called without arguments when nobody does any more; or None
@@ -22,6 +23,7 @@ cdef class Consumer(Puller):
 
     cdef int run_push(self) except -1
     cdef int flow_answer(self, Message* m) except -1
+    cdef Route find_gate(self)
     cdef int find_target(self) except -1                           # as Router.readiness
     cdef bint flow_forced(self) noexcept
     cdef int ask_flow(self) except -1

@@ -92,5 +92,7 @@ class Consumer(Puller):
         """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
     def pause(self, paused: bool) -> None:
         """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:
         """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""

@@ -18,8 +18,9 @@ from penstock.core.pacing cimport FlowWindow, Pacing
 from penstock.core.pending cimport GONE, QUEUED, WAITING, Pending
 from penstock.core.pull cimport PullRequest
 from penstock.core.puller cimport Puller
-from penstock.core.router cimport Message
+from penstock.core.router cimport Message, QueueGroup
 from penstock.core.stream cimport Stream
+from penstock.core.subjects cimport Route, SubjectTrie
 
 from penstock.core.snapshot import SPENT, pack, unpack
 
@@ -167,13 +168,33 @@ cdef class Consumer(Puller):
         return 1
 
     # --- push ----------------------------------------------------------------------------------------------------------
+    cdef Route find_gate(self):
+        """Without a deliver group queue groups do not count, with one nobody else does; once one of those who count is there, all
+        get their messages.
+        """
+        cdef int i
+        cdef bint groups = False
+        if PyBytes_GET_SIZE(self.deliver_group):
+            return self.router.interest_in(
+                PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), self.deliver_group)
+        for i in range(self.target.n):
+            groups = groups or type(<object>self.target.items[i]) is QueueGroup
+        if not groups:
+            return self.target
+        only = SubjectTrie()
+        for i in range(self.target.n):
+            if type(<object>self.target.items[i]) is not QueueGroup:
+                (<SubjectTrie>only).insert(
+                    PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), <object>self.target.items[i])
+        return (<SubjectTrie>only).match(PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject))
+
     cdef int find_target(self) except -1:
         cdef int n, look
         for look in range(2):
             if self.target is None or (look == 0 and self.router.stale(self.target)) or look:
-                self.target = self.router.interest_in(
-                    PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), self.deliver_group)
-            n = self.router.readiness(self.target, self)
+                self.target = self.router.interest(PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject))
+                self.gate = self.find_gate()
+            n = self.router.readiness(self.gate, self)
             if n:
                 break
         if n and not self.bound:

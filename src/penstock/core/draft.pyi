@@ -15,6 +15,7 @@ class Draft:
     notes: dict[str, Any]  # what a rule's stages tell each other
     sourced: bool  # a mirror's or a source's: its origin has checked it
     seq: int  # once it is stored (STAGE_STORED)
+    skipped: bool  # it has a sequence and is not stored: nobody takes it (interest retention)
     def change(
         self,
         *,

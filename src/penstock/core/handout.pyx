@@ -224,6 +224,8 @@ cdef class Handout(Listener):
                 self.pacing.sent(ts_ns, size, now)
             if self.ack_policy == POLICY_NONE:
                 self.pending.set_floor(self.delivered, self.picked)
+                if self.stream.keeper is not None:
+                    self.stream.keeper.settled(self.picked)
                 return 0
             self.pending.push(self.picked, self.delivered, now)
             if not self.holding:
@@ -326,6 +328,8 @@ cdef class Handout(Listener):
                 self.pending.remove(self.pending.find(entry[0]), self.delivered, self.selection.passed)
         if self.spent is not None:
             self.spent = {seq: n for seq, n in self.spent.items() if self.log.peek(seq, &subject_id, &size)} or None
+        if self.pending.live == 0:
+            self.pending.set_floor(self.delivered, max(self.selection.passed, self.pending.floor_seq))
         self.room_made()
         return 0
 
@@ -393,8 +397,12 @@ cdef class Handout(Listener):
         if e == NULL:
             if self.spent is not None and seq in self.spent:
                 self.forget(seq)
+            if self.stream.keeper is not None:
+                self.stream.keeper.settled(seq)            # a late ack: what no consumer needs goes
             return 1
         self.pending.remove(e, self.delivered, self.selection.passed)
+        if self.stream.keeper is not None:
+            self.stream.keeper.settled(seq)
         self.acked_ns = self.hub.now_ns
         if not self.changed:
             self.touch()
@@ -402,17 +410,34 @@ cdef class Handout(Listener):
             self.room_made()
         return 1
 
+    cdef int needs(self, uint64_t seq) except -1:
+        return seq > self.selection.passed or self.pending.find(seq) != NULL or (self.spent is not None and seq in self.spent)
+
+    def settle_all(self, list done) -> None:
+        """These messages are acknowledged: the stream may let go of them."""
+        for seq in done:
+            self.stream.keeper.settled(seq)
+
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
+        return self.pending.floor_seq
+
     cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:
         """Everything up to a message is acknowledged.
 
         A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
         """
+        cdef list done = self.pending.upto(seq) if self.stream.keeper is not None else None
         if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
             return 1
         if self.pending.live:
             self.pending.set_floor(min(cseq, self.delivered), seq)
         if self.spent is not None:
+            if done is not None:
+                done.extend([one for one in self.spent if one <= seq])
             self.forget_spent(seq + 1)
+        if done is not None:
+            self.settle_all(done)
         self.acked_ns = self.hub.now_ns
         self.touch()
         if self.stalled:
@@ -467,7 +492,7 @@ cdef class Handout(Listener):
     cdef int exhausted(self, Pending* e) except -1:
         """It went out as often as it may: it leaves, and that is told."""
         cdef uint64_t seq = e.seq, deliveries = e.deliveries
-        self.pending.remove(e, self.delivered, self.selection.passed)
+        self.pending.drop(e)
         if self.spent is None:
             self.spent = {}
         self.spent[seq] = deliveries

@@ -80,6 +80,9 @@ cdef class Intake(Sink):
     cdef int commit(self) except -1:
         return 0
 
+    cdef bint anyone(self, Message* m) except -1:
+        return True
+
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
         return 0
 
@@ -137,15 +140,20 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        if full(self.log.usage, self.size_of(m)):
-            return self.refuse_for_room()
-        if h.rare & RARE_TTL:
-            outcome = self.ask(TTL_VALUE, m, &h, draft)
-            if outcome:
-                return outcome
-        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
-            return REFUSED
-        outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        if self.selective and not self.anyone(m):
+            outcome = self.skip(&h, seq)
+            if draft is not None:
+                draft.skipped = True
+        else:
+            if full(self.log.usage, self.size_of(m)):
+                return self.refuse_for_room()
+            if h.rare & RARE_TTL:
+                outcome = self.ask(TTL_VALUE, m, &h, draft)
+                if outcome:
+                    return outcome
+            if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+                return REFUSED
+            outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
         if outcome == STORED and draft is not None:
             draft.seq = seq[0]
             self.ask(AFTER, m, &h, draft)
@@ -159,20 +167,37 @@ cdef class Intake(Sink):
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
         cdef uint32_t subject_id
+        if self.selective and not self.anyone(m):
+            return self.skip(h, seq)
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
             seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
-        self.last_id.len = 0
-        if h.message_id.at != NULL:
-            out_put(&self.last_id, h.message_id.at, h.message_id.n)
-            if self.duplicate_window_ns:
-                self.ids.add(h.message_id.at, h.message_id.n, seq[0], self.hub.now_ns)
+        self.remember(h, seq[0])
         self.stored(subject_id, m, seq[0])
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
         return STORED
+
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
+        """Nobody takes the message: it gets its sequence and its id is remembered, and that is all. STORED or REFUSED."""
+        seq[0] = self.log.last_seq + 1
+        try:
+            self.log.skip_to(seq[0] + 1)
+        except OSError as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.remember(h, seq[0])
+        return STORED
+
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
+        """The message's id is the last one, and is known inside the duplicate window."""
+        self.last_id.len = 0
+        if h.message_id.at != NULL:
+            out_put(&self.last_id, h.message_id.at, h.message_id.n)
+            if self.duplicate_window_ns:
+                self.ids.add(h.message_id.at, h.message_id.n, seq, self.hub.now_ns)
+        return 0
 
     # --- for rules -----------------------------------------------------------------------------------------------------
     def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
@@ -208,6 +233,7 @@ cdef class Intake(Sink):
             draft = draft_of(&m)
             draft.flags = flags
             draft.seq = given
+            draft.skipped = self.selective and not self.anyone(&m)
             self.ask(AFTER, &m, &h, draft)
         self.trim()
         self.commit()

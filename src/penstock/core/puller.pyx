@@ -216,8 +216,10 @@ cdef class Puller(Handout):
         cdef uint64_t ahead = self.selection.count(self.stream.removals) + (self.again != NULL)
         cdef PullRequest r = self.requests.head, before = None
         cdef int n, verdict
+        cdef bint pinned
         while r is not None:
             line = None
+            pinned = False
             n = 0
             verdict = self.groups.judge(r, ahead, self.pending.live)
             if r.expires_ns and r.expires_ns <= self.hub.now_ns:
@@ -226,8 +228,10 @@ cdef class Puller(Handout):
                 line = "423 Nats-Wrong-Pin-Id"
             else:
                 n = self.ready(r, self) if verdict == TAKES else 1
-                if n == 2 and r.bytes_left and size > <uint64_t>r.bytes_left:
-                    line = "409 Message Size Exceeds MaxBytes"
+                if n == 2:
+                    pinned = self.groups.claims(r)
+                    if r.bytes_left and size > <uint64_t>r.bytes_left:
+                        line = "409 Message Size Exceeds MaxBytes"
             if n == 1 and not self.requests.prioritized:
                 self.requests.rotate()
                 passed_over += 1
@@ -240,10 +244,12 @@ cdef class Puller(Handout):
             else:
                 if before is not None:
                     self.requests.promote(before)
+                if pinned:
+                    self.pin(r)                        # a sink of advisories can lead anywhere, but not to this consumer
                 if n == 2 and line is None:
-                    if self.groups.claims(r):
-                        self.pin(r)
                     return r
+                if pinned:
+                    self.groups.unpin()                # it is told of the pin, and not that it has lost it
                 self.requests.pop()
                 if line is not None:
                     self.end_request(r, line)          # which can lead anywhere: start again

@@ -8,6 +8,10 @@ from penstock.core.router import Router, Sink
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
 SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
 
+RETAIN_BY_LIMITS: int
+RETAIN_BY_INTEREST: int  # what no consumer takes is not stored; a message goes when all that take it have acknowledged it
+RETAIN_AS_QUEUE: int  # the same, but what no consumer takes is kept
+
 class Batched: ...
 
 class Stream(Sink):
@@ -64,8 +68,17 @@ class Stream(Sink):
         duplicate_window_ns: int = 120_000_000_000,
         no_ack: bool = False,
         sealed: bool = False,
+        retention: int = ...,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
+    def review(self, start: int = 0, orphans: bool = False) -> None:
+        """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.
+
+        The engine calls it when a consumer is gone or has other filters, and when all are recovered. Does nothing when messages
+        are kept by limits. A large stream is looked through in the turns to come.
+        """
+    def takers(self, subject: str) -> list[Consumer]:
+        """The consumers that take messages of a literal subject."""
     def rebuild_dedupe(self) -> int:
         """After opening a log: read back the message ids inside the duplicate window; how many."""
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:

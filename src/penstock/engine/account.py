@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats, PullRequest
-from penstock.api.codec import JsonError, decode_request
+from penstock.api.codec import JsonError
 from penstock.api.streams import StreamConfig
+from penstock.api.whole import decode_whole
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -194,7 +195,7 @@ class Account:
 def explain_pull(body: bytes) -> str:
     """What is wrong with a pull request."""
     try:
-        decode_request(PullRequest, body.strip(), strict=False)
+        decode_whole(PullRequest, body.strip())
     except JsonError as error:
         return str(error)
     return "invalid JSON"

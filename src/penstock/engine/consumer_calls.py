@@ -4,6 +4,8 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 
 from penstock.api import errors_generated as errors
@@ -24,10 +26,14 @@ from penstock.api.calls import (
     SuccessResponse,
 )
 from penstock.api.consumers import ConsumerConfig
+from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, consumer_info
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
+from penstock.nuid import DIGITS
+
+_IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 
 
 def create(
@@ -156,6 +162,35 @@ def delete(account: Account, request: EmptyRequest, stream: str, name: str) -> S
 def step_down(account: Account, request: LeaderStepDownRequest, stream: str, name: str) -> Response:
     """CONSUMER.LEADER.STEPDOWN: a server alone has nobody to hand over to."""
     raise errors.ClusterRequiredError()
+
+
+def identity_for_readers(
+    account: Account, request: CreateConsumerRequest, headers: bytes, stream: str
+) -> bytes:
+    """Headers of the answer to those who read for a mirror or a source: which stream this is, so
+    that they notice when another one has taken its name. 10225: it is not the one they know.
+    """
+    if stream not in account.streams or not (request.config.direct or request.config.sourcing):
+        return b""
+    identity = _identity(account.streams[stream])
+    known = _IDENTITY.search(headers)
+    if known and known[1].strip() not in (b"", identity):
+        raise errors.ConsumerStreamIdentityMismatchError(identity.decode())
+    return b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % identity
+
+
+def identity_if_asked(
+    account: Account, request: ConsumerResetRequest, headers: bytes, stream: str
+) -> bytes:
+    """The same, for those who have said which stream they know."""
+    if stream not in account.streams or not _IDENTITY.search(headers):
+        return b""
+    return b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % _identity(account.streams[stream])
+
+
+def _identity(stream: StreamEntry) -> bytes:
+    digest = hashlib.sha256(format_time(stream.created_ns).encode()).digest()
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:8]).encode()
 
 
 def _check_stream(request: CreateConsumerRequest, stream: str) -> None:

@@ -10,7 +10,7 @@ from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer import Consumer
-from penstock.engine import consumer_config
+from penstock.engine import consumer_config, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
@@ -27,8 +27,8 @@ def put(
     """Create or update a consumer to a configuration (checked already); `action`: "", "create" or
     "update".
 
-    10148, 10149: it is (not) there; 10012, 10013: can't be changed so; 10026: one too many; 10052:
-    not supported here.
+    10148, 10149: it is (not) there; 10012, 10013: can't be changed so; 10026: one too many; 10098
+    to 10101: not in a work queue; 10052: not supported here.
     """
     present = stream.consumers.get(name)
     if present is None:
@@ -44,6 +44,8 @@ def put(
     same = consumer_config.same(present.config, config)
     if action == "create" and not same:
         raise errors.ConsumerAlreadyExistsError()
+    if stream.config.retention == "workqueue" and work_queue.shared(stream, name, config):
+        raise errors.ConsumerWQConsumerNotUniqueError()
     if not same:
         durable = bool(present.config.durable_name)
         consumer_config.settle_threshold(config, durable=durable)
@@ -78,11 +80,17 @@ def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
                 raise errors.ConsumerInvalidResetError("below start time")
         elif config.deliver_policy != "all":
             raise errors.ConsumerInvalidResetError("not allowed")
-    return entry.core.reset(seq)
+    seq = entry.core.reset(seq)
+    if stream.config.retention == "interest":
+        stream.core.review()
+    return seq
 
 
 def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
-    """Remove a consumer with its state; 10051 when the disk refuses."""
+    """Remove a consumer with its state, and the messages that only it needed; 10051 when the disk
+    refuses.
+    """
+    floor = entry.core.floor()
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
     if stream.files is not None and entry.persistent:
@@ -91,6 +99,8 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
             stream.files.remove_consumer(entry.name)
         except OSError as error:
             raise errors.StreamGeneralError(error) from error
+    if stream.config.retention == "interest":
+        stream.core.review(floor + 1, orphans=True)
 
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
@@ -109,14 +119,18 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
 
 
 def recover(account: Account, stream: StreamEntry) -> None:
-    """Bring back a stream's consumers; what can't be read is reported and left."""
+    """Bring back a stream's consumers; what can't be read is reported and left. Messages that all
+    were done with leave the stream, unless a consumer is left aside: it may need them.
+    """
     files = stream.files
     if files is None:
         return
     for problem in files.states.load():
         account.report(f"consumer states are left aside: {problem}")
+    complete = True
     for meta in files.consumers():
         if isinstance(meta, BadFileError):
+            complete = False
             account.report(f"consumer file is left aside: {meta}")
             continue
         entry = _start(account, stream, meta)
@@ -127,6 +141,8 @@ def recover(account: Account, stream: StreamEntry) -> None:
             except ValueError as error:
                 where = f"{stream.config.name} > {meta.name}"
                 account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
+    if complete:
+        stream.core.review()
 
 
 def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
@@ -201,9 +217,13 @@ def _create(
     limit = stream.config.max_consumers
     if 0 < limit <= len(stream.consumers) - stream.internal_consumers:
         raise errors.MaximumConsumersLimitError()
-    if len(config.durable_name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
-        raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
+    if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
+        if config.durable_name:
+            raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
+        raise errors.ConsumerCreateError("error creating store for consumer")
     consumer_config.settle_threshold(config, durable=bool(config.durable_name))
+    if stream.config.retention == "workqueue":
+        work_queue.check_new(stream, name, config)
     meta = ConsumerFile(
         format=FORMAT,
         created=account.now_ns,
@@ -229,7 +249,10 @@ def _update(
     consumer_config.check_update(entry.config, config, bound=bound)
     old = entry.config
     _write(stream, entry, config)
+    floor = entry.core.floor()
     configure_consumer(entry.core, config, stream.config)
+    if consumer_config.filters_of(config) != consumer_config.filters_of(old):
+        stream.core.review(floor + 1, orphans=True)
     if config.inactive_threshold != old.inactive_threshold:
         _watch_use(account, entry)
 

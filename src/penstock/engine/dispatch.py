@@ -51,6 +51,7 @@ from penstock.api.calls import (
 from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
+from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
 from penstock.engine import consumer_calls, message_calls, stream_calls
 from penstock.engine.account import Account
@@ -69,7 +70,7 @@ class Body(enum.Enum):
     EMPTY = "must be empty or `{}` (10038)"
     IGNORED = "passed over"
     LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
-    LENIENT_REQUIRED = "read as JSON, unknown fields are passed over"
+    WHOLE = "read as JSON, unknown fields are passed over"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Call:
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
     replied: bool = False  # nothing is done for a request without a reply subject
+    identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
 CALLS = (
@@ -193,6 +195,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*",
@@ -201,6 +204,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*.>",
@@ -209,6 +213,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.DURABLE.CREATE.*.*",
@@ -217,6 +222,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.NAMES.*",
@@ -264,7 +270,7 @@ CALLS = (
         ConsumerUnpinRequest,
         Response,
         "consumer_unpin_response",
-        Body.LENIENT_REQUIRED,
+        Body.WHOLE,
     ),
     Call(
         "CONSUMER.RESET.*.*",
@@ -275,6 +281,7 @@ CALLS = (
         Body.LENIENT,
         counted=False,
         replied=True,
+        identity=consumer_calls.identity_if_asked,
     ),
     Call(
         "CONSUMER.LEADER.STEPDOWN.*.*",
@@ -318,9 +325,9 @@ class Dispatcher:
         call, names = found
         if call.replied and not reply:
             return True
-        answer = self._answer(call, names, headers, body)
-        if reply and answer is not None:
-            self._account.router.publish_message(reply, answer)
+        answer, answer_headers = self._answer(call, names, headers, body)
+        if reply and answer:
+            self._account.router.publish_message(reply, answer, headers=answer_headers)
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -334,12 +341,19 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes | None:
+    def _answer(
+        self, call: Call, names: list[str], headers: bytes, body: bytes
+    ) -> tuple[bytes, bytes]:
+        """The answer (empty: none) and its headers."""
         account = self._account
         response: Response | None
+        answer_headers = b""
         try:
             self._check_level(headers)
-            response = call.handler(account, self._request(call, body), *names)
+            request = self._request(call, body)
+            identity = call.identity(account, request, headers, names[0]) if call.identity else b""
+            response = call.handler(account, request, *names)
+            answer_headers = identity
         except ApiError as error:
             account.api_errors += 1
             response = call.response(error=error.body())
@@ -354,11 +368,11 @@ class Dispatcher:
             account.report(f"{call.pattern}: internal error: {error!r}")
             response = call.response(error=errors.StreamGeneralError("internal error").body())
         if response is None:
-            return None
+            return b"", b""
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type
-        return encode(response)
+        return encode(response), answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -371,11 +385,12 @@ class Dispatcher:
             raise errors.BadRequestError()
         if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
             return call.request()
-        if call.body is Body.LENIENT_REQUIRED and not body:
-            raise errors.InvalidJSONError("unexpected end of JSON input")
-        strict = self._strict and call.body not in (Body.LENIENT, Body.LENIENT_REQUIRED)
+        if call.body is Body.LENIENT and not body:
+            return call.request()
         try:
-            return decode_request(call.request, body, strict=strict)
+            if call.body in (Body.LENIENT, Body.WHOLE):
+                return decode_whole(call.request, body)
+            return decode_request(call.request, body, strict=self._strict)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None
 

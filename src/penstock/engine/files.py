@@ -16,6 +16,7 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
+import hashlib
 import contextlib
 import string
 from typing import TypeVar
@@ -196,10 +197,20 @@ class StreamFiles:
         return f"{self._consumers}/{file_name(name)}.json"
 
 
+_LONGEST = 240  # with the longest suffix, and one for a file that is being written, 255
+_KEPT = 200
+
+
 def file_name(name: str) -> str:
-    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX."""
+    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX.
+
+    File systems take 255 bytes: a longer one keeps its beginning, and its hash stands for the rest.
+    """
     data = name.encode("utf-8", "surrogateescape")
-    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    safe = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    if len(safe) <= _LONGEST:
+        return safe
+    return f"{safe[:_KEPT]}%{hashlib.sha256(data).hexdigest()[:32]}"
 
 
 def _sealed(data: bytes) -> bytes:

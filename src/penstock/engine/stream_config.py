@@ -52,7 +52,6 @@ class Gap:
 
 
 UNSUPPORTED = (
-    Gap("retention other than limits", lambda config: config.retention != "limits"),
     Gap("a subject transform", lambda config: config.subject_transform),
     Gap("republish", lambda config: config.republish),
     Gap("message counters", lambda config: config.allow_msg_counter),
