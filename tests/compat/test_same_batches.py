@@ -573,3 +573,97 @@ def test_async_persistence(client):
     plain = Batches(client, storage="file", allow_atomic=False)
     client.ask(f"STREAM.UPDATE.{plain.name}", plain.config | {"persist_mode": "async"})
     scene.look()
+
+
+def test_counters(client, storage):
+    scene = Batches(client, allow_msg_counter=True, allow_direct=True, storage=storage)
+    client.say("SUB in.> 6\r\n")
+
+    def add(text):
+        return f"Nats-Incr: {text}"
+
+    scene.plain(body="", headers=add(5))
+    scene.put("a", 1, add(3), body="")
+    scene.put("a", 2, add("+10"), body="")
+    scene.put("a", 3, add(-1), body="", subject="b")
+    scene.put("a", 4, COMMIT, add(1), body="")
+    scene.look()
+    for batch, more in (
+        ("b", [add(1), "Nats-Rollup: sub"]),
+        ("c", [add("x")]),
+        ("d", []),
+        ("e", [add(1), "Nats-Expected-Last-Sequence: 5"]),
+    ):
+        scene.put(batch, 1, add(1), body="")
+        scene.put(batch, 2, COMMIT, *more, body="")
+    scene.put("f", 1, add(1), body="")
+    scene.put("f", 2, COMMIT, add(1), body="full")
+    scene.put("g", 1, add(1), body="")
+    scene.put("g", 2, EOB, body="")
+    scene.fast("h", 1, 0, body="", headers=add(2), flow=2)
+    scene.fast("h", 2, 1, body="", headers=add(2), flow=2)
+    scene.fast("h", 3, 1, body="x", headers=add(2), flow=2)
+    scene.fast("h", 4, 2, body="", headers=add(2), flow=2)
+    scene.plain(body="", headers=add(0))
+    scene.look()
+
+
+def test_transformed_subjects(client, storage):
+    scene = Batches(
+        client,
+        storage=storage,
+        subject_transform={"src": f"BATCH{0}x.*", "dest": "never.$1"},
+    )
+    change = {"subject_transform": {"src": f"{scene.name}.x.*", "dest": f"{scene.name}.y.$1"}}
+    client.ask(f"STREAM.UPDATE.{scene.name}", scene.config | change)
+    of_subject = "Nats-Expected-Last-Subject-Sequence: {}".format
+    scene.put("a", 1, subject="x.1")
+    scene.put("a", 2, of_subject(0), subject="y.2")
+    scene.put("a", 3, COMMIT, subject="x.2")
+    scene.put("b", 1, subject="x.1")
+    scene.put("b", 2, COMMIT, of_subject(1), subject="y.1")
+    scene.put("c", 1, of_subject(1), subject="x.1")
+    scene.put("c", 2, COMMIT, of_subject(3), subject="y.2")
+    scene.fast("d", 1, 0, subject="x.1")
+    scene.fast("d", 2, 2, subject="x.3", headers=of_subject(0))
+    scene.look()
+
+
+@pytest.mark.parametrize("retention", ["interest", "workqueue"])
+def test_retention(client, storage, retention):
+    scene = Batches(client, retention=retention, storage=storage)
+    scene.put("a", 1)
+    scene.put("a", 2, COMMIT, "Nats-Msg-Id: m")
+    scene.fast("b", 1, 0)
+    scene.fast("b", 2, 2)
+    config = {
+        "durable_name": "c",
+        "ack_policy": "explicit",
+        "filter_subject": f"{scene.name}.a",
+        "deliver_policy": "all",
+    }
+    client.ask(
+        f"CONSUMER.CREATE.{scene.name}.c.{scene.name}.a",
+        {"stream_name": scene.name, "config": config},
+    )
+    for batch, subjects in (("c", "abab"), ("d", "baab"), ("e", "bb")):
+        for seq, subject in enumerate(subjects, 1):
+            more = [COMMIT] if seq == len(subjects) else []
+            scene.put(batch, seq, *more, subject=subject)
+    scene.put("f", 1, subject="b")
+    scene.put("f", 2, COMMIT, "Nats-Msg-Id: m")
+    scene.fast("g", 1, 0, subject="b")
+    scene.fast("g", 2, 1, subject="a")
+    scene.fast("g", 3, 2, subject="b")
+    scene.look()
+
+
+def test_republished(client):
+    scene = Batches(client, republish={"src": ">", "dest": "again.>"})
+    client.say("SUB again.> 8\r\n")
+    scene.put("a", 1)
+    scene.put("a", 2, subject="b")
+    scene.put("a", 3, COMMIT)
+    scene.fast("b", 1, 0)
+    scene.fast("b", 2, 2)
+    scene.look()

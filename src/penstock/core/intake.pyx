@@ -210,7 +210,7 @@ cdef class Intake(Sink):
         """
         cdef Message m
         cdef PublishHeaders h
-        cdef Draft draft
+        cdef Draft draft = None
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -227,11 +227,13 @@ cdef class Intake(Sink):
             if seq <= self.log.last_seq:
                 raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
             self.log.skip_to(seq)
-        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
-            raise StreamRefused(*self.refusal)
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of(&m)
             draft.flags = flags
+            draft.notes["previous"] = self.log.subject_state(subject)[2]
+        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+            raise StreamRefused(*self.refusal)
+        if draft is not None:
             draft.seq = given
             draft.skipped = self.selective and not self.anyone(&m)
             self.ask(AFTER, &m, &h, draft)
@@ -304,6 +306,11 @@ cdef class Intake(Sink):
         if len(r) and not self.no_ack:
             self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
             self.commit()
+
+    def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
+        self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
+        self.commit()
 
     def duplicate_of(self, bytes message_id) -> int:
         """The sequence of the message with this id inside the duplicate window, or 0."""

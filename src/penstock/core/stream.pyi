@@ -49,6 +49,8 @@ class Stream(Sink):
         """
     def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+    def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
     def duplicate_of(self, message_id: bytes) -> int:
         """The sequence of the message with this id inside the duplicate window, or 0."""
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:

@@ -127,6 +127,10 @@ class Account:
         """A name for a consumer that came without one."""
         return "".join(self._random.choices(DIGITS, k=8))
 
+    def random_below(self, ceiling: int) -> int:
+        """A number from 0 to below the ceiling."""
+        return self._random.randrange(ceiling)
+
     def info(self) -> AccountInfo:
         """What the account uses."""
         info = AccountInfo(

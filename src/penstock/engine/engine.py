@@ -80,8 +80,8 @@ class Engine:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
 
         0: not needed until a turn changes something (an API request, a delivery). Between two calls
-        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
-        least every 50 ms.
+        a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
+        after a turn.
         """
         self._hub.now_ns = now_ns
         account = self.account
@@ -115,6 +115,11 @@ class Engine:
         soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
         return min((soon, *(due_ns for due_ns in due if due_ns)))
+
+    def call_when_sooner(self, call: Callable[[int], None]) -> None:
+        """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
+        self.account.timers.sooner = call
+        self.account.alarms.sooner = call
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""

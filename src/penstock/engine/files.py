@@ -16,8 +16,8 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
-import hashlib
 import contextlib
+import hashlib
 import string
 from typing import TypeVar
 
