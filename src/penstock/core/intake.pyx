@@ -112,13 +112,9 @@ cdef class Intake(Sink):
             if outcome:
                 return outcome
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-            own = m[0]
-            m = &own
-            if draft is None and self.rules is not None:
-                draft = draft_of(m)
-            outcome = self.ask(FAST_BATCH, m, &h, draft)
-            if outcome:
-                return outcome
+            if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                return self.refuse(400, 10054, "message size exceeds maximum allowed")
+            return self.ask(FAST_BATCH, m, &h, None)       # who takes them has got it by now (core/ingest)
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
