@@ -59,7 +59,6 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"mirror": {"name": "O"}},
     {"sources": [{"name": "O"}]},
     {"allow_atomic": True},
-    {"allow_msg_schedules": True},
     {"allow_batched": True},
     {"persist_mode": "async"},
 ]

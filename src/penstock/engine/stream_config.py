@@ -63,7 +63,6 @@ UNSUPPORTED = (
     Gap("a mirror", lambda config: config.mirror),
     Gap("sources", lambda config: config.sources),
     Gap("atomic batch publish", lambda config: config.allow_atomic),
-    Gap("message schedules", lambda config: config.allow_msg_schedules),
     Gap("batched publish", lambda config: config.allow_batched),
     Gap("async persist mode", lambda config: config.persist_mode == "async"),
 )

@@ -18,7 +18,7 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import counters, lifetimes, republish, rollup, transform
+from penstock.engine.rules import counters, lifetimes, republish, rollup, schedules, transform
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _HEADERS = {
     STAGE_BATCH: b"Nats-Batch-Id",
     STAGE_COUNTER: b"Nats-Incr",
     STAGE_TTL: b"Nats-TTL",
-    STAGE_SCHEDULE: b"Nats-Schedule",
     STAGE_ROLLUP: b"Nats-Rollup",
     STAGE_TTL_VALUE: b"Nats-TTL",
 }
@@ -52,6 +51,9 @@ class RuleSet:
         """
         handlers = self._handlers.get(stage)
         if handlers is None:
+            if stage == STAGE_SCHEDULE:
+                subject = draft.subject.encode("utf-8", "surrogateescape")
+                return not_allowed(stage, draft.headers, subject)
             name = _HEADERS.get(stage)
             return not_allowed(stage, value(draft.headers, name) or b"") if name else None
         for handler in handlers:
@@ -72,6 +74,7 @@ FEATURES: tuple[Feature, ...] = (
     transform.feature,
     counters.feature,
     lifetimes.feature,
+    schedules.feature,
     rollup.feature,
     republish.feature,
 )
