@@ -342,10 +342,15 @@ FEATURES = [
     {"republish": {"dest": "a.>"}},
     {"subject_transform": {"src": "a.>", "dest": "b"}},
     {"subject_transform": {"src": "", "dest": "b.>"}},
-    {"mirror": {"name": "NOBODY"}},
-    {"mirror": {"name": "NOBODY", "filter_subject": "a"}},
     {"pedantic": True},
 ]
+ON_MIRRORS = (
+    {"allow_msg_counter": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True},
+    {"allow_msg_schedules": True, "subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True, "discard": "new"},
+)
 
 
 @pytest.mark.parametrize("one", FEATURES, ids=str)
@@ -353,12 +358,18 @@ def test_features_together_are_judged_alike(client, one):
     number = FEATURES.index(one)
     for other_number, other in enumerate(FEATURES):
         name = f"F{number}_{other_number}"
-        body = {"name": name, **one, **other}
-        if "mirror" not in body:
-            body["subjects"] = [f"f{number}.{other_number}.>"]
+        subjects = [f"f{number}.{other_number}.>"]
+        body = {"name": name, "subjects": subjects, **one, **other}
         client.made.append(name)
         client.ask(f"STREAM.CREATE.{name}", body)
-        client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 3]})
+        if other_number % 3 == 0:
+            client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 4]})
+
+
+def test_what_mirrors_can_not_have(client):
+    for number, more in enumerate(ON_MIRRORS):
+        body = {"name": f"MIR{number}", "mirror": {"name": "NOBODY"}, **more}
+        client.ask(f"STREAM.CREATE.MIR{number}", body)
 
 
 PATTERNS = ["@at 2000-01-01T00:00:00Z", "@at 2100-01-01T00:00:00+02:00", "@at x", "@at  2100"]

@@ -7,7 +7,6 @@ server was down is made once. A produced message of a schedule that is due only 
 """
 
 from collections.abc import Mapping
-from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 from penstock.api import ApiError
@@ -28,6 +27,8 @@ from penstock.engine.timetables import Due, TimetableError, ZoneError, due, zone
 from penstock.engine.transforms import publishable
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from penstock.engine.account import Account
     from penstock.engine.entries import StreamEntry
 
@@ -158,7 +159,7 @@ class Schedules(Rule):
         try:
             if self._entry.config.sealed:
                 return 0
-            overdue = []
+            overdue: list[tuple[int, int]] = []
             while len(overdue) < PER_TICK and 0 < (after_ns := agenda.next_ns()) <= now_ns:
                 overdue.append((agenda.take(now_ns, 1)[0], after_ns))
             for seq, after_ns in sorted(overdue):
