@@ -483,7 +483,9 @@ def test_long_names(client, durable, length):
     config = {"name": name, "inactive_threshold": second(20)}
     if durable:
         config["durable_name"] = name
-    client.ask(f"CONSUMER.CREATE.{scene.name}.{name}", {"stream_name": scene.name, "config": config})
+    client.ask(
+        f"CONSUMER.CREATE.{scene.name}.{name}", {"stream_name": scene.name, "config": config}
+    )
 
 
 PUSH = {"deliver_subject": "push.f", "ack_policy": "flow_control"}
@@ -612,7 +614,9 @@ def test_acks_by_flow_control(client):
     scene.info()
 
     def answer(place, cseq, sseq):
-        head = f"NATS/1.0\r\nNats-Last-Consumer: {cseq}\r\nNats-Last-Stream: {sseq}\r\n\r\n".encode()
+        head = (
+            f"NATS/1.0\r\nNats-Last-Consumer: {cseq}\r\nNats-Last-Stream: {sseq}\r\n\r\n".encode()
+        )
 
         def act(twin):
             asked = [one for one in twin.acks if one.startswith(b"$JS.FC")][place]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, ApiStats, PullRequest
 from penstock.api.codec import JsonError
-from penstock.api.whole import decode_whole
 from penstock.api.streams import StreamConfig
+from penstock.api.whole import decode_whole
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub

@@ -5,7 +5,7 @@
                                                  sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
                                                  consumers/states.N    their states (engine/states)
-                                                 consumers/<c>.state   a consumer's confirmed acks
+                                                 consumers/acks.N      what changed since
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
 
 A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
@@ -16,8 +16,8 @@ answered. A deleted stream is first renamed out of `streams`, so that a crash ne
 of it. Knows nothing of what the files mean.
 """
 
-import hashlib
 import contextlib
+import hashlib
 import string
 from typing import TypeVar
 
@@ -187,11 +187,6 @@ class StreamFiles:
         if self._disk.exists(path):
             self._disk.unlink(path)
             self._disk.sync_dir(self._consumers)
-        self._disk.unlink(self.state_path(consumer))
-
-    def state_path(self, consumer: str) -> str:
-        """The file for the state of this consumer alone."""
-        return f"{self._consumers}/{file_name(consumer)}.state"
 
     def _consumer(self, name: str) -> str:
         return f"{self._consumers}/{file_name(name)}.json"
