@@ -366,8 +366,9 @@ def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nobody_else(
         assert house.ok("CONSUMER.NAMES.T")["consumers"] == ["c"]
         assert len(house.pull(1, "c", "T")) == 1
         house.engine.close()
-        for place in tmp_path.rglob("T/consumers/states.*"):
-            place.unlink()
+        for kind in ("states.*", "acks.*"):
+            for place in tmp_path.rglob(f"T/consumers/{kind}"):
+                place.unlink()
     path.write_bytes(whole)
     house = house.crash()
     assert not house.reports
