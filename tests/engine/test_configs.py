@@ -36,18 +36,12 @@ def outcome(judge: Callable[[], msgspec.Struct]) -> Any:
         return json.loads(encode(refusal.body()))
 
 
-# Texts that depend on the transform compiler, which this server does not have.
-NOT_JUDGED = {"wildcard index out of range", "with transform from"}
-
-
 @pytest.mark.parametrize("row", verdicts("stream_verdicts.jsonl"))
 def test_a_stream_is_judged_alike(row: Any) -> None:
     body = json.dumps(row["request"]).encode()
     error = row.get("error")
     if error and error["err_code"] in (10025, 10065):
         pytest.skip("judged before or after the configuration rules")
-    if error and any(part in error["description"] for part in NOT_JUDGED):
-        pytest.skip("subject transforms are refused as a whole")
     request = decode_request(StreamConfigRequest, body)
     config = stream_config.from_request(request)
 
@@ -62,13 +56,7 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"subject_transform": {"src": "a", "dest": "b"}},
-    {"republish": {"dest": "x.>"}},
-    {"allow_msg_counter": True},
-    {"allow_atomic": True},
     {"allow_msg_schedules": True},
-    {"allow_batched": True},
-    {"persist_mode": "async"},
 ]
 
 

@@ -135,8 +135,8 @@ class ConsumerResetRequest(Struct, kw_only=True):
 
 
 class PullRequest(Struct, kw_only=True):
-    """CONSUMER.MSG.NEXT as an object. The data path reads requests itself; this says what is wrong
-    with those that it can't read.
+    """CONSUMER.MSG.NEXT: how many messages, for how long. The data path reads requests itself; this
+    says what is wrong with those that it can't read.
     """
 
     type_name: ClassVar[str] = ""
@@ -162,21 +162,6 @@ class LeaderStepDownRequest(Struct, kw_only=True):
     """STREAM.LEADER.STEPDOWN and CONSUMER.LEADER.STEPDOWN."""
 
     placement: Annotated[Placement | None, OMIT] = None
-
-
-class PullRequest(Struct, kw_only=True):
-    """CONSUMER.MSG.NEXT: how many messages, for how long."""
-
-    batch: Int = 0
-    max_bytes: Annotated[Int, OMIT] = 0
-    expires: Annotated[Duration, OMIT] = 0
-    no_wait: Annotated[bool, OMIT] = False
-    idle_heartbeat: Annotated[Duration, OMIT] = 0
-    group: Annotated[str, OMIT] = ""
-    min_pending: Annotated[Int64, OMIT] = 0
-    min_ack_pending: Annotated[Int64, OMIT] = 0
-    id: Annotated[str, OMIT] = ""
-    priority: Annotated[Int, OMIT] = 0
 
 
 # -- responses -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ cdef class Landing:
     cdef readonly tuple refusal            # (code, err_code, description) while the target refuses the next one, else None
     cdef bytes before, after               # of the value of Nats-Stream-Source: around the sequence
     cdef object transform                  # subject -> subject, or None
-    cdef dict renamed                      # its answers
+    cdef bytes name                        # its last answer
     cdef Out block                         # the message as it is stored
     cdef int put(self, uint64_t seq, uint64_t ts_ns, Message* m) except -1         # 1: dealt with; 0: refused
     cdef int rename(self, Message* m) except -1
@@ -30,8 +30,10 @@ cdef class Copier(Listener):
     cdef readonly Landing landing
     cdef Selection selection
     cdef tuple filters
+    cdef uint64_t start_seq                # a mirror has to be there before its first message; 0: it is
     cdef readonly bint closed
     cdef readonly bint blocked             # the target refuses: retry() goes on
     cdef public object when_blocked        # called without arguments when it comes to that, or None
     cdef readonly bint caught_up           # everything that is visible was copied, at least once
     cdef readonly uint64_t last_ns         # when a message was last copied; 0: never
+    cdef int block(self) except -1

@@ -42,7 +42,10 @@ class Copier:
     def __init__(
         self, origin: Stream, landing: Landing, start_seq: int, filters: tuple[str, ...] = ()
     ) -> None:
-        """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all)."""
+        """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all).
+
+        A mirror is at `start_seq` afterwards, whether there is such a message or not.
+        """
     origin: Stream
     landing: Landing
     closed: bool

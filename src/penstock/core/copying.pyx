@@ -25,7 +25,6 @@ from penstock.core.stream cimport Listener, Stream
 cdef enum:
     BATCH = 4096                   # messages copied in one turn, at most
     BATCH_BYTES = 8388608
-    RENAMED_MAX = 65536            # answers of a transform that are kept
 
 RECORD_SOURCED = SOURCED
 
@@ -47,7 +46,6 @@ cdef class Landing:
         self.before = before
         self.after = after
         self.transform = transform
-        self.renamed = {}
 
     def __dealloc__(self):
         out_free(&self.block)
@@ -85,15 +83,10 @@ cdef class Landing:
         return 1
 
     cdef int rename(self, Message* m) except -1:
-        cdef bytes key = PyBytes_FromStringAndSize(m.subject, m.subject_len)
-        cdef bytes name = self.renamed.get(key)
-        if name is None:
-            name = self.transform(key.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-            if len(self.renamed) >= RENAMED_MAX:
-                self.renamed.clear()
-            self.renamed[key] = name
-        m.subject = PyBytes_AS_STRING(name)
-        m.subject_len = <uint32_t>PyBytes_GET_SIZE(name)
+        cdef bytes subject = PyBytes_FromStringAndSize(m.subject, m.subject_len)
+        self.name = self.transform(subject.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        m.subject = PyBytes_AS_STRING(self.name)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(self.name)
         return 0
 
     cdef int dress(self, uint64_t seq, Message* m) except -1:
@@ -168,6 +161,7 @@ cdef class Copier(Listener):
         self.origin = origin
         self.landing = landing
         self.filters = tuple([pattern.encode("utf-8", "surrogateescape") for pattern in filters])
+        self.start_seq = max(start_seq, origin.log.first_seq, 1) if landing.mirror else 0
         self.selection = Selection(origin.log, max(start_seq, origin.log.first_seq, 1))
         self.selection.set_filters(self.filters)
         if not self.selection.filtered:
@@ -184,6 +178,12 @@ cdef class Copier(Listener):
         cdef Message m
         if self.closed or self.blocked:
             return 0
+        if self.start_seq:
+            try:
+                self.landing.skip(self.start_seq - 1)
+            except OSError:
+                return self.block()
+            self.start_seq = 0
         while budget and size < BATCH_BYTES:
             seq = selection.peek(self.origin.visible)
             if seq == 0:
@@ -199,16 +199,19 @@ cdef class Copier(Listener):
                 m.body_len = r.body_len
                 size += r.body_len
                 if not self.landing.put(seq, r.ts_ns, &m):
-                    self.blocked = True
-                    if self.when_blocked is not None:
-                        self.when_blocked()
-                    return 0
+                    return self.block()
                 self.last_ns = self.origin.hub.now_ns
                 if self.closed:
                     return 0
             selection.took(seq)
             budget -= 1
         return 1
+
+    cdef int block(self) except -1:
+        self.blocked = True
+        if self.when_blocked is not None:
+            self.when_blocked()
+        return 0
 
     cdef int signalled(self, uint64_t seq) except -1:
         if self.selection.caught_up:

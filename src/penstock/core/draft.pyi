@@ -24,3 +24,6 @@ class Draft:
         payload: bytes | None = None,
     ) -> None:
         """Put something else in its place; later checks and the store see that."""
+
+def draft(subject: str, payload: bytes, headers: bytes = b"", reply: str = "") -> Draft:
+    """A draft of a message that nobody published."""

@@ -18,6 +18,11 @@ cdef enum Outcome:
     ANSWERED = 4               # stored; Intake.answer_text is its PubAck
 
 
+cdef class Batched:
+    # Takes publishes whose reply subject ends in .$FI, and answers them (core/ingest).
+    cdef int take(self, Message* m) except -1
+
+
 cdef class Intake(Sink):
     cdef readonly Router router
     cdef Hub hub
@@ -31,6 +36,8 @@ cdef class Intake(Sink):
     cdef bint selective                      # what nobody takes gets a sequence and is not stored
     cdef bint configured
     cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
+    cdef bint batching                       # the message being accepted is of a fast-ingest batch
+    cdef public Batched batched              # None: fast-ingest batches are refused
     cdef public bint every                   # rules are asked for each message, not only those with rare headers
     cdef AckQueue acks
     cdef MessageIds ids

@@ -47,6 +47,13 @@ class StreamRefused(Exception):
         self.description = description
 
 
+cdef class Batched:
+    """What a stream hands the messages of fast-ingest batches to."""
+
+    cdef int take(self, Message* m) except -1:
+        return 0
+
+
 cdef class Intake(Sink):
     """The taking half of a Stream."""
 
@@ -203,7 +210,7 @@ cdef class Intake(Sink):
         """
         cdef Message m
         cdef PublishHeaders h
-        cdef Draft draft
+        cdef Draft draft = None
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -220,11 +227,13 @@ cdef class Intake(Sink):
             if seq <= self.log.last_seq:
                 raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
             self.log.skip_to(seq)
-        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
-            raise StreamRefused(*self.refusal)
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of(&m)
             draft.flags = flags
+            draft.notes["previous"] = self.log.subject_state(subject)[2]
+        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+            raise StreamRefused(*self.refusal)
+        if draft is not None:
             draft.seq = given
             draft.skipped = self.selective and not self.anyone(&m)
             self.ask(AFTER, &m, &h, draft)
@@ -298,6 +307,20 @@ cdef class Intake(Sink):
             self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
             self.commit()
 
+    def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
+        self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
+        self.commit()
+
+    def duplicate_of(self, bytes message_id) -> int:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
+        cdef uint64_t now = self.hub.now_ns
+        if not self.duplicate_window_ns:
+            return 0
+        if now > self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        return self.ids.find(PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id))
+
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
         return self.acks.stored_text(seq, extra)
@@ -343,7 +366,11 @@ cdef class Intake(Sink):
         cdef uint64_t now = self.hub.now_ns
         cdef int outcome
         if h.rare:
-            if h.rare & RARE_BATCH:
+            if h.rare & RARE_BATCH and not self.batching:
+                if full(self.log.usage, self.size_of(m)):
+                    return self.refuse_for_room()
+                if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                    return self.refuse(400, 10054, "message size exceeds maximum allowed")
                 outcome = self.ask(BATCH, m, h, draft)
                 if outcome:
                     return outcome

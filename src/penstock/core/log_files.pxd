@@ -14,6 +14,7 @@ from penstock.core.subject_table cimport SubjectTable
 from penstock.core.usage cimport Usage
 
 cdef enum LogCondition:
+    HOLDS = -1           # a group is being appended: nothing is written and no segment begun until it is whole (core/atomic)
     TAKES = 0            # appends are taken
     FULL = 1             # the disk is full: appends are refused until a write succeeds; nothing accepted is lost
     FAILED = 2           # a write or sync failed: no appends any more, reads go on

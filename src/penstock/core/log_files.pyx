@@ -39,6 +39,8 @@ cdef class LogFiles:
         ranges_free(&self.ranges)
 
     cdef int refuse(self) except -1:
+        if self.condition == HOLDS:
+            return 0
         if self.condition == FULL:
             self.write()
             return 0
@@ -70,6 +72,8 @@ cdef class LogFiles:
 
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
+        if self.condition == HOLDS:
+            return 0
         if not self.memory:
             self.write()
             old = self.active
@@ -104,6 +108,8 @@ cdef class LogFiles:
         return self.tail.len > self.tail_written or self.ranges.count > 0 or self.written_seq != self.last_seq
 
     cdef int write(self) except -1:
+        if self.condition == HOLDS:
+            return 0
         if self.memory:
             self.written_seq = self.synced_seq = self.last_seq
             return 0

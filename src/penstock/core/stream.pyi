@@ -11,6 +11,7 @@ SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() n
 RETAIN_BY_LIMITS: int
 RETAIN_BY_INTEREST: int  # what no consumer takes is not stored; a message goes when all that take it have acknowledged it
 RETAIN_AS_QUEUE: int  # the same, but what no consumer takes is kept
+class Batched: ...
 
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
@@ -27,6 +28,7 @@ class Stream(Sink):
     failure: str  # why the log can't write; "" while it can
     rules: Rules | None
     """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
+    batched: Batched | None  # takes the messages of fast-ingest batches; None: they are refused
     every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with rare headers
     def store(
         self,
@@ -46,6 +48,10 @@ class Stream(Sink):
         """
     def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+    def announce(self, subject: str, payload: bytes, headers: bytes, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
+    def duplicate_of(self, message_id: bytes) -> int:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
     def error_text(self, code: int, err_code: int, description: str) -> bytes:

@@ -12,6 +12,7 @@ run when more becomes visible; filters are asked once per subject, and the answe
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
 from penstock.core.buffer cimport out_put
 from penstock.core.dedupe cimport MessageIds
@@ -24,7 +25,7 @@ from penstock.core.router cimport Message, Router
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
-from penstock.core.intake import StreamRefused
+from penstock.core.intake import Batched, StreamRefused
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
@@ -211,6 +212,9 @@ cdef class Stream(Intake):
         cdef int outcome
         if self.closed:
             return 0
+        if self.batched is not None and m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            self.batched.take(m)
+            return self.commit() + 1
         outcome = self.accept(m, &seq)
         if m.reply_len and not self.no_ack:
             if outcome == STORED:

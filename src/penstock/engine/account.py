@@ -20,6 +20,7 @@ from penstock.core.hub import Connection, Hub
 from penstock.core.jetstream import Desk
 from penstock.core.router import Router
 from penstock.engine.advisories import Advisories
+from penstock.engine.batches import OpenBatches
 from penstock.engine.consumer_config import ConsumerCaps
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
@@ -65,6 +66,7 @@ class Account:
         self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
+        self.batches = OpenBatches(settings.batch)
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
@@ -124,6 +126,10 @@ class Account:
     def random_name(self) -> str:
         """A name for a consumer that came without one."""
         return "".join(self._random.choices(DIGITS, k=8))
+
+    def random_below(self, ceiling: int) -> int:
+        """A number from 0 to below the ceiling."""
+        return self._random.randrange(ceiling)
 
     def info(self) -> AccountInfo:
         """What the account uses."""

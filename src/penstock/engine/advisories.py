@@ -75,6 +75,16 @@ class Terminated(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class BatchAbandoned(Advisory, kw_only=True):
+    """An atomic batch was given up before its commit."""
+
+    account: Annotated[str, OMIT] = ""
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+    batch: str = ""
+    reason: str = ""
+
+
 class Pause(Advisory, kw_only=True):
     """A consumer was paused, or goes on."""
 
@@ -209,6 +219,13 @@ class Advisories:
                 domain=self._domain,
             )
             self._publish(subject, "terminated", event, now_ns)
+
+    def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
+        """`reason`: timeout, large, incomplete or unsupported."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
+        if self._router.has_interest(subject):
+            event = BatchAbandoned(stream=stream, domain=self._domain, batch=batch, reason=reason)
+            self._publish(subject, "stream_batch_abandoned", event, now_ns)
 
     def pause(self, stream: str, consumer: str, until_ns: int, now_ns: int) -> None:
         """`until_ns`: 0: it was told to go on."""

@@ -29,6 +29,8 @@ RULES_STEP_NS = 5 * MILLISECOND
 """Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+ASYNC_INTERVAL_NS = 120 * SECOND
+"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
@@ -62,7 +64,7 @@ class Engine:
             report=report,
         )
         self._dispatcher: Dispatcher | None = None
-        self._sync_interval_ns = settings.sync_interval_ns
+        self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
         self._idle_at_ns = 0
         self._rules_at_ns = 0
@@ -78,8 +80,8 @@ class Engine:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
 
         0: not needed until a turn changes something (an API request, a delivery). Between two calls
-        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
-        least every 50 ms.
+        a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
+        after a turn.
         """
         self._hub.now_ns = now_ns
         account = self.account
@@ -101,7 +103,7 @@ class Engine:
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
             self._maintain()
-        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+        if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
         return self.next_deadline_ns()
@@ -113,6 +115,11 @@ class Engine:
         soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
         return min((soon, *(due_ns for due_ns in due if due_ns)))
+
+    def call_when_sooner(self, call: Callable[[int], None]) -> None:
+        """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
+        self.account.timers.sooner = call
+        self.account.alarms.sooner = call
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""

@@ -13,8 +13,15 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
-from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits
+from penstock.api.streams import (
+    Placement,
+    Republish,
+    StreamConfig,
+    StreamConsumerLimits,
+)
 from penstock.api.subjects import valid_name
+from penstock.core.subjects import collide
+from penstock.engine import transforms
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,
     MAX_DESCRIPTION_LENGTH,
@@ -25,7 +32,7 @@ from penstock.engine.settings import (
     SECOND,
 )
 from penstock.engine.sources import checks
-from penstock.engine.subject_rules import check_stream_subjects, is_literal, is_valid
+from penstock.engine.subject_rules import check_stream_subjects, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
@@ -52,13 +59,7 @@ class Gap:
 
 
 UNSUPPORTED = (
-    Gap("a subject transform", lambda config: config.subject_transform),
-    Gap("republish", lambda config: config.republish),
-    Gap("message counters", lambda config: config.allow_msg_counter),
-    Gap("atomic batch publish", lambda config: config.allow_atomic),
     Gap("message schedules", lambda config: config.allow_msg_schedules),
-    Gap("batched publish", lambda config: config.allow_batched),
-    Gap("async persist mode", lambda config: config.persist_mode == "async"),
 )
 
 
@@ -315,14 +316,42 @@ def _check_async(config: StreamConfig) -> None:
 
 def _check_transforms(config: StreamConfig, pedantic: bool) -> None:
     transform = config.subject_transform
-    if transform is not None and transform.src and not is_valid(transform.src):
-        raise errors.StreamTransformInvalidSourceError(f"invalid subject {transform.src}")
-    republish = config.republish
-    if republish is None:
-        return
+    if transform is not None:
+        if transform.src and not is_valid(transform.src):
+            raise errors.StreamTransformInvalidSourceError(f"invalid subject {transform.src}")
+        try:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
+            raise errors.StreamTransformInvalidDestinationError(error) from None
+    if config.republish is not None:
+        config.republish = _checked_republish(config, config.republish, pedantic)
+
+
+def _checked_republish(config: StreamConfig, republish: Republish, pedantic: bool) -> Republish:
     if not republish.src:
         if pedantic:
             raise errors.PedanticError("republish source can not be empty")
-        config.republish = republish = msgspec.structs.replace(republish, src=">")
-    if republish.dest in config.subjects and is_literal(republish.dest):
+        republish = msgspec.structs.replace(republish, src=">")
+    transform = config.subject_transform
+    if (
+        republish.src == republish.dest == ">"
+        and transform is not None
+        and config.subjects == [transform.src]
+    ):
+        # all messages go out under the subject that the transform gave them
+        if pedantic:
+            raise errors.PedanticError("implicit republish based on subject transform")
+        republish = msgspec.structs.replace(republish, src=transform.dest, dest=transform.dest)
+    if not republish.dest:
+        # it means `>`: what the stream would take again, unless it takes nothing
+        republish = msgspec.structs.replace(republish, dest=">")
+    if any(collide(republish.dest, subject) for subject in config.subjects):
         raise Invalid("stream configuration for republish destination forms a cycle")
+    try:
+        transforms.parse(republish.src, republish.dest)
+    except transforms.TransformError:
+        raise Invalid(
+            "stream configuration for republish with transform from "
+            f"'{republish.src}' to '{republish.dest}' not valid"
+        ) from None
+    return republish

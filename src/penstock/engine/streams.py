@@ -16,7 +16,7 @@ from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
-from penstock.engine.sources import supply
+from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
 
@@ -31,6 +31,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamCreateError(wrong)
     _check_overlap(account, config)
     stream_config.check_supported(config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
@@ -57,6 +59,8 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     """
     entry = account.stream(config.name)
     config = stream_config.check_update(entry.config, config)
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
     stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
@@ -188,7 +192,11 @@ def _open(
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
-    durable = files is not None and not account.settings.sync_interval_ns
+    durable = (
+        files is not None
+        and not account.settings.sync_interval_ns
+        and config.persist_mode != "async"  # an ack means written: it does not wait for the disk
+    )
     core = Stream(
         account.router,
         config.name,

@@ -30,6 +30,7 @@ class Timers(Generic[T]):
         self._heap: list[tuple[int, int, T]] = []
         self._current: dict[T, int] = {}
         self._order = 0  # things need no order of their own
+        self.sooner: Callable[[int], None] | None = None  # told of a deadline before all others
 
     def set(self, thing: T, due_ns: int) -> None:
         """This deadline is the thing's only one from now on; 0: none."""
@@ -39,6 +40,8 @@ class Timers(Generic[T]):
             self._current[thing] = due_ns
             self._order += 1
             heapq.heappush(self._heap, (due_ns, self._order, thing))
+            if self.sooner is not None and self._heap[0][1] == self._order:
+                self.sooner(due_ns)
 
     def pop(self, now_ns: int) -> T | None:
         """A thing whose deadline has come, which then has none any more; None: nothing is due."""

@@ -10,9 +10,9 @@ from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
 from penstock.api.subjects import valid_name
 from penstock.core.subjects import collide, subset
+from penstock.engine import transforms
 from penstock.engine.sources.identity import index_name
 from penstock.engine.subject_rules import is_literal, is_valid
-from penstock.engine.transforms import parse
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
@@ -32,8 +32,8 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         if transform.src and not is_valid(transform.src):
             raise errors.MirrorInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
-            parse(transform.src, transform.dest)
-        except ValueError as error:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
             raise errors.MirrorInvalidTransformDestinationError(error) from None
         for other in mirror.subject_transforms[:number] + mirror.subject_transforms[number + 1 :]:
             if collide(transform.src or ">", other.src or ">"):
@@ -49,7 +49,9 @@ def check_sources(config: StreamConfig) -> None:
     names: set[str] = set()
     consumers: set[tuple[str, str, str]] = set()
     for source in config.sources:
-        if not valid_name(source.name):
+        if not isinstance(source, StreamSource) or not valid_name(
+            source.name
+        ):  # a list may hold null
             raise errors.SourceInvalidStreamNameError()
         name = index_name(source)
         if name in names:
@@ -64,6 +66,17 @@ def check_sources(config: StreamConfig) -> None:
             if consumer in consumers:
                 raise errors.SourceDurableConsumerDuplicateDetectedError()
             consumers.add(consumer)
+
+
+def bad_filter(config: StreamConfig) -> str:
+    """What is wrong with a filter of a mirror or of sources, in words; "" when nothing is."""
+    mirror = config.mirror
+    if mirror is not None and mirror.filter_subject and not is_valid(mirror.filter_subject):
+        return f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+    for source in config.sources:
+        if source.filter_subject and not is_valid(source.filter_subject):
+            return f"subject filter '{source.filter_subject}' for the source: invalid subject"
+    return ""
 
 
 def check_neighbours(config: StreamConfig, find: Find, *, pedantic: bool) -> None:
@@ -124,18 +137,18 @@ def _good_consumer(source: StreamSource) -> bool:
 
 
 def _check_source(source: StreamSource) -> None:
-    transforms = source.subject_transforms
-    if source.filter_subject and transforms:
+    wanted = source.subject_transforms
+    if source.filter_subject and wanted:
         raise errors.SourceMultipleFiltersNotAllowedError()
-    for transform in transforms:
+    for transform in wanted:
         if transform.src and not is_valid(transform.src):
             raise errors.SourceInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
-            parse(transform.src, transform.dest)
-        except ValueError as error:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
             raise errors.SourceInvalidTransformDestinationError(error) from None
-    for number, transform in enumerate(transforms):
-        for other in transforms[:number] + transforms[number + 1 :]:
+    for number, transform in enumerate(wanted):
+        for other in wanted[:number] + wanted[number + 1 :]:
             if subset(transform.src or ">", other.src or ">"):
                 raise errors.SourceOverlappingSubjectFiltersError()
 

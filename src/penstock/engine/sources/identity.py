@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 
 from penstock.api.streams import StreamSource
-from penstock.engine.transforms import parse
+from penstock.engine.transforms import Random, parse
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASH_LENGTH = 8
@@ -56,9 +56,10 @@ def filters(source: StreamSource) -> tuple[str, ...]:
     return (source.filter_subject,) if source.filter_subject else ()
 
 
-def renaming(source: StreamSource) -> Callable[[str], str] | None:
+def renaming(source: StreamSource, random: Random) -> Callable[[str], str] | None:
     """What its transforms make of a subject: the first that matches decides. None: nothing."""
-    transforms = [parse(each.src, each.dest) for each in source.subject_transforms if each.dest]
+    wanted = [each for each in source.subject_transforms if each.dest]
+    transforms = [parse(each.src, each.dest, random) for each in wanted]
     if not transforms:
         return None
 

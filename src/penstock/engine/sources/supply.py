@@ -113,7 +113,7 @@ class Supply:
             position=position.seq if position is not None else core.log.last_seq,
             before=before,
             after=after,
-            transform=identity.renaming(source),
+            transform=identity.renaming(source, account.random_below),
         )
         link = self._link(source)
         if link is not None:

@@ -108,6 +108,7 @@ class LocalUpstream:
         self._copier: Copier | None = None
         self._caught_up = False
         self._since_ns = 0
+        self._made_turn = account.hub.turns
         account.followers.setdefault(source.name, []).append(self)
 
     @property
@@ -129,8 +130,6 @@ class LocalUpstream:
             self.created_ns = origin.created_ns
             self._met(self, again)
         first = first_sequence(self.source, self.landing, origin.core.log)
-        if self.landing.mirror:
-            self.landing.skip(first - 1)
         self._copier = Copier(origin.core, self.landing, first, identity.filters(self.source))
         self._copier.when_blocked = self._blocked
         self._since_ns = self._account.now_ns
@@ -152,10 +151,15 @@ class LocalUpstream:
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
         info = source_info(self.source)
+        info.active = -1
+        if self._account.hub.turns == self._made_turn:
+            # the answer to who made it says nothing yet
+            if self.landing.mirror:
+                info.filter_subject = ""
+            return info
         if self._copier is None:
             missing: ApiError = errors.StreamNotFoundError()
             info.error = missing.body()
-            info.active = -1
             return info
         info.lag = self._copier.lag()
         info.error = refusal_body(self.landing.refusal)
