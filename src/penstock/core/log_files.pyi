@@ -32,6 +32,8 @@ class LogFiles:
     `guard.save()` notes what they say; its OSError is that of the write.
     """
     guard_above: int
+    compress: bool
+    """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     condition: int
     failure: int
     segments: SegmentList

@@ -159,6 +159,13 @@ def recover(account: Account, stream: StreamEntry) -> None:
         stream.core.review()
 
 
+def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: bytes) -> None:
+    """Bring back one consumer of a stream in memory; `state` as it is saved, empty: as new."""
+    entry = _start(account, stream, meta)
+    if state:
+        entry.core.restore(state)
+
+
 def _restore(account: Account, stream: StreamEntry, entry: ConsumerEntry, found: Found) -> None:
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))

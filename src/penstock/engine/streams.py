@@ -31,10 +31,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
-    if wrong := checks.bad_filter(config):
-        raise errors.StreamCreateError(wrong)
-    _check_overlap(account, config)
-    stream_config.check_supported(config)
+    check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
@@ -179,12 +176,45 @@ def close(account: Account) -> None:
     account.streams.clear()
 
 
+def check_new(account: Account, config: StreamConfig) -> None:
+    """What a new stream, checked by itself already, is refused for here: 10065, 10052, 10049."""
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamCreateError(wrong)
+    _check_overlap(account, config)
+    stream_config.check_supported(config)
+
+
+def adopt(
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    log: Log | None,
+    files: StreamFiles | None,
+) -> StreamEntry:
+    """A stream that was restored: in memory, or in its folder. OSError: it can't be opened."""
+    entry = _open(account, config, created_ns, files, new=False, log=log)
+    account.streams[config.name] = entry
+    rules.start(entry)
+    account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
+    consumers.recover(account, entry)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
+    return entry
+
+
 def _open(
-    account: Account, config: StreamConfig, created_ns: int, files: StreamFiles | None, *, new: bool
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    files: StreamFiles | None,
+    *,
+    new: bool,
+    log: Log | None = None,
 ) -> StreamEntry:
     first_seq = config.first_seq or 1
     if files is None:
-        log = Log(None, first_seq=first_seq)
+        log = log or Log(None, first_seq=first_seq)
     else:
         if new:
             files.create()

@@ -199,7 +199,8 @@ def _parse_digits(digits: str) -> int:
     if len(digits) <= _CHUNK:
         return int(digits)
     half = len(digits) // 2
-    return _parse_digits(digits[:-half]) * 10**half + _parse_digits(digits[-half:])
+    scale: int = 10**half
+    return _parse_digits(digits[:-half]) * scale + _parse_digits(digits[-half:])
 
 
 def _text(number: int) -> str:
