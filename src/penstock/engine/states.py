@@ -179,6 +179,12 @@ class ConsumerStates:
         """Forget a consumer."""
         self._states.pop(name, None)
 
+    def write(self) -> None:
+        """Write all states durably, for a folder that has no journal yet. OSError: it could not be
+        done.
+        """
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
+
     def base(self, number: int) -> bytes:
         """All states as a base that includes the journal up to a file."""
         rows = [
