@@ -49,8 +49,10 @@ BACKOFF_NS = 10 * SECOND
 BACKOFF_MAX_NS = 120 * SECOND
 _ACK_WAIT_NS = 22 * 3600 * SECOND
 _SHORT_ACK_TOKENS = 9
-_OLDER = frozenset({10025, 10185})
-"""Answers of a server that does not know what `sourcing` is."""
+_OLDER = frozenset({10012, 10013, 10025, 10148, 10185})
+"""Answers of a server that does not know what `sourcing` is: it takes the consumer for an ordinary
+one, and the one that we had before is still there.
+"""
 
 
 class RemoteUpstream:
