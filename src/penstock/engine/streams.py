@@ -76,6 +76,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     configure_stream(entry.core, config)
     rules.apply(account, entry)
     supply.changed(account, entry)
+    if (old.retention == "limits") != (config.retention == "limits"):
+        supply.origin_gone(account, config.name)  # it is read in another way
+        supply.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -89,7 +92,7 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry)
+    supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
     account.unsaved.discard(entry)
@@ -156,7 +159,7 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
-        supply.stop(entry)
+        supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
