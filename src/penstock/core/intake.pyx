@@ -112,13 +112,9 @@ cdef class Intake(Sink):
             if outcome:
                 return outcome
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-            own = m[0]
-            m = &own
-            if draft is None and self.rules is not None:
-                draft = draft_of(m)
-            outcome = self.ask(FAST_BATCH, m, &h, draft)
-            if outcome:
-                return outcome
+            if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                return self.refuse(400, 10054, "message size exceeds maximum allowed")
+            return self.ask(FAST_BATCH, m, &h, None)       # who takes them has got it by now (core/ingest)
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
@@ -280,6 +276,11 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if self.selective and not self.anyone(m):
+            if draft is not None:
+                draft.skipped = True
+        elif full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
         if draft is not None and h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
@@ -447,8 +448,13 @@ cdef class Intake(Sink):
             if stage >= len(names):
                 return 0
             name = names[stage]
-            t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
-            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"")
+            if stage == SCHEDULE:
+                t.at = m.body
+                t.n = m.hlen
+            else:
+                t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
+            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
+                                  PyBytes_FromStringAndSize(m.subject, m.subject_len))
         else:
             verdict = self.rules.ask(stage, draft)
             if draft.changed:
