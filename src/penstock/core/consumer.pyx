@@ -345,6 +345,8 @@ cdef class Consumer(Puller):
         self.spent = None
         self.due_ns = 0
         self.stalled = False
+        if self.confirmer is not None:
+            self.confirmer.begun_anew(self)
         self.touch()
         self.settle()
         self.kick()

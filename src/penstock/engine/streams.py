@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
+from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, rules, stream_config
@@ -92,6 +93,9 @@ def delete(account: Account, name: str) -> None:
     supply.stop(entry)
     supply.origin_gone(account, name)
     del account.streams[name]
+    account.unsaved.discard(entry)
+    if entry.journal is not None:
+        entry.journal.close()
     entry.core.close()
     try:
         if entry.files is None:
@@ -159,6 +163,8 @@ def close(account: Account) -> None:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
+        if entry.journal is not None:
+            entry.journal.close()
         _detach(account, entry)
         rules.close(entry)
         entry.core.close()
@@ -238,6 +244,9 @@ def _open(
     if not new:
         core.rebuild_dedupe()
     entry = StreamEntry(config, created_ns, core, files)
+    if files is not None:
+        entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
+        entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
 
