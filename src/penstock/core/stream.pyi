@@ -11,6 +11,7 @@ SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() n
 RETAIN_BY_LIMITS: int
 RETAIN_BY_INTEREST: int  # what no consumer takes is not stored; a message goes when all that take it have acknowledged it
 RETAIN_AS_QUEUE: int  # the same, but what no consumer takes is kept
+
 class Batched: ...
 
 class Stream(Sink):

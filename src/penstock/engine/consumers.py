@@ -17,6 +17,8 @@ from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
 from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
 from penstock.engine.timers import Alarm
 
+FEW_OF = 16
+"""One changed state of so many is written alone; of fewer, all are written together."""
 PULL_GRACE_NS = 100 * MILLISECOND
 """How much longer than its inactive threshold a pull consumer may be unused."""
 
@@ -155,6 +157,11 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
     states = stream.files.states
     account.unsaved.discard(stream)
     fresh, stream.changed = stream.changed, set()
+    few = len(fresh) * FEW_OF <= len(stream.consumers)
+    if few and not (durable or states.unsaved):
+        for entry in fresh:
+            confirm(account, stream, entry)
+        return
     for entry in fresh:
         states.put(entry.name, entry.created_ns, entry.core.snapshot())
     if not (states.unsaved or durable):
