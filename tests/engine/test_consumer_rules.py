@@ -359,7 +359,7 @@ def test_one_of_many_is_saved_alone(house: House) -> None:
     for n in range(40):
         house.consumer(f"d{n}", durable_name=f"d{n}", ack_policy="explicit")
     house.pass_time(SECOND)
-    folder = house.folder / "$G" / "streams" / "S" / "consumers"
+    folder = house.folder / "jetstream" / "$G" / "streams" / "S" / "consumers"
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("states.*")}
     assert before
     house.pull(1, consumer="d7")
