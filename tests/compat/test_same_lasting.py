@@ -2,8 +2,11 @@
 same bytes to both, same bytes back.
 """
 
+import time
+
 import pytest
 
+from penstock.api.times import format_time
 from tests.compat.scene import NEEDS_BOTH, Scene, second
 
 pytestmark = NEEDS_BOTH
@@ -254,3 +257,211 @@ def test_what_is_published_again(client, headers_only):
     body["no_ack"] = True
     client.ask(f"STREAM.UPDATE.{name}", body)
     put(scene, "a")
+
+
+def test_counters(client):
+    scene = Scene(client, allow_msg_counter=True, allow_rollup_hdrs=True)
+    numbers = ["1", "+5", "-3", "0", "007", "x", "1.5", "1_000", "", " 4", "--1", "+", "9" * 60]
+    for number in [*numbers, "-" + "9" * 70, "1" * 4000]:
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "b", "body", f"Nats-Incr: {number}")
+    for more in (
+        "Nats-Rollup: sub",
+        "Nats-Rollup: x",
+        "Nats-Expected-Stream: x",
+        "Nats-Expected-Last-Msg-Id: x",
+        "Nats-Expected-Last-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence-Subject: x",
+        "Nats-Msg-Id: 1",
+        "Nats-Msg-Id: 1",
+        "Nats-TTL: 1",
+        "Nats-Schedule: @at x",
+        "Nats-Counter-Sources: {}",
+        'Nats-Counter-Sources: {"A":{"s":"5"}}',
+        "Nats-Counter-Sources: {]",
+        "Other: x",
+    ):
+        put(scene, "a", "", f"Nats-Incr: 1\n{more}")
+        put(scene, "c", "", f"{more}\nNats-Incr: 2")
+        put(scene, "d", "", more)
+    put(scene, "a", "x")
+    state(scene)
+
+
+def test_counters_on_a_stream_without(client):
+    scene = Scene(client)
+    for number in ("1", "x", "", "0"):
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "a", "body", f"Nats-Incr: {number}\nNats-Expected-Last-Sequence: 9")
+    put(scene, "a", '{"val":"5"}')
+    put(scene, "b", "no number")
+    for number, body in enumerate(("null", "{}", '{"val":5}', '{"VAL":"6"}', '{"val":"x"}', "[]")):
+        put(scene, f"c.{number}", body)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    client.ask(f"STREAM.UPDATE.{name}", {**base, "allow_msg_counter": True})
+
+
+def test_what_counters_can_not_be_with(client):
+    for number, more in enumerate(
+        (
+            {"discard": "new"},
+            {"allow_msg_ttl": True},
+            {"subject_delete_marker_ttl": second(5)},
+            {"allow_msg_schedules": True},
+            {"retention": "interest"},
+            {"discard": "new", "discard_new_per_subject": True},
+            {"mirror": {"name": "X"}},
+            {"mirror": {"name": "X"}, "discard": "new"},
+            {"max_msg_size": 20},
+        )
+    ):
+        name = f"CNT{number}"
+        client.made.append(name)
+        subjects = {} if "mirror" in more else {"subjects": [f"cnt{number}.>"]}
+        body = {"name": name, **subjects, "allow_msg_counter": True, **more}
+        client.ask(f"STREAM.CREATE.{name}", body)
+        client.publish(f"cnt{number}.a", "", "Nats-Incr: 10000000000", reply="in.ack")
+
+
+FEATURES = [
+    {"allow_msg_counter": True},
+    {"allow_msg_ttl": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"subject_delete_marker_ttl": -1},
+    {"subject_delete_marker_ttl": 1},
+    {"allow_msg_schedules": True},
+    {"allow_rollup_hdrs": True},
+    {"deny_purge": True},
+    {"deny_delete": True},
+    {"discard": "new"},
+    {"discard_new_per_subject": True},
+    {"max_msgs_per_subject": 3},
+    {"republish": {"src": "a", "dest": "b"}},
+    {"republish": {"dest": "a.>"}},
+    {"subject_transform": {"src": "a.>", "dest": "b"}},
+    {"subject_transform": {"src": "", "dest": "b.>"}},
+    {"pedantic": True},
+]
+ON_MIRRORS = (
+    {"allow_msg_counter": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True},
+    {"allow_msg_schedules": True, "subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True, "discard": "new"},
+)
+
+
+@pytest.mark.parametrize("one", FEATURES, ids=str)
+def test_features_together_are_judged_alike(client, one):
+    number = FEATURES.index(one)
+    for other_number, other in enumerate(FEATURES):
+        name = f"F{number}_{other_number}"
+        subjects = [f"f{number}.{other_number}.>"]
+        body = {"name": name, "subjects": subjects, **one, **other}
+        client.made.append(name)
+        client.ask(f"STREAM.CREATE.{name}", body)
+        if other_number % 3 == 0:
+            client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 4]})
+
+
+def test_what_mirrors_can_not_have(client):
+    for number, more in enumerate(ON_MIRRORS):
+        body = {"name": f"MIR{number}", "mirror": {"name": "NOBODY"}, **more}
+        client.ask(f"STREAM.CREATE.MIR{number}", body)
+
+
+PATTERNS = ["@at 2000-01-01T00:00:00Z", "@at 2100-01-01T00:00:00+02:00", "@at x", "@at  2100"]
+PATTERNS += ["@every 1h", "@every 999ms", "@every x", "@every 1.5s", "@daily", "@Daily", "@hourly"]
+PATTERNS += [
+    "0 0 0 1 1 *",
+    "* * * * *",
+    "60 * * * * *",
+    "0 0 0 30 2 *",
+    "*/5 1-3 ? jan MON-fri 0/2",
+]
+PATTERNS += ["0 0 0 * * 7", "", " @daily", "@daily ", "1,2,,3 * * * * *", "x", "*/0 * * * * *"]
+PATTERNS += [
+    "0 0 0 1 1 sun,Tue",
+    "0 0 0 1 DEC/2 *",
+    "0-5/2 0 0 1 1 *",
+    "5-1 0 0 1 1 *",
+    "+5 0 0 1 1 *",
+]
+SCHEDULED = [
+    "",
+    "Nats-Schedule-Target: N.plan",
+    "Nats-Schedule-Target: N.*",
+    "Nats-Schedule-Target: other",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.out",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.plan",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.>",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: other",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.data",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 5",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: never",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 0",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 0\nNats-Schedule-Rollup: x",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Rollup: sub",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Rollup: SUB",
+    "Nats-Schedule-Target: N.out\nNats-Rollup: SUB",
+    "Nats-Schedule-Target: N.out\nNats-Rollup: all",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone: Europe/Berlin",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone: Nowhere",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone:",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Next: purge",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Next: purge\nNats-Scheduler: N.nobody",
+    "Nats-Schedule-Target: N.out\nNats-Scheduler: N.x",
+    "Nats-Schedule-Target: N.out\nNats-Expected-Last-Sequence: 999",
+]
+CANCELS = ["purge", "Purge", "later", ""]
+
+
+@pytest.mark.parametrize("config", [{}, {"allow_msg_schedules": True}], ids=str)
+def test_schedules_are_judged_alike(client, config):
+    scene = Scene(client, **config)
+    name = scene.name
+    for number, pattern in enumerate(PATTERNS):
+        target = f"Nats-Schedule-Target: {name}.out.{number}"
+        put(scene, f"plan.{number}", headers=f"Nats-Schedule: {pattern}\n{target}")
+        zone = "Nats-Schedule-Time-Zone: Europe/Berlin"
+        put(scene, f"plan.{number}", headers=f"Nats-Schedule: {pattern}\n{target}\n{zone}")
+    for more in SCHEDULED:
+        headers = f"Nats-Schedule: @daily\n{more}".replace("N.", f"{name}.")
+        put(scene, "plan", headers=headers)
+        put(scene, "plan", headers=headers.replace("@daily", "@yearlyish"))
+    put(scene, "plain")
+    for cancel in CANCELS:
+        for scheduler in ("", f"{name}.plan", f"{name}.plain", f"{name}.nobody", f"{name}.>", "x"):
+            for subject in ("x", "plan"):
+                headers = f"Nats-Schedule-Next: {cancel}\nNats-Scheduler: {scheduler}"
+                put(scene, subject, headers=headers)
+    put(scene, "x", headers="Nats-Schedule-Next: purge")
+    put(scene, "x", headers="Nats-Schedule-Target: y")
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_schedules_produce_the_same(client, storage):
+    scene = Scene(client, allow_msg_schedules=True, allow_msg_ttl=True, storage=storage)
+    name = scene.name
+    soon = f"Nats-Schedule: @at {format_time(time.time_ns() + 1_500_000_000)}"
+    put(scene, "data", "from data", "Kept: 1\nNats-Msg-Id: 7\nNats-TTL: 100")
+    for number, more in enumerate(
+        (
+            "My: own\nNats-Msg-Id: 8",
+            f"Nats-Schedule-Source: {name}.data",
+            f"Nats-Schedule-Source: {name}.nothing\nNats-TTL: 50",
+            "Nats-Schedule-TTL: 1h",
+            "Nats-Schedule-Rollup: sub",
+            "Nats-Expected-Last-Subject-Sequence: 0",
+            "Nats-Rollup: sub",
+        )
+    ):
+        target = f"Nats-Schedule-Target: {name}.out.{number}"
+        put(scene, f"plan.{number}", f"b{number}", f"A: b\n{soon}\n{target}\n{more}")
+    put(scene, "far", headers=f"Nats-Schedule: @daily\nNats-Schedule-Target: {name}.out")
+    put(scene, "off", headers=f"Nats-Schedule: @daily\nNats-Schedule-Target: {name}.out")
+    client.wait(2.5)
+    put(scene, "x", headers=f"Nats-Schedule-Next: purge\nNats-Scheduler: {name}.off")
+    state(scene)

@@ -56,7 +56,6 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"allow_msg_counter": True},
     {"allow_msg_schedules": True},
 ]
 

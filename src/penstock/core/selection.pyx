@@ -106,8 +106,7 @@ cdef class Selection:
         if self.next_seq < seq:
             self.next_seq = seq
             self.known = False
-            self.found = 0
-            self.caught_up = False
+            self.found = 0                     # caught up stays so: there is nothing wanted from a later place on either
         return 0
 
     cdef int purged_below(self, uint64_t seq) except -1:

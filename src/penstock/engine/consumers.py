@@ -148,6 +148,13 @@ def recover(account: Account, stream: StreamEntry) -> None:
         stream.core.review()
 
 
+def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: bytes) -> None:
+    """Bring back one consumer of a stream in memory; `state` as it is saved, empty: as new."""
+    entry = _start(account, stream, meta)
+    if state:
+        entry.core.restore(state)
+
+
 def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
     """Write the states that have changed since the last time, then answer the acks that wait for
     it; a failure is reported once and tried again next time.

@@ -23,7 +23,8 @@ from penstock.api.streams import (
     StreamState,
 )
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
-from penstock.core.stream import RETAIN_AS_QUEUE, RETAIN_BY_INTEREST, RETAIN_BY_LIMITS, Stream
+from penstock.core.interest import Interest
+from penstock.core.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.rules import RuleSet
@@ -41,11 +42,6 @@ _ACK_POLICIES = {
     "flow_control": ACK_FLOW,
 }
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
-_RETENTIONS = {
-    "limits": RETAIN_BY_LIMITS,
-    "interest": RETAIN_BY_INTEREST,
-    "workqueue": RETAIN_AS_QUEUE,
-}
 
 
 @dataclass(eq=False)
@@ -116,8 +112,10 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         duplicate_window_ns=config.duplicate_window,
         no_ack=config.no_ack,
         sealed=config.sealed,
-        retention=_RETENTIONS[config.retention],
+        keeper=None if config.retention == "limits" else Interest,
+        selective=config.retention == "interest",
     )
+    core.log.compress = config.compression == "s2"
 
 
 def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:

@@ -58,10 +58,7 @@ class Gap:
     asked: Callable[[StreamConfig], object]  # truthy: the configuration asks for it
 
 
-UNSUPPORTED = (
-    Gap("message counters", lambda config: config.allow_msg_counter),
-    Gap("message schedules", lambda config: config.allow_msg_schedules),
-)
+UNSUPPORTED = (Gap("message schedules", lambda config: config.allow_msg_schedules),)
 
 
 def from_request(request: StreamConfigRequest) -> StreamConfig:

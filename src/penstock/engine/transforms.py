@@ -9,6 +9,7 @@ Functions work on the bytes of a subject, as the protocol has it: inside, a subj
 one character per byte.
 """
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -324,6 +325,7 @@ def _outside(text: str) -> str:
     return text if text.isascii() else text.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
+@functools.lru_cache(_CACHED)
 def publishable(subject: str) -> bool:
     """Whether something may be published to what a transform made."""
     return valid(subject) and _is_literal(subject.split("."))
