@@ -9,9 +9,7 @@ from pathlib import Path
 
 from penstock.api.calls import TYPE_PREFIX
 from penstock.api.subjects import API_PREFIX
-from penstock.engine.consumer_config import UNSUPPORTED as CONSUMER_GAPS
 from penstock.engine.dispatch import CALLS, Body
-from penstock.engine.stream_config import UNSUPPORTED as STREAM_GAPS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/api.md"
@@ -32,21 +30,13 @@ with `code`, `err_code` and `description` (see [errors](errors.md)). Any other s
 AFTER = f"""
 `{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` (pull) goes straight to the consumer;
 `{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the message itself when the stream has
-`allow_direct` (single messages only). Both give "no responders" when nobody serves them.
-
-## Not supported yet
-
-What is accepted is carried out. The following is refused with `err_code` 10052 and the text
-`… is not supported by this server version`, after the usual validation.
-
-Streams:
-
+`allow_direct`. Both give "no responders" when nobody serves them.
 """
 
 NOTES = """
 Accepted, and of no effect on a single server: `placement`, `compression: s2` (messages are stored
 as they are). `num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they
-have been unused for `inactive_threshold`, looked at four times a second. Consumers of file streams
+have been unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file streams
 survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
 most 100 ms old.
 """
@@ -71,9 +61,7 @@ def page() -> str:
     for call in CALLS:
         request = "" if call.body in (Body.EMPTY, Body.IGNORED) else f"`{call.request.__name__}`"
         text += f"| `{call.pattern}` | {request} | `{call.type}` | {call.body.value} |\n"
-    text += AFTER + "".join(f"- {gap.name}\n" for gap in STREAM_GAPS)
-    text += "\nConsumers:\n\n" + "".join(f"- {gap.name}\n" for gap in CONSUMER_GAPS)
-    return text + NOTES
+    return text + AFTER + NOTES
 
 
 if __name__ == "__main__":

@@ -142,6 +142,16 @@ def test_a_bare_number_of_seconds_is_taken_with_a_warning():
     assert warnings == ['t.conf:1:1: ping_interval should be a duration such as "5s"']
 
 
+def test_bounds_of_queues_that_are_not_there_are_taken_with_a_warning():
+    text = "jetstream { max_buffered_size: 1GB, max_buffered_msgs: 20000 }"
+    settings, warnings = read_config(text, "t.conf", environ={})
+    assert settings.jetstream
+    assert warnings == [
+        "t.conf:1:13: max_buffered_size bounds a queue that this server does not have",
+        "t.conf:1:37: max_buffered_msgs bounds a queue that this server does not have",
+    ]
+
+
 def test_a_file_includes_relative_to_itself(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "main.conf").write_text("include sub/a.conf\nport: 1")

@@ -174,7 +174,7 @@ def _kind(hint: Any) -> _Kind:
         if isinstance(mark, Choice):
             return _choice(mark, get_args(hint))
     if get_origin(hint) is list:
-        return _list(_kind(get_args(hint)[0]))
+        return _list(_kind(get_args(hint)[0]), _zero(get_args(hint)[0]))
     if get_origin(hint) is dict:
         return _map(_kind(get_args(hint)[1]))
     if get_origin(hint) is Literal:
@@ -224,9 +224,11 @@ def _number(mark: Number) -> _Kind:
 
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
+    aliases = dict(mark.aliases)
+
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
-        if type(value) is str and (value in words or reader.open_choices):
-            return value
+        if type(value) is str and (value in words or value in aliases or reader.open_choices):
+            return aliases.get(value, value)
         raw = msgspec.json.encode(value, enc_hook=_as_written).decode()
         raise JsonError(
             mark.error.format(
@@ -241,7 +243,13 @@ def _as_written(number: str) -> msgspec.Raw:
     return msgspec.Raw(number.encode())
 
 
-def _list(item: _Kind) -> _Kind:
+def _zero(hint: Any) -> Callable[[], Any]:
+    """What makes the value that a null in a list stands for."""
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return plain if isinstance(plain, type) else str
+
+
+def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
     encode, name = item.encode, f"[]{item.name}"
 
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
@@ -250,7 +258,7 @@ def _list(item: _Kind) -> _Kind:
         if not isinstance(value, list):
             raise _mismatch(value, path, name)
         return [
-            item.decode(reader, element, None, f"{path}.{index}")
+            item.decode(reader, element, zero(), f"{path}.{index}")
             for index, element in enumerate(value)
         ]
 

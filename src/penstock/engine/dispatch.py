@@ -21,7 +21,12 @@ from penstock.api.calls import (
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerNamesResponse,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     EmptyRequest,
     LeaderStepDownRequest,
@@ -46,6 +51,7 @@ from penstock.api.calls import (
 from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
+from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
 from penstock.engine import consumer_calls, message_calls, stream_calls
 from penstock.engine.account import Account
@@ -63,6 +69,8 @@ class Body(enum.Enum):
     OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
     EMPTY = "must be empty or `{}` (10038)"
     IGNORED = "passed over"
+    LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
+    WHOLE = "read as JSON, unknown fields are passed over"
 
 
 @dataclass(frozen=True)
@@ -72,12 +80,14 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response]
+    handler: Callable[..., Response | None]  # None: no answer
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
+    replied: bool = False  # nothing is done for a request without a reply subject
+    identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
 CALLS = (
@@ -185,6 +195,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*",
@@ -193,6 +204,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*.>",
@@ -201,6 +213,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.DURABLE.CREATE.*.*",
@@ -209,6 +222,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.NAMES.*",
@@ -241,6 +255,33 @@ CALLS = (
         SuccessResponse,
         "consumer_delete_response",
         Body.EMPTY,
+    ),
+    Call(
+        "CONSUMER.PAUSE.*.*",
+        consumer_calls.pause,
+        ConsumerPauseRequest,
+        ConsumerPauseResponse,
+        "consumer_pause_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.UNPIN.*.*",
+        consumer_calls.unpin,
+        ConsumerUnpinRequest,
+        Response,
+        "consumer_unpin_response",
+        Body.WHOLE,
+    ),
+    Call(
+        "CONSUMER.RESET.*.*",
+        consumer_calls.reset,
+        ConsumerResetRequest,
+        ConsumerResetResponse,
+        "consumer_reset_response",
+        Body.LENIENT,
+        counted=False,
+        replied=True,
+        identity=consumer_calls.identity_if_asked,
     ),
     Call(
         "CONSUMER.LEADER.STEPDOWN.*.*",
@@ -282,9 +323,11 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
-        answer = self._answer(call, names, headers, body)
-        if reply:
-            self._account.router.publish_message(reply, answer)
+        if call.replied and not reply:
+            return True
+        answer, answer_headers = self._answer(call, names, headers, body)
+        if reply and answer:
+            self._account.router.publish_message(reply, answer, headers=answer_headers)
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -298,11 +341,19 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes:
+    def _answer(
+        self, call: Call, names: list[str], headers: bytes, body: bytes
+    ) -> tuple[bytes, bytes]:
+        """The answer (empty: none) and its headers."""
         account = self._account
+        response: Response | None
+        answer_headers = b""
         try:
             self._check_level(headers)
-            response = call.handler(account, self._request(call, body), *names)
+            request = self._request(call, body)
+            identity = call.identity(account, request, headers, names[0]) if call.identity else b""
+            response = call.handler(account, request, *names)
+            answer_headers = identity
         except ApiError as error:
             account.api_errors += 1
             response = call.response(error=error.body())
@@ -316,10 +367,12 @@ class Dispatcher:
             account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
             response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if response is None:
+            return b"", b""
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type
-        return encode(response)
+        return encode(response), answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -332,7 +385,11 @@ class Dispatcher:
             raise errors.BadRequestError()
         if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
             return call.request()
+        if call.body is Body.LENIENT and not body:
+            return call.request()
         try:
+            if call.body in (Body.LENIENT, Body.WHOLE):
+                return decode_whole(call.request, body)
             return decode_request(call.request, body, strict=self._strict)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None
@@ -347,8 +404,8 @@ class Dispatcher:
 
     def _direct(self, subject: str, reply: str, body: bytes) -> bool:
         name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.streams.get(name)
-        if entry is None or not entry.config.allow_direct:
+        entry = self._account.direct_server(name)
+        if entry is None:
             return False
         if reply:
             headers, payload = message_calls.direct_get(entry, body, wanted)

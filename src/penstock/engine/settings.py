@@ -20,6 +20,19 @@ DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
 
 
 @dataclass(frozen=True)
+class BatchLimits:
+    """What publishers of batches may ask for; the counts of fast-ingest batches apply unless one
+    of the two `max_inflight` is set, which then holds for either kind.
+    """
+
+    max_inflight_per_stream: int = 0  # 0: 50 atomic, 1000 fast-ingest
+    max_inflight_total: int = 0  # 0: 1000 atomic, 50,000 fast-ingest
+    max_msgs: int = 1000  # of an atomic batch
+    max_staged_bytes: int = 256 * 1024 * 1024  # of all atomic batches that are not committed yet
+    timeout_ns: int = 10 * SECOND  # without a message of it, a batch is given up
+
+
+@dataclass(frozen=True)
 class Settings:
     """Identity and policies of a server."""
 
@@ -29,3 +42,4 @@ class Settings:
     domain: str = ""
     strict: bool = True  # unknown fields in requests are errors
     sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often
+    batch: BatchLimits = BatchLimits()

@@ -49,14 +49,17 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
         raise errors.StreamNameContainsPathSeparatorsError()
     config = stream_config.from_request(request)
     stream_config.check_create(config)
-    entry = streams.create(account, stream_config.checked(config, pedantic=request.pedantic))
+    config = stream_config.checked(config, pedantic=request.pedantic, find=account.config_of)
+    stream_config.check_replicas_supported(config)
+    entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
     return StreamCreateResponse(info=info, did_create=True)
 
 
 def update(account: Account, request: StreamConfigRequest, name: str) -> StreamUpdateResponse:
     """STREAM.UPDATE."""
-    config = stream_config.checked(stream_config.from_request(request), pedantic=request.pedantic)
+    config = stream_config.from_request(request)
+    config = stream_config.checked(config, pedantic=request.pedantic, find=account.config_of)
     if request.name != name:
         raise errors.StreamMismatchError()
     entry = streams.update(account, config)

@@ -6,9 +6,6 @@ which error a client sees. Knows no other stream: subject overlap and account li
 caller's.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import msgspec
 
 from penstock.api import errors_generated as errors
@@ -18,7 +15,6 @@ from penstock.api.streams import (
     Republish,
     StreamConfig,
     StreamConsumerLimits,
-    StreamSource,
 )
 from penstock.api.subjects import valid_name
 from penstock.core.subjects import collide
@@ -32,6 +28,7 @@ from penstock.engine.settings import (
     MIN_WINDOW_NS,
     SECOND,
 )
+from penstock.engine.sources import checks
 from penstock.engine.subject_rules import check_stream_subjects, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
@@ -50,56 +47,49 @@ _UNLIMITED_FIELDS = (
 Invalid = errors.StreamInvalidConfigError
 
 
-@dataclass(frozen=True)
-class Gap:
-    """What the data path does not carry out: refused, so that nobody relies on it."""
-
-    name: str
-    asked: Callable[[StreamConfig], object]  # truthy: the configuration asks for it
-
-
-UNSUPPORTED = (
-    Gap("retention other than limits", lambda config: config.retention != "limits"),
-    Gap("a mirror", lambda config: config.mirror),
-    Gap("sources", lambda config: config.sources),
-    Gap("atomic batch publish", lambda config: config.allow_atomic),
-    Gap("batched publish", lambda config: config.allow_batched),
-    Gap("async persist mode", lambda config: config.persist_mode == "async"),
-)
-
-
 def from_request(request: StreamConfigRequest) -> StreamConfig:
     """The configuration in a request, as an object of its own."""
     values = {name: getattr(request, name) for name in StreamConfig.__struct_fields__}
     return StreamConfig(**values)
 
 
-def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
-    """The same configuration with the defaults filled in; ApiError for what is not allowed."""
+def checked(
+    config: StreamConfig, *, pedantic: bool = False, find: checks.Find = lambda _: None
+) -> StreamConfig:
+    """The same configuration with the defaults filled in; ApiError for what is not allowed.
+
+    `find` gives the configuration of another stream, for what a mirror or a source asks of it.
+    """
     config = msgspec.structs.replace(config)
+    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     _check_texts(config)
     _default_limits(config, pedantic)
     _check_times(config, pedantic)
     _check_features(config, pedantic)
     if config.mirror is not None:
-        _check_mirror(config, config.mirror)
-    _check_sources(config)
+        checks.check_mirror(config, config.mirror)
+    checks.check_sources(config)
+    checks.check_neighbours(config, find, pedantic=pedantic)
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
     _check_transforms(config, pedantic)
-    if config.placement is not None:
-        if config.placement.preferred:
-            raise Invalid("preferred server not permitted in placement")
-        if config.placement == Placement():
-            config.placement = None
+    if config.placement == Placement():
+        config.placement = None
+    if config.placement is not None and config.placement.preferred:
+        raise Invalid("preferred server not permitted in placement")
     if config.first_seq > MAX_SEQUENCE:
         raise Invalid(f"first sequence is too high, maximum allowed is {MAX_SEQUENCE}")
+    return config
+
+
+def check_replicas_supported(config: StreamConfig) -> None:
+    """10074: a single server has no replicas; after the other checks of a create, and once an
+    update has found its stream.
+    """
     if config.num_replicas > 1:
         raise errors.StreamReplicasNotSupportedError()
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
-    return config
 
 
 def check_create(config: StreamConfig) -> None:
@@ -110,18 +100,12 @@ def check_create(config: StreamConfig) -> None:
         raise Invalid("stream has no mirror but does have mirror direct")
 
 
-def check_supported(config: StreamConfig) -> None:
-    """10052 for a configuration that this server would accept but not carry out."""
-    for gap in UNSUPPORTED:
-        if gap.asked(config):
-            raise Invalid(f"{gap.name} is not supported by this server version")
-
-
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The configuration after the update (both checked); ApiError for what can not change."""
     change = "stream configuration update can not"
     if new.name != old.name:
         raise Invalid("stream configuration name must match original")
+    check_replicas_supported(new)
     if new.storage != old.storage:
         raise Invalid(f"{change} change storage type")
     if new.retention != old.retention and "workqueue" in (new.retention, old.retention):
@@ -247,37 +231,19 @@ def _check_features(config: StreamConfig, pedantic: bool) -> None:
             raise Invalid("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise Invalid("discard new per subject requires max msgs per subject > 0")
-    _check_markers(config, pedantic)
+    if config.subject_delete_marker_ttl:
+        _check_markers(config, pedantic)
     if config.allow_msg_schedules:
         _check_schedules(config, pedantic)
     if config.persist_mode == "async":
-        if config.storage != "file":
-            raise Invalid("async persist mode is only supported on file storage")
-        if config.allow_atomic:
-            raise Invalid("async persist mode is not supported with atomic batch publish")
-    elif config.persist_mode == "default":
+        _check_async(config)
+    else:
         config.persist_mode = None
     # a copy: the caller keeps its own
     limits = config.consumer_limits
     config.consumer_limits = StreamConsumerLimits(
         inactive_threshold=limits.inactive_threshold, max_ack_pending=limits.max_ack_pending
     )
-
-
-def _check_markers(config: StreamConfig, pedantic: bool) -> None:
-    ttl = config.subject_delete_marker_ttl
-    if ttl == 0:
-        return
-    if ttl < 0:
-        raise Invalid("subject delete marker TTL must not be negative")
-    if ttl < SECOND:
-        raise Invalid("subject delete marker TTL must be at least 1 second")
-    if pedantic and not config.allow_msg_ttl:
-        raise Invalid("subject delete marker cannot be set if message TTLs are disabled")
-    if pedantic and not config.allow_rollup_hdrs:
-        raise Invalid("subject delete marker cannot be set if roll-ups are disabled")
-    config.allow_msg_ttl = config.allow_rollup_hdrs = True
-    config.deny_purge = False
 
 
 def _check_counters(config: StreamConfig) -> None:
@@ -291,51 +257,38 @@ def _check_counters(config: StreamConfig) -> None:
         raise Invalid("counter stream can only use limits retention")
 
 
+def _check_markers(config: StreamConfig, pedantic: bool) -> None:
+    ttl = config.subject_delete_marker_ttl
+    if ttl < 0:
+        raise Invalid("subject delete marker TTL must not be negative")
+    if ttl < SECOND:
+        raise Invalid("subject delete marker TTL must be at least 1 second")
+    if not config.allow_msg_ttl:
+        if pedantic:
+            raise Invalid("subject delete marker cannot be set if message TTLs are disabled")
+        config.allow_msg_ttl = True
+    if not config.allow_rollup_hdrs:
+        if pedantic:
+            raise Invalid("subject delete marker cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs, config.deny_purge = True, False
+
+
 def _check_schedules(config: StreamConfig, pedantic: bool) -> None:
     if config.discard == "new":
         raise Invalid("message scheduling cannot use discard new")
-    if pedantic and not config.allow_rollup_hdrs:
-        raise Invalid("message scheduling cannot be set if roll-ups are disabled")
-    config.allow_rollup_hdrs = True
-    config.deny_purge = False
+    if not config.allow_rollup_hdrs:
+        if pedantic:
+            raise Invalid("message scheduling cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs, config.deny_purge = True, False
 
 
-def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    if config.first_seq:
-        raise errors.MirrorWithFirstSeqError()
-    if config.subjects:
-        raise errors.MirrorWithSubjectsError()
-    if config.sources:
-        raise errors.MirrorWithSourcesError()
-    if config.allow_msg_counter:
-        raise errors.MirrorWithCountersError()
+def _check_async(config: StreamConfig) -> None:
+    if config.storage != "file":
+        raise Invalid("async persist mode is only supported on file storage")
+    if config.num_replicas > 1:
+        raise Invalid("async persist mode is not supported on replicated streams")
     if config.allow_atomic:
-        raise errors.MirrorWithAtomicPublishError()
-    if config.allow_batched:
-        raise errors.MirrorWithBatchPublishError()
-    if config.allow_msg_schedules:
-        raise errors.MirrorWithMsgSchedulesError()
-    if mirror.filter_subject and mirror.subject_transforms:
-        raise errors.MirrorMultipleFiltersNotAllowedError()
-    if config.subject_delete_marker_ttl > 0:
-        raise Invalid("subject delete markers forbidden on mirrors")
-    if not valid_name(mirror.name):
-        raise errors.MirrorInvalidStreamNameError()
-
-
-def _check_sources(config: StreamConfig) -> None:
-    seen: list[tuple[object, ...]] = []
-    for source in config.sources:
-        if config.allow_msg_schedules:
-            raise errors.SourceWithMsgSchedulesError()
-        if not valid_name(source.name):
-            raise errors.SourceInvalidStreamNameError()
-        identity = (source.name, source.external, source.filter_subject, source.subject_transforms)
-        if identity in seen:
-            raise errors.SourceDuplicateDetectedError()
-        seen.append(identity)
-        if source.filter_subject and source.subject_transforms:
-            raise errors.SourceMultipleFiltersNotAllowedError()
+        raise Invalid("async persist mode is not supported with atomic batch publish")
 
 
 def _check_transforms(config: StreamConfig, pedantic: bool) -> None:

@@ -15,22 +15,24 @@ from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
 
 def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
-    10058: another configuration has the name; 10065: another stream has a subject; 10052: not
-    supported here; 10049: the disk.
+    10058: another configuration has the name; 10065: another stream has a subject; 10049:
+    the disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamCreateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
@@ -43,6 +45,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
     return entry
 
 
@@ -52,9 +56,13 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of)
+    )
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
     old = entry.config
     entry.config = config
@@ -69,6 +77,7 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
     configure_stream(entry.core, config)
     rules.apply(account, entry)
+    supply.changed(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -82,6 +91,8 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
+    supply.stop(entry)
+    supply.origin_gone(account, name)
     del account.streams[name]
     entry.core.close()
     try:
@@ -119,6 +130,7 @@ def recover(account: Account) -> None:
         consumers.recover(account, entry)
     for entry in account.streams.values():
         rules.start(entry)
+        supply.start(account, entry)
 
 
 def _without_meta(files: StreamFiles) -> str:
@@ -143,6 +155,8 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        supply.stop(entry)
+    for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
@@ -154,6 +168,9 @@ def close(account: Account) -> None:
             entry.core.log.close()
         except OSError as error:
             account.report(f"stream {entry.config.name} could not be closed: {error}")
+            continue
+        if entry.supply is not None:
+            entry.supply.closed()
     account.streams.clear()
 
 
@@ -170,7 +187,11 @@ def _open(
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
-    durable = files is not None and not account.settings.sync_interval_ns
+    durable = (
+        files is not None
+        and not account.settings.sync_interval_ns
+        and config.persist_mode != "async"  # an ack means written: it does not wait for the disk
+    )
     core = Stream(
         account.router,
         config.name,

@@ -25,6 +25,18 @@ class User:
 
 
 @dataclass(slots=True)
+class RemoteServer:
+    """One entry of ``jetstream.remotes``: a server whose streams can be followed."""
+
+    name: str
+    urls: list[str] = field(default_factory=list)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca_file: str = ""  # "": the system's certificates
+
+
+@dataclass(slots=True)
 class Settings:
     """All settings; durations in nanoseconds, sizes in bytes."""
 
@@ -44,6 +56,8 @@ class Settings:
     max_file: int = -1
     domain: str = ""
     strict: bool = True  # unknown fields in API requests are errors
+
+    remotes: list[RemoteServer] = field(default_factory=list)
 
     user: str = ""
     password: str = ""

@@ -18,7 +18,16 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import counters, lifetimes, republish, rollup, schedules, transform
+from penstock.engine.rules import (
+    atomic,
+    counters,
+    fast_batches,
+    lifetimes,
+    republish,
+    rollup,
+    schedules,
+    transform,
+)
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -51,6 +60,8 @@ class RuleSet:
         """
         handlers = self._handlers.get(stage)
         if handlers is None:
+            if draft.sourced:  # its origin allowed it
+                return None
             if stage == STAGE_SCHEDULE:
                 subject = draft.subject.encode("utf-8", "surrogateescape")
                 return not_allowed(stage, draft.headers, subject)
@@ -73,6 +84,8 @@ Feature = Callable[["Account", "StreamEntry"], Rule | None]
 FEATURES: tuple[Feature, ...] = (
     transform.feature,
     counters.feature,
+    fast_batches.feature,
+    atomic.feature,
     lifetimes.feature,
     schedules.feature,
     rollup.feature,
