@@ -43,6 +43,7 @@ class Model(RuleBasedStateMachine):
     """Holds the live messages in a dict; every question is asked of both."""
 
     memory = False
+    compress = False
 
     @initialize(first_seq=st.sampled_from([1, 1, 1, 5000]))
     def start(self, first_seq: int) -> None:
@@ -57,6 +58,7 @@ class Model(RuleBasedStateMachine):
         folder = None if self.memory else f"{self.folder}/log"
         log = Log(folder, segment_bytes=4096, first_seq=first_seq)
         log.subjects_table.debt_free = 20
+        log.compress = self.compress
         return log
 
     def teardown(self) -> None:
@@ -248,10 +250,16 @@ class MemoryModel(Model):
     memory = True
 
 
+class CompressedModel(Model):
+    compress = True
+
+
 COMMON = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestFileLog = Model.TestCase
+TestCompressedLog = CompressedModel.TestCase
+TestCompressedLog.settings = COMMON
 TestFileLog.settings = COMMON
 TestMemoryLog = MemoryModel.TestCase
 TestMemoryLog.settings = COMMON

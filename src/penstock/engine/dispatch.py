@@ -45,6 +45,10 @@ from penstock.api.calls import (
     StreamNamesResponse,
     StreamPurgeRequest,
     StreamPurgeResponse,
+    StreamRestoreRequest,
+    StreamRestoreResponse,
+    StreamSnapshotRequest,
+    StreamSnapshotResponse,
     StreamUpdateResponse,
     SuccessResponse,
 )
@@ -53,7 +57,7 @@ from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
-from penstock.engine import consumer_calls, message_calls, stream_calls
+from penstock.engine import consumer_calls, message_calls, restores, snapshots, stream_calls
 from penstock.engine.account import Account
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
@@ -86,6 +90,7 @@ class Call:
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
+    later: bool = False  # the handler gets a function to answer with and may return None
     replied: bool = False  # nothing is done for a request without a reply subject
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
@@ -154,6 +159,23 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.SNAPSHOT.*",
+        snapshots.start,
+        StreamSnapshotRequest,
+        StreamSnapshotResponse,
+        "stream_snapshot_response",
+        Body.REQUIRED,
+        later=True,
+    ),
+    Call(
+        "STREAM.RESTORE.*",
+        restores.start,
+        StreamRestoreRequest,
+        StreamRestoreResponse,
+        "stream_restore_response",
+        Body.REQUIRED,
     ),
     Call(
         "STREAM.MSG.GET.*",
@@ -325,10 +347,24 @@ class Dispatcher:
         call, names = found
         if call.replied and not reply:
             return True
-        answer, answer_headers = self._answer(call, names, headers, body)
+        answer, answer_headers = self._answer(call, names, headers, body, reply)
         if reply and answer:
             self._account.router.publish_message(reply, answer, headers=answer_headers)
         return True
+
+    def _finished(self, call: Call, response: Response) -> bytes:
+        """The answer as it goes out, counted."""
+        if response.error is not None:
+            self._account.api_errors += 1
+        if call.counted or response.error is not None:
+            self._account.api_total += 1
+        response.type = TYPE_PREFIX + call.type
+        return encode(response)
+
+    def _later(self, call: Call, reply: str, response: Response) -> None:
+        answer = self._finished(call, response)
+        if reply:
+            self._account.router.publish_message(reply, answer)
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
@@ -342,7 +378,7 @@ class Dispatcher:
         return None
 
     def _answer(
-        self, call: Call, names: list[str], headers: bytes, body: bytes
+        self, call: Call, names: list[str], headers: bytes, body: bytes, reply: str
     ) -> tuple[bytes, bytes]:
         """The answer (empty: none) and its headers."""
         account = self._account
@@ -352,27 +388,24 @@ class Dispatcher:
             self._check_level(headers)
             request = self._request(call, body)
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
-            response = call.handler(account, request, *names)
+            arguments: list[Any] = [account, request]
+            if call.later:
+                arguments.append(lambda late: self._later(call, reply, late))
+            response = call.handler(*arguments, *names)
             answer_headers = identity
         except ApiError as error:
-            account.api_errors += 1
             response = call.response(error=error.body())
         except OSError as error:
             # the disk failed where no call has a better word for it
-            account.api_errors += 1
             account.report(f"{call.pattern}: {error}")
             response = call.response(error=errors.StreamGeneralError(error).body())
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
-            account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
             response = call.response(error=errors.StreamGeneralError("internal error").body())
         if response is None:
             return b"", b""
-        if call.counted or response.error is not None:
-            account.api_total += 1
-        response.type = TYPE_PREFIX + call.type
-        return encode(response), answer_headers
+        return self._finished(call, response), answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
+from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
-from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
@@ -22,8 +23,8 @@ from penstock.engine.subject_rules import any_collision
 def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
-    10058: another configuration has the name; 10065: another stream has a subject; 10052: not
-    supported here; 10049: the disk.
+    10058: another configuration has the name; 10065: another stream has a subject; 10049: the
+    disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
@@ -32,8 +33,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         raise errors.StreamNameExistError()
     if wrong := checks.bad_filter(config):
         raise errors.StreamCreateError(wrong)
-    _check_overlap(account, config)
-    stream_config.check_supported(config)
+    check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
@@ -57,11 +57,13 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of)
+    )
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
     old = entry.config
     entry.config = config
@@ -77,6 +79,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     configure_stream(entry.core, config)
     rules.apply(account, entry)
     supply.changed(account, entry)
+    if (old.retention == "limits") != (config.retention == "limits"):
+        supply.origin_gone(account, config.name)  # it is read in another way
+        supply.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -90,9 +95,12 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry)
+    supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
+    account.unsaved.discard(entry)
+    if entry.journal is not None:
+        entry.journal.close()
     entry.core.close()
     try:
         if entry.files is None:
@@ -154,12 +162,14 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
-        supply.stop(entry)
+        supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
+        if entry.journal is not None:
+            entry.journal.close()
         _detach(account, entry)
         rules.close(entry)
         entry.core.close()
@@ -173,12 +183,48 @@ def close(account: Account) -> None:
     account.streams.clear()
 
 
+def check_new(account: Account, config: StreamConfig) -> None:
+    """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
+    _check_overlap(account, config)
+
+
+def adopt(
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    files: StreamFiles | None,
+    log: Log | None = None,
+    kept: Iterable[tuple[ConsumerFile, bytes]] = (),
+) -> StreamEntry:
+    """A stream that was restored: in its folder, or in memory, with its log and its consumers.
+    OSError: it can't be opened.
+    """
+    entry = _open(account, config, created_ns, files, new=False, log=log)
+    account.streams[config.name] = entry
+    account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
+    consumers.recover(account, entry)
+    for meta, state in kept:
+        consumers.restore(account, entry, meta, state)
+    entry.core.review()
+    rules.start(entry)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
+    return entry
+
+
 def _open(
-    account: Account, config: StreamConfig, created_ns: int, files: StreamFiles | None, *, new: bool
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    files: StreamFiles | None,
+    *,
+    new: bool,
+    log: Log | None = None,
 ) -> StreamEntry:
     first_seq = config.first_seq or 1
     if files is None:
-        log = Log(None, first_seq=first_seq)
+        log = log or Log(None, first_seq=first_seq)
     else:
         if new:
             files.create()
@@ -202,6 +248,9 @@ def _open(
     if not new:
         core.rebuild_dedupe()
     entry = StreamEntry(config, created_ns, core, files)
+    if files is not None:
+        entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
+        entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
 

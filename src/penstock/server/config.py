@@ -472,7 +472,8 @@ _NOT_SERVED = frozenset(
     user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.limits
-    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
+    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.meta_compact
+    jetstream.meta_compact_size jetstream.meta_compact_sync
     jetstream.max_concurrent_io
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

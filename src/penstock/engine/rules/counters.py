@@ -58,15 +58,11 @@ def gathered(
     entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
 ) -> tuple[bytes, bytes]:
     """Headers and payload under which a counter stream stores a counter's message of another stream
-    (its headers carry Nats-Stream-Source already). Another stream stores it as it is.
+    (its headers carry Nats-Stream-Source already).
 
     BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
     is not stored.
     """
-    if not entry.config.allow_msg_counter:
-        return headers, payload
-    if not value(headers, HEADER):
-        raise BrokenCounterError(MISSING[2])
     total, sources = _last(entry, subject)
     fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
     told = _number_in(payload)
@@ -102,10 +98,22 @@ class Counters(Rule):
             return INVALID
         return None
 
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN if value(draft.headers, HEADER) else MISSING
+        draft.change(headers=headers, payload=payload)
+        return None
+
     def _add(self, draft: Draft) -> Verdict:
+        if draft.sourced:
+            return self._gather(draft)
         text = value(draft.headers, HEADER)
         if not text:
             return MISSING
+        if draft.sourced:
+            return self._gather(draft)
         try:
             staged = draft.notes.get(STAGED, {}).get(draft.subject)
             total, sources = _held(staged) if staged else _last(self._entry, draft.subject)
@@ -118,6 +126,14 @@ class Counters(Rule):
             return TOO_LARGE
         draft.change(headers=headers, payload=payload)
         draft.extra = b',"val":"%s"' % _text(total).encode()
+        return None
+
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN
+        draft.change(headers=headers, payload=payload)
         return None
 
 
@@ -204,7 +220,8 @@ def _parse_digits(digits: str) -> int:
     if len(digits) <= _CHUNK:
         return int(digits)
     half = len(digits) // 2
-    return _parse_digits(digits[:-half]) * 10**half + _parse_digits(digits[-half:])
+    scale: int = 10**half
+    return _parse_digits(digits[:-half]) * scale + _parse_digits(digits[-half:])
 
 
 def _text(number: int) -> str:
