@@ -7,13 +7,15 @@ from tests.engine.house import SECOND, House
 
 
 def told(house: House) -> list[tuple[str, Any]]:
-    """Subject (behind the prefix) and body of every advisory since the last time."""
+    """Subject (behind the prefix) and body of every advisory since the last time, but for those
+    about calls.
+    """
     prefix = "$JS.EVENT.ADVISORY."
     events: list[Any] = house.client.events()
     return [
         (event[1].removeprefix(prefix), json.loads(event[5]))
         for event in events
-        if event[1].startswith(prefix)
+        if event[1].startswith(prefix) and event[1] != f"{prefix}API"
     ]
 
 

@@ -63,6 +63,17 @@ class _Reader:
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
 
 
+_ESCAPED = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
 
@@ -84,6 +95,15 @@ def decode_request(kind: type[T], body: bytes, *, strict: bool = True) -> T:
     JsonError when it is not one.
     """
     return _decode(kind, body, _Reader(strict, open_choices=False))
+
+
+def decode_one(kind: type[T], body: bytes) -> T:
+    """A request body that must be one JSON document, unknown fields passed over, as the calls that
+    answer with messages read it. JsonError.
+    """
+    if len(_parse(body)) != 1:
+        raise JsonError("invalid character after top-level value")
+    return _decode(kind, body, _Reader(strict=False, open_choices=False))
 
 
 def decode_response(kind: type[T], body: bytes) -> T:
@@ -388,4 +408,17 @@ def _mismatch(value: Any, path: str, name: str) -> JsonError:
 
 
 def _quote(text: str) -> str:
-    return msgspec.json.encode(_clean(text)).decode()
+    """In quotation marks, what can't be printed escaped."""
+    quoted: str = _clean(text)
+    return '"' + "".join(map(_quoted_letter, quoted)) + '"'
+
+
+def _quoted_letter(letter: str) -> str:
+    if letter in _ESCAPED:
+        return _ESCAPED[letter]
+    if letter.isprintable():
+        return letter
+    number = ord(letter)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountInfo, ApiStats
+from penstock.api.calls import AccountLimits, ClientInfo
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.jetstream import Desk
 from penstock.core.router import Router
+from penstock.core.usage import Usage
 from penstock.engine.advisories import Advisories
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
@@ -26,6 +27,7 @@ from penstock.nuid import DIGITS, Nuid
 if TYPE_CHECKING:
     from random import Random
 
+UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
 
@@ -43,8 +45,13 @@ class Account:
         settings: Settings,
         random: "Random",
         report: Callable[[str], None],
+        limits: dict[str, AccountLimits] | None = None,
+        memory: Usage | None = None,
+        storage: Usage | None = None,
     ) -> None:
-        """Attaches nothing yet: see `serve`."""
+        """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`
+        and `storage` count for the whole server.
+        """
         self.name = name
         self.router = router
         self.hub = hub
@@ -53,7 +60,11 @@ class Account:
         self.files = AccountFiles(disk, store, name)
         self.streams: dict[str, StreamEntry] = {}
         self.ids = Nuid(random)
+        self.limits = UNLIMITED if limits is None else limits
+        self.memory = Usage(whole=memory)
+        self.storage = Usage(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain)
+        self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
@@ -93,25 +104,29 @@ class Account:
         """A name for a consumer that came without one."""
         return "".join(self._random.choices(DIGITS, k=8))
 
-    def info(self) -> AccountInfo:
-        """What the account uses."""
-        info = AccountInfo(
-            streams=len(self.streams),
-            consumers=sum(len(entry.consumers) for entry in self.streams.values()),
-            domain=self.settings.domain,
-            api=ApiStats(
-                level=self.settings.api_level, total=self.api_total, errors=self.api_errors
-            ),
+    def usage(self, storage: str) -> Usage:
+        """Where the bytes of a stream with this kind of storage are counted."""
+        return self.memory if storage == "memory" else self.storage
+
+    def direct_server(self, name: str) -> StreamEntry | None:
+        """The stream that answers direct gets of this name; None: nobody does."""
+        entry = self.streams.get(name)
+        return entry if entry is not None and entry.config.allow_direct else None
+
+    def client_info(self, source: Connection | None) -> ClientInfo | None:
+        """Who made a call; None: nobody outside."""
+        return None if source is None else self.describe(source)
+
+    def _client_of(self, source: Connection) -> ClientInfo:
+        # what is known without a shell; a server sets `describe` to tell more
+        return ClientInfo(
+            start=source.start_ns,
+            id=source.id,
+            acc=self.name,
+            server=self.settings.server_name,
+            kind="Client",
+            client_type="nats",
         )
-        for entry in self.streams.values():
-            reserved = max(entry.config.max_bytes, 0)
-            if entry.config.storage == "memory":
-                info.memory += entry.core.log.bytes
-                info.reserved_memory += reserved
-            else:
-                info.storage += entry.core.log.bytes
-                info.reserved_storage += reserved
-        return info
 
     def _max_deliver(self, consumer: Consumer, stream_seq: int, deliveries: int) -> None:
         self.advisories.max_deliver(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.api.fields import OMIT, Time, Uint64
 from penstock.api.subjects import ADVISORY_PREFIX
@@ -75,6 +76,18 @@ class Terminated(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class ApiAudit(Advisory, kw_only=True):
+    """Somebody made a call of the API."""
+
+    server: str = ""
+    client: ClientInfo | None = None
+    subject: str = ""
+    request: Annotated[str, OMIT] = ""
+    response: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
+API_AUDIT = f"{ADVISORY_PREFIX}.API"
 _STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
 _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
 
@@ -162,6 +175,15 @@ class Advisories:
                 domain=self._domain,
             )
             self._publish(subject, "terminated", event, now_ns)
+
+    def audited(self) -> bool:
+        """Whether anybody wants to know of calls."""
+        return self._router.has_interest(API_AUDIT)
+
+    def api_call(self, event: ApiAudit, now_ns: int) -> None:
+        """A call was answered; the caller has asked `audited`."""
+        event.domain = self._domain
+        self._publish(API_AUDIT, "api_audit", event, now_ns)
 
     def _publish(self, subject: str, kind: str, event: Advisory, now_ns: int) -> None:
         event.type = _TYPE_PREFIX + kind

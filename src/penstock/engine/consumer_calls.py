@@ -18,7 +18,7 @@ from penstock.api.calls import (
     Response,
     SuccessResponse,
 )
-from penstock.engine import consumer_config, consumers
+from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import Account
 from penstock.engine.entries import consumer_info
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
@@ -118,12 +118,14 @@ def _put(
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)
     present = owner.consumers.get(name)
+    caps = limits.consumer_caps(account, owner, request.config)
     config = consumer_config.with_defaults(
         request.config,
         owner.config,
         pedantic=request.pedantic,
         present=present.config if present else None,
+        caps=caps,
     )
-    consumer_config.check(config, owner.config)
+    consumer_config.check(config, owner.config, caps)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

@@ -26,7 +26,9 @@ from penstock.engine.settings import (
     MAX_NAME_LENGTH,
     MILLISECOND,
     MIN_WINDOW_NS,
+    NO_CAPS,
     SECOND,
+    Caps,
 )
 from penstock.engine.stream_config import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY, metadata_size
 from penstock.engine.subject_rules import is_literal, is_valid
@@ -77,6 +79,7 @@ def with_defaults(
     *,
     pedantic: bool = False,
     present: ConsumerConfig | None = None,
+    caps: Caps = NO_CAPS,
 ) -> ConsumerConfig:
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
     none.
@@ -101,7 +104,12 @@ def with_defaults(
         config.ack_wait = DEFAULT_ACK_WAIT_NS
     if not config.deliver_subject and config.max_waiting == 0:
         config.max_waiting = DEFAULT_MAX_WAITING
-    _default_max_ack_pending(config, stream)
+    _default_max_ack_pending(config, stream, caps)
+    if not config.deliver_subject and config.max_batch == 0 and caps.max_request_batch > 0:
+        if pedantic:
+            what = "max_request_batch must be set if it's JetStream limits are set"
+            raise errors.PedanticError(what)
+        config.max_batch = caps.max_request_batch
     if config.inactive_threshold == 0:
         config.inactive_threshold = stream.consumer_limits.inactive_threshold
         if config.inactive_threshold <= 0:
@@ -116,7 +124,7 @@ def with_defaults(
     return config
 
 
-def check(config: ConsumerConfig, stream: StreamConfig) -> None:
+def check(config: ConsumerConfig, stream: StreamConfig, caps: Caps = NO_CAPS) -> None:
     """ApiError for what is not allowed; the configuration has its defaults."""
     _check_texts(config)
     _check_replicas(config, stream)
@@ -129,6 +137,11 @@ def check(config: ConsumerConfig, stream: StreamConfig) -> None:
         _check_push(config, stream)
     else:
         _check_pull(config)
+        if 0 < caps.max_request_batch < config.max_batch:
+            raise errors.ConsumerMaxRequestBatchExceededError(caps.max_request_batch)
+    for most in caps.max_ack_pending:
+        if config.max_ack_pending > most:
+            raise errors.ConsumerMaxPendingAckExcessError(most)
     _check_limits(config, stream)
     _check_priority(config)
     if config.direct and config.durable_name:
@@ -201,7 +214,7 @@ def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig, caps: Caps) -> None:
     if config.max_ack_pending < -1:
         config.max_ack_pending = -1
     if config.max_ack_pending != 0:
@@ -210,7 +223,7 @@ def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig) -> No
     if limit > 0:
         config.max_ack_pending = limit
     elif config.ack_policy != "none":
-        config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
+        config.max_ack_pending = min((DEFAULT_MAX_ACK_PENDING, *caps.max_ack_pending))
 
 
 def _check_texts(config: ConsumerConfig) -> None:

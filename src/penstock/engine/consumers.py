@@ -7,7 +7,7 @@ until the server stops. Works on an Account; knows neither JSON nor the dispatch
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer import Consumer
-from penstock.engine import consumer_config
+from penstock.engine import consumer_config, limits
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
@@ -148,9 +148,7 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
 def _create(
     account: Account, stream: StreamEntry, name: str, config: ConsumerConfig
 ) -> ConsumerEntry:
-    limit = stream.config.max_consumers
-    if 0 < limit <= len(stream.consumers):
-        raise errors.MaximumConsumersLimitError()
+    limits.check_consumer_count(account, stream, config)
     consumer_config.check_supported(config)
     meta = ConsumerFile(
         format=FORMAT,

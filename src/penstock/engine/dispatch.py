@@ -47,8 +47,9 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.core.hub import Connection
-from penstock.engine import consumer_calls, message_calls, stream_calls
+from penstock.engine import consumer_calls, direct_get, message_calls, stream_calls
 from penstock.engine.account import Account
+from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
@@ -77,7 +78,7 @@ class Call:
     response: type[Response]
     type: str
     body: Body
-    counted: bool = True  # in the account's api.total, when it succeeds
+    counted: bool = True  # in the account's api.total, and told as an advisory, when it succeeds
 
 
 CALLS = (
@@ -164,19 +165,35 @@ CALLS = (
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
-        stream_calls.step_down,
+        stream_calls.clustered_only,
         LeaderStepDownRequest,
         SuccessResponse,
         "stream_leader_stepdown_response",
-        Body.OPTIONAL,
+        Body.IGNORED,
     ),
     Call(
         "STREAM.PEER.REMOVE.*",
-        stream_calls.remove_peer,
+        stream_calls.clustered_only,
         PeerRemoveRequest,
         SuccessResponse,
         "stream_remove_peer_response",
-        Body.JSON,
+        Body.IGNORED,
+    ),
+    Call(
+        "STREAM.PEER.EVACUATE.*",
+        stream_calls.clustered_only,
+        PeerRemoveRequest,
+        SuccessResponse,
+        "stream_evacuate_peer_response",
+        Body.IGNORED,
+    ),
+    Call(
+        "STREAM.CANCEL_MOVE.*",
+        stream_calls.clustered_only,
+        EmptyRequest,
+        SuccessResponse,
+        "stream_cancel_move_response",
+        Body.IGNORED,
     ),
     Call(
         "CONSUMER.CREATE.*",
@@ -248,7 +265,7 @@ CALLS = (
         LeaderStepDownRequest,
         SuccessResponse,
         "consumer_leader_stepdown_response",
-        Body.OPTIONAL,
+        Body.IGNORED,
     ),
 )
 
@@ -270,11 +287,11 @@ class Dispatcher:
         account.serve(self.take)
 
     def take(
-        self, _: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
         """One message under `$JS.API.`; False: nobody serves this subject."""
         if subject.startswith(_DIRECT):
-            return self._direct(subject, reply, body)
+            return self._direct(subject, reply, headers, body)
         tokens = subject.removeprefix(f"{API_PREFIX}.").split(".")
         if "" in tokens:
             return False
@@ -282,9 +299,12 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
-        answer = self._answer(call, names, headers, body)
+        response = self._response(call, names, headers, body)
+        answer = encode(response)
         if reply:
-            self._account.router.publish_message(reply, answer)
+            self._send(reply, names, response, answer)
+        if (call.counted or response.error is not None) and self._account.advisories.audited():
+            self._audit(source, subject, body, answer)
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -298,7 +318,28 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(self, call: Call, names: list[str], headers: bytes, body: bytes) -> bytes:
+    def _send(self, reply: str, names: list[str], response: Response, answer: bytes) -> None:
+        router = self._account.router
+        if isinstance(response, MsgGetResponse) and response.message is not None:
+            # what a crash could still take back is not shown
+            answers = direct_get.answers_of(self._account.stream(names[0]))
+            seq = response.message.seq
+            answers.when_visible(seq, lambda: router.publish_message(reply, answer))
+        else:
+            router.publish_message(reply, answer)
+
+    def _audit(self, source: Connection | None, subject: str, body: bytes, answer: bytes) -> None:
+        account = self._account
+        event = ApiAudit(
+            server=account.settings.server_name,
+            client=account.client_info(source),
+            subject=subject,
+            request=body.decode("utf-8", "surrogateescape"),
+            response=answer.decode("utf-8", "surrogateescape"),
+        )
+        account.advisories.api_call(event, account.now_ns)
+
+    def _response(self, call: Call, names: list[str], headers: bytes, body: bytes) -> Response:
         account = self._account
         try:
             self._check_level(headers)
@@ -319,7 +360,7 @@ class Dispatcher:
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type
-        return encode(response)
+        return response
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -345,12 +386,20 @@ class Dispatcher:
         if not text.isdigit() or int(text) > self._account.settings.api_level:
             raise errors.RequiredApiLevelError()
 
-    def _direct(self, subject: str, reply: str, body: bytes) -> bool:
+    def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:
         name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.streams.get(name)
-        if entry is None or not entry.config.allow_direct:
+        entry = self._account.direct_server(name)
+        if entry is None:
             return False
-        if reply:
-            headers, payload = message_calls.direct_get(entry, body, wanted)
-            self._account.router.publish_message(reply, payload, headers=headers)
+        if not reply:
+            return True
+        try:
+            self._check_level(headers)
+        except ApiError:
+            direct_get.answers_of(entry).status(reply, direct_get.TOO_NEW)
+            return True
+        if wanted:
+            direct_get.by_subject(entry, body, wanted, reply)
+        else:
+            direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
         return True

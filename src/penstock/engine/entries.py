@@ -17,6 +17,7 @@ from penstock.api.streams import (
     StreamState,
 )
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE, Consumer
+from penstock.core.direct_get import Answers
 from penstock.core.stream import Stream
 from penstock.engine.consumer_config import filters_of
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
@@ -62,6 +63,7 @@ class StreamEntry:
     expire_at_ns: int = 0  # when core wants expire() to be called again
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
+    answers: Answers | None = None  # made when somebody asks for messages
     save_at_ns: int = 0  # when the consumers' states may be written again
 
     def file(self) -> StreamFile:

@@ -1,6 +1,6 @@
 """What a server tells the engine about itself, and the limits that hold for every account."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_NAME_LENGTH = 255
 MAX_DESCRIPTION_LENGTH = 4096
@@ -20,6 +20,23 @@ DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
 
 
 @dataclass(frozen=True)
+class ServerLimits:
+    """What the operator allows one stream or consumer; 0: the protocol's own default, or no limit.
+
+    `max_ha_assets` counts assets with replicas, of which a server alone has none.
+    """
+
+    max_ack_pending: int = 0
+    max_ha_assets: int = 0
+    max_request_batch: int = 0
+    duplicate_window_ns: int = 0
+    batch_max_inflight_per_stream: int = 0
+    batch_max_inflight_total: int = 0
+    batch_max_msgs: int = 0
+    batch_timeout_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Settings:
     """Identity and policies of a server."""
 
@@ -29,3 +46,20 @@ class Settings:
     domain: str = ""
     strict: bool = True  # unknown fields in requests are errors
     sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often
+    max_memory: int = -1  # bytes of all memory streams together; -1: no limit
+    max_storage: int = -1  # ... of all file streams
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What the limits of server and account mean for one configuration; 0: no limit."""
+
+    max_bytes_required: bool = False
+    max_stream_bytes: int = 0  # for the stream's kind of storage
+    duplicate_window_ns: int = 0
+    max_ack_pending: tuple[int, ...] = ()  # each of them holds
+    max_request_batch: int = 0
+
+
+NO_CAPS = Caps()

@@ -15,6 +15,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
 from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits, StreamSource
 from penstock.api.subjects import valid_name
+from penstock.api.times import format_duration
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,
     MAX_DESCRIPTION_LENGTH,
@@ -22,7 +23,9 @@ from penstock.engine.settings import (
     MAX_NAME_LENGTH,
     MAX_SEQUENCE,
     MIN_WINDOW_NS,
+    NO_CAPS,
     SECOND,
+    Caps,
 )
 from penstock.engine.subject_rules import check_stream_subjects, is_literal, is_valid
 
@@ -73,12 +76,12 @@ def from_request(request: StreamConfigRequest) -> StreamConfig:
     return StreamConfig(**values)
 
 
-def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+def checked(config: StreamConfig, *, pedantic: bool = False, caps: Caps = NO_CAPS) -> StreamConfig:
     """The same configuration with the defaults filled in; ApiError for what is not allowed."""
     config = msgspec.structs.replace(config)
     _check_texts(config)
     _default_limits(config, pedantic)
-    _check_times(config, pedantic)
+    _check_times(config, pedantic, caps.duplicate_window_ns)
     _check_features(config, pedantic)
     if config.mirror is not None:
         _check_mirror(config, config.mirror)
@@ -86,6 +89,10 @@ def checked(config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
+    if caps.max_bytes_required and config.max_bytes <= 0:
+        raise errors.StreamMaxBytesRequiredError()
+    if 0 < caps.max_stream_bytes < config.max_bytes:
+        raise errors.StreamMaxStreamBytesExceededError()
     _check_transforms(config, pedantic)
     if config.placement is not None:
         if config.placement.preferred:
@@ -217,14 +224,18 @@ def _default_limits(config: StreamConfig, pedantic: bool) -> None:
             setattr(config, name, -1)
 
 
-def _check_times(config: StreamConfig, pedantic: bool) -> None:
+def _check_times(config: StreamConfig, pedantic: bool, most_ns: int) -> None:
     if config.max_age < 0:
         raise Invalid("max age can not be negative")
     if 0 < config.max_age < MIN_WINDOW_NS:
         raise Invalid("max age needs to be >= 100ms")
     if config.duplicate_window == 0 and config.mirror is None and not config.sources:
         config.duplicate_window = DEFAULT_DUPLICATE_WINDOW_NS
-        if 0 < config.max_age < DEFAULT_DUPLICATE_WINDOW_NS:
+        if 0 < most_ns < DEFAULT_DUPLICATE_WINDOW_NS:
+            if pedantic:
+                raise errors.PedanticError("duplicate window limits are higher than current limits")
+            config.duplicate_window = most_ns
+        if 0 < config.max_age < config.duplicate_window:
             if pedantic:
                 raise errors.PedanticError("duplicate window cannot be bigger than max age")
             config.duplicate_window = config.max_age
@@ -232,6 +243,9 @@ def _check_times(config: StreamConfig, pedantic: bool) -> None:
         raise Invalid("duplicates window can not be negative")
     if config.max_age and config.duplicate_window > config.max_age:
         raise Invalid("duplicates window can not be larger then max age")
+    if 0 < most_ns < config.duplicate_window:
+        most = format_duration(most_ns)
+        raise Invalid(f"duplicates window can not be larger then server limit of {most}")
     if 0 < config.duplicate_window < MIN_WINDOW_NS:
         raise Invalid("duplicates window needs to be >= 100ms")
 
