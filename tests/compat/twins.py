@@ -26,7 +26,18 @@ CONNECT = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
     b'"protocol":1}\r\n'
 )
-TIMES = {"created", "ts", "last_active", "time", "first_ts", "last_ts", "timestamp", "id", "start"}
+TIMES = {
+    "created",
+    "ts",
+    "last_active",
+    "time",
+    "first_ts",
+    "last_ts",
+    "timestamp",
+    "id",
+    "leader",
+    "start",
+}
 DRAWN = {"rtt", "level"}  # what depends on the server's version or the moment
 ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
 FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")

@@ -66,7 +66,6 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"sources": [{"name": "O"}]},
     {"subject_transform": {"src": "a", "dest": "b"}},
     {"republish": {"dest": "x.>"}},
-    {"allow_rollup_hdrs": True},
     {"allow_msg_ttl": True},
     {"subject_delete_marker_ttl": 10**9},
     {"allow_msg_counter": True},

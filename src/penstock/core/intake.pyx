@@ -154,7 +154,7 @@ cdef class Intake(Sink):
         cdef uint32_t subject_id
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
-            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>flags)
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
         self.last_id.len = 0
@@ -172,11 +172,13 @@ cdef class Intake(Sink):
         """Store a message as it is, after the limits of discard new only; its sequence.
 
         For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered.
+        `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
         cdef Message m
         cdef PublishHeaders h
+        cdef Draft draft
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -195,6 +197,11 @@ cdef class Intake(Sink):
             self.log.skip_to(seq)
         if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
             raise StreamRefused(*self.refusal)
+        if self.rules is not None and (h.rare or self.every):
+            draft = draft_of(&m)
+            draft.flags = flags
+            draft.seq = given
+            self.ask(AFTER, &m, &h, draft)
         self.trim()
         self.commit()
         return given

@@ -16,7 +16,7 @@ from penstock.core.record cimport (
     ERASED, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
     seal_record,
 )
-from penstock.core.segment cimport SIZE_MASK, Entry, Segment, is_live
+from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
 from penstock.core.sidecar cimport read_ranges, write_sidecar
 from penstock.core.usage cimport use
 
@@ -47,6 +47,9 @@ def purge(Log log, below: object) -> int:
             except OSError:
                 return before         # the turn's write tells of it, and maintain() tries again
         return before
+    if end > log.active.first and log.msgs - log.active.live > log.subjects_table.count:
+        purge_older(log, end)
+        return before - log.msgs
     for s in list(log.segments.items):
         if s.first >= end:
             break
@@ -82,6 +85,39 @@ cdef int purge_all(Log log) except -1:
     s.live_bytes = 0
     if log.condition == FULL:
         forget_unwritten(log, s)
+    return 0
+
+
+cdef int purge_older(Log log, uint64_t end) except -1:
+    # All segments before the active one go as a whole, without a look at their entries: what is left is counted anew.
+    cdef Segment s, active = log.active
+    cdef Entry* e
+    cdef uint32_t i
+    log.removed += log.msgs - active.live
+    log.subjects_table.reset()
+    for s in list(log.segments.items):
+        if s is not active:
+            s.live = 0
+            s.live_bytes = 0
+            s.index_old = True
+            log.retire(s)
+    i = active.next_live(0)
+    while i < active.count:
+        e = &active.entries[i]
+        if active.first + i < end:
+            active.set_dead(i)
+            active.live -= 1
+            active.live_bytes -= (e.size & SIZE_MASK) + log.size_extra + (log.header_extra if e.size & HAS_HEADERS else 0)
+            active.index_old = True
+            log.removed += 1
+        else:
+            log.subjects_table.appended(e.subject, active.first + i)
+        i = active.next_live(i + 1)
+    log.msgs = active.live
+    log.bytes = active.live_bytes
+    log.subject_count = log.subjects_table.live
+    i = active.next_live(0)
+    log.first_seq = active.first + i if i < active.count else log.last_seq + 1
     return 0
 
 

@@ -37,7 +37,7 @@ class Stream(Sink):
         """Store a message as it is, after the limits of discard new only; its sequence.
 
         For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
-        Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered. `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
         Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
         """
     def answer(self, reply: str, text: bytes, *, after_seq: int = 0) -> None:
@@ -69,6 +69,8 @@ class Stream(Sink):
         """Commit at the end of the turn what was removed outside of a publish."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed."""
+    def roll_up(self, below: int, subject: str = "") -> int:
+        """Remove what is older than a sequence, on one literal subject or ("") on all; how many."""
     def told(self) -> None:
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...

@@ -11,7 +11,7 @@ run when more becomes visible; filters are asked once per subject, and the answe
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
 from penstock.core.buffer cimport out_put
 from penstock.core.dedupe cimport MessageIds
@@ -21,6 +21,7 @@ from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED,
 from penstock.core.log cimport Log, Record
 from penstock.core.log_files cimport FULL
 from penstock.core.router cimport Message, Router
+from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
 from penstock.core.intake import StreamRefused
@@ -32,6 +33,7 @@ cdef enum:
     SYNC_HANDLES = 64
     UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
+    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
 
 cdef class Listener(Task):
@@ -349,6 +351,38 @@ cdef class Stream(Intake):
             n = self.log.purge_subjects(subject or ">", below or None, keep)
         else:
             n = self.log.purge(below or None)
+        if n:
+            self.told()
+        return n
+
+    def roll_up(self, below: int, str subject = "") -> int:
+        """Remove what is older than a sequence, on one literal subject or ("") on all; how many.
+
+        Costs what it removes, not what the stream holds.
+        """
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        cdef uint64_t end = below, n = 0, first = self.log.first_seq
+        cdef int64_t id = -1
+        cdef SubjectState* state
+        if name:
+            id = self.log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            state = self.log.subject(<uint32_t>id) if id >= 0 else NULL
+            if state == NULL or state.first >= end:
+                return 0
+            if state.msgs <= FEW:
+                while state != NULL and state.first < end:
+                    n += self.evict(state.first)
+                    state = self.log.subject(<uint32_t>id)
+                if self.log.first_seq != first:
+                    self.told()            # consumers that were before the first message go to it
+                self.settle()
+                return n
+        if id < 0 or state.msgs == self.log.msgs:
+            n = self.log.purge(below)
+        else:
+            while state != NULL and state.first < end:
+                n += self.log.remove(state.first)
+                state = self.log.subject(<uint32_t>id)
         if n:
             self.told()
         return n

@@ -98,6 +98,8 @@ def _messages(answers: Answers, request: MsgGetRequest, reply: str, max_pending:
 def _last_of_each(answers: Answers, request: MsgGetRequest, reply: str, max_pending: int) -> None:
     log = answers.stream.log
     up_to = request.up_to_seq or log.last_seq
+    if up_to > log.last_seq and not log.memory:
+        return answers.status(reply, _NO_RESULTS)  # files have no such place, the protocol says
     if request.up_to_time is not None:
         up_to = log.at_time(request.up_to_time)
         if up_to <= log.first_seq:

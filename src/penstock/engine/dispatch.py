@@ -53,7 +53,7 @@ from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
-_DIRECT = f"{API_PREFIX}.DIRECT.GET."
+_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
 
 
 class Body(enum.Enum):
@@ -387,8 +387,8 @@ class Dispatcher:
             raise errors.RequiredApiLevelError()
 
     def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:
-        name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.direct_server(name)
+        dot, name, wanted = (*subject.removeprefix(_DIRECT).split(".", 2), "", "")[:3]
+        entry = None if dot else self._account.direct_server(name)
         if entry is None:
             return False
         if not reply:

@@ -66,7 +66,6 @@ UNSUPPORTED = (
     Gap("message schedules", lambda config: config.allow_msg_schedules),
     Gap("batched publish", lambda config: config.allow_batched),
     Gap("async persist mode", lambda config: config.persist_mode == "async"),
-    Gap("rollup headers", lambda config: config.allow_rollup_hdrs),
 )
 
 

@@ -6,6 +6,7 @@ a message that does not use it, costs nothing. Rules of a stream are listed in `
 their stream and its account, not each other.
 """
 
-from penstock.engine.rules.ruleset import Rule, RuleSet, apply, close, start
+from penstock.engine.rules.base import Rule
+from penstock.engine.rules.ruleset import RuleSet, apply, close, start
 
 __all__ = ["Rule", "RuleSet", "apply", "close", "start"]

@@ -4,7 +4,7 @@ Knows nothing of any feature: a feature is a factory in `FEATURES` that looks at
 configuration and makes a `Rule`, or none.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.draft import Draft
@@ -18,13 +18,12 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
+from penstock.engine.rules import rollup
+from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
     from penstock.engine.entries import StreamEntry
-
-Verdict = tuple[int, int, str] | bool | None
-Handler = Callable[[Draft], Verdict]
 
 _HEADERS = {
     STAGE_BATCH: b"Nats-Batch-Id",
@@ -34,29 +33,6 @@ _HEADERS = {
     STAGE_ROLLUP: b"Nats-Rollup",
     STAGE_TTL_VALUE: b"Nats-TTL",
 }
-
-
-class Rule:
-    """One feature of one stream. Subclasses override what they need."""
-
-    every = False
-    """Asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with its header."""
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """What to ask at which stage of `penstock.core.refusals`."""
-        return {}
-
-    def start(self) -> None:
-        """All streams are recovered: take up what was under way."""
-
-    def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again (ns, 0 = not needed). `StreamEntry.rules_at_ns` may be
-        lowered at any time to be called earlier.
-        """
-        return 0
-
-    def close(self) -> None:
-        """The stream ends or gets other rules."""
 
 
 class RuleSet:
@@ -92,7 +68,7 @@ class RuleSet:
 
 Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
-FEATURES: tuple[Feature, ...] = ()
+FEATURES: tuple[Feature, ...] = (rollup.feature,)
 """In the order of their checks. A feature that keeps something over a change of the stream's
 configuration finds the former rules in `StreamEntry.rules`.
 """

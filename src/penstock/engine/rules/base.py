@@ -1,0 +1,62 @@
+"""What a rule is, for those who write one. Knows no feature and no stream."""
+
+from collections.abc import Callable, Mapping
+
+from penstock.core.draft import Draft
+
+Verdict = tuple[int, int, str] | bool | None
+Handler = Callable[[Draft], Verdict]
+
+
+class Rule:
+    """One feature of one stream. Subclasses override what they need."""
+
+    every = False
+    """Asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with its header."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """What to ask at which stage of `penstock.core.refusals`."""
+        return {}
+
+    def start(self) -> None:
+        """All streams are recovered: take up what was under way."""
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; when to call again (ns, 0 = not needed). `StreamEntry.rules_at_ns` may be
+        lowered at any time to be called earlier.
+        """
+        return 0
+
+    def close(self) -> None:
+        """The stream ends or gets other rules."""
+
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quoted(text: bytes) -> str:
+    """A header's value as error texts quote it: what is not printable is escaped."""
+    return f'"{"".join(map(_escaped, text.decode("utf-8", "surrogateescape")))}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

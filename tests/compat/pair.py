@@ -1,0 +1,174 @@
+"""Our server and a nats-server side by side: raw requests to both, and answers made comparable.
+
+`normal` takes out what two servers can not have in common (times, ids, versions); a difference that
+is left is a finding. Knows nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.peers import ServerProcess, available_servers, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Pair = tuple[ServerProcess, ServerProcess]
+Step = tuple[str, Any]  # API call and body, or "> subject" and payload of a publish
+
+TIME = re.compile(r"^2\d\d\d-\d\d-\d\dT[\d:.]+Z$")
+CONFIGURED = {"opt_start_time", "start_time", "pause_until"}
+
+# Of one server only: its version and level, and how many calls it has refused.
+UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors"}
+LISTED = "change to limits violates consumers: "
+# What this server refuses although it is a valid request.
+NOT_SUPPORTED = "not supported by this server version"
+
+
+class RawClient:
+    """One connection that sends requests as they are; answers as bytes, None: there is none."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = b""
+        self._count = 0
+        self._socket.sendall(
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _I.* 1\r\n'
+        )
+
+    def send(self, subject: str, payload: bytes, header: bytes = b"") -> bytes:
+        """Publish with a reply subject of its own; the reply subject."""
+        self._count += 1
+        reply = b"_I.%d" % self._count
+        words = b"%s %s" % (subject.encode(), reply)
+        if header:
+            head = b"HPUB %s %d %d\r\n" % (words, len(header), len(header) + len(payload))
+        else:
+            head = b"PUB %s %d\r\n" % (words, len(payload))
+        self._socket.sendall(head + header + payload + b"\r\n")
+        return reply
+
+    def receive(self, reply: bytes, timeout_s: float = 10) -> bytes | None:
+        """The next answer under that reply subject; others are passed over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._read()
+            if found is not None and found[0] == reply:
+                return found[1]
+            if found is not None:
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+                return None
+            got = self._socket.recv(1 << 16)
+            if not got:
+                return None
+            self._lines += got
+
+    def request(
+        self, subject: str, payload: bytes, timeout_s: float = 10, header: bytes = b""
+    ) -> bytes | None:
+        """Send and wait for the answer."""
+        return self.receive(self.send(subject, payload, header), timeout_s)
+
+    def _read(self) -> tuple[bytes, bytes] | None:
+        """The next message that is here as a whole: subject and content; None: there is none."""
+        while True:
+            line, end, rest = self._lines.partition(b"\r\n")
+            if not end:
+                return None
+            parts = line.split()
+            if parts[0] in (b"MSG", b"HMSG"):
+                break
+            self._lines = rest
+        size = int(parts[-1])
+        if len(rest) < size + 2:
+            return None
+        self._lines = rest[size + 2 :]
+        return parts[1], rest[:size]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def both(*arguments: str) -> Iterator[Pair]:
+    """Both servers, started with these arguments; skips where one is missing."""
+    kinds = ("penstock", "nats-server")
+    missing = [kind for kind in kinds if kind not in available_servers()]
+    if missing:
+        pytest.skip(f"not on this machine: {missing}")
+    with (
+        running_server(kinds[0], *arguments) as ours,
+        running_server(kinds[1], *arguments) as theirs,
+    ):
+        yield ours, theirs
+
+
+def normal(value: Any, key: str = "") -> Any:
+    """The same JSON value without what two servers can not have in common."""
+    if isinstance(value, dict):
+        return {name: normal(inner, name) for name, inner in value.items() if name not in UNCOMMON}
+    if isinstance(value, list):
+        return [normal(inner) for inner in value]
+    if isinstance(value, str) and TIME.match(value) and key not in CONFIGURED:
+        return "a time"
+    if isinstance(value, str) and value.startswith(LISTED):
+        return sorted(value.removeprefix(LISTED).split(", "))  # in no order there
+    return value
+
+
+def comparable(raw: bytes | None) -> Any:
+    """An answer as it is compared: values, and the order of the fields; anything but JSON as it
+    is.
+    """
+    if raw is None or not raw.startswith(b"{"):
+        return raw
+    ordered = json.loads(raw)
+    return normal(ordered), [*_keys(ordered)]
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The keys in their order, at all depths."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+def difference(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Where two comparable answers differ, one line each."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in [*ours, *(key for key in theirs if key not in ours)]:
+            yield from difference(ours.get(key), theirs.get(key), f"{path}.{key}".strip("."))
+    elif isinstance(ours, tuple) and isinstance(theirs, tuple):
+        yield from difference(ours[0], theirs[0], path)
+        if ours[0] == theirs[0] and ours[1] != theirs[1]:
+            yield f"the order of the fields: ours {ours[1]}, theirs {theirs[1]}"
+    elif ours != theirs:
+        yield f"{path or 'answer'}: ours {str(ours)[:300]!r}, theirs {str(theirs)[:300]!r}"
+
+
+def payload_of(body: Any) -> bytes:
+    """A body as bytes."""
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def refused_here(answer: Any) -> bool:
+    """Whether the (comparable) answer is that the request is valid and not supported."""
+    error = answer[0].get("error", {}) if isinstance(answer, tuple) else {}
+    return NOT_SUPPORTED in error.get("description", "")

@@ -1,0 +1,113 @@
+"""Stream configurations drawn from every field's values get the same verdict of our server and of a
+nats-server: the same error, or the same configuration with all defaults in.
+
+Each is created, looked at, updated, and looked at again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.compat.configs import STREAM, drawn
+from tests.compat.pair import (
+    Pair,
+    RawClient,
+    both,
+    comparable,
+    difference,
+    payload_of,
+    refused_here,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.peer
+
+Config = dict[str, Any]
+CALLS = settings(
+    max_examples=150,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+)
+
+
+class Judges:
+    """Both servers, with a stream whose subjects are taken, and one to mirror."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.clients = [RawClient(server) for server in pair]
+        for name, subjects in (("TAKEN", ["taken.>"]), ("ORIGIN", ["origin.>"])):
+            self.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects})
+
+    def ask(self, call: str, body: Any = b"") -> tuple[Any, Any]:
+        """Both answers."""
+        payload = payload_of(body)
+        sent = [client.send(f"$JS.API.{call}", payload) for client in self.clients]
+        ours, theirs = (
+            comparable(client.receive(reply))
+            for client, reply in zip(self.clients, sent, strict=True)
+        )
+        return ours, theirs
+
+    def same(self, call: str, body: Any = b"") -> bool:
+        """Compare; whether both accepted it."""
+        ours, theirs = self.ask(call, body)
+        if refused_here(ours):
+            if "error" in theirs[0]:
+                raise AssertionError(told(call, body, ours, theirs))
+            return False
+        if ours != theirs:
+            raise AssertionError(told(call, body, ours, theirs))
+        return "error" not in ours[0]
+
+
+def told(call: str, body: Any, ours: Any, theirs: Any) -> str:
+    text = repr(body) if isinstance(body, bytes) else json.dumps(body)[:600]
+    return "\n".join([f"{call} {text}", *difference(ours, theirs)])
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Judges]:
+    with both() as pair:
+        yield Judges(pair)
+
+
+def verdict(judges: Judges, first: Config, second: Config | None = None) -> None:
+    """Create with the first, update to the second; both answers are the same."""
+    try:
+        if judges.same("STREAM.CREATE.V", {"name": "V", **first}) and second is not None:
+            judges.same("STREAM.UPDATE.V", {"name": "V", **second}) and judges.same(
+                "STREAM.INFO.V"
+            ) and judges.same("STREAM.CREATE.V", {"name": "V", **second})
+    finally:
+        judges.ask("STREAM.DELETE.V")
+
+
+@pytest.mark.parametrize(
+    "pair", [pytest.param(pair, id=f"{n}-{pair[0]}") for n, pair in enumerate(STREAM)]
+)
+def test_each_value_alone(judges: Judges, pair: tuple[str, Any]) -> None:
+    field, value = pair
+    verdict(judges, {field: value})
+    verdict(judges, {field: value, "pedantic": True})
+    verdict(judges, {"subjects": ["v.>"]}, {"subjects": ["v.>"], field: value})
+    verdict(judges, {"subjects": ["v.>"], field: value}, {"subjects": ["v.>"]})
+
+
+@pytest.mark.parametrize("repeat", range(4))
+def test_values_together(judges: Judges, repeat: int) -> None:
+    @seed(repeat)
+    @CALLS
+    @given(drawn(STREAM, 5), drawn(STREAM, 3), st.booleans())
+    def judge(config: Config, change: Config, pedantic: bool) -> None:
+        asked = {**config, "pedantic": True} if pedantic else config
+        verdict(judges, asked, {**config, **change})
+
+    judge()
