@@ -62,9 +62,7 @@ def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig)
 
 
 def check_stream_count(account: Account, config: StreamConfig) -> None:
-    """Before a new stream's configuration is looked at closely: 10027, 10120, and what it reserves
-    (10026, 10028, 10047).
-    """
+    """Before a new stream's configuration is looked at: 10027, 10120."""
     limits, tier = select(account, config.num_replicas)
     others = [
         entry
@@ -74,7 +72,6 @@ def check_stream_count(account: Account, config: StreamConfig) -> None:
     ]
     if 0 < limits.max_streams <= len(others):
         raise errors.MaximumStreamsLimitError()
-    check_stream(account, config)
 
 
 def check_stream(
