@@ -12,6 +12,13 @@ from penstock.engine.dispatch import CALLS, Body
 from tests.engine.house import House
 
 ROOT = Path(__file__).parents[2]
+NOT_SERVED = {
+    "STREAM.SNAPSHOT.*",
+    "STREAM.RESTORE.*",
+    "CONSUMER.PAUSE.*.*",
+    "CONSUMER.UNPIN.*.*",
+    "CONSUMER.RESET.*.*",
+}
 ARGUMENTS = {"*": "S", ">": "x.y"}
 
 
@@ -30,6 +37,14 @@ def test_no_subject_is_two_calls() -> None:
     for n, one in enumerate(patterns):
         for other in patterns[:n]:
             assert not collide(one, other), f"{one} and {other}"
+
+
+def test_the_calls_are_those_of_the_protocol() -> None:
+    lines = (ROOT / "tests/engine/call_table.tsv").read_text().splitlines()
+    table = dict(line.split("\t") for line in lines)
+    ours = {call.pattern: call.type for call in CALLS}
+    assert {pattern: table.get(pattern) for pattern in ours} == ours
+    assert set(table) - set(ours) <= NOT_SERVED
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.pattern)
