@@ -301,8 +301,7 @@ def _limit(attribute: str, convert: Convert) -> _Key:
 
     def apply(reader: _Reader, name: str, item: Item) -> None:
         settings = reader.settings
-        changed = {attribute: convert(item)}
-        settings.jetstream_limits = replace(settings.jetstream_limits, **changed)
+        settings.jetstream_limits = {**settings.jetstream_limits, attribute: convert(item)}
 
     return apply
 

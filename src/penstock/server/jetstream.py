@@ -20,6 +20,7 @@ from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.entries import StreamEntry, consumer_info, stream_info
 from penstock.engine.limits import account_info
+from penstock.engine.settings import ServerLimits
 from penstock.server.clients import Client
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
@@ -57,7 +58,7 @@ class JetStream:
             sync_interval_ns=settings.sync_interval_ns,
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
-            limits=settings.jetstream_limits,
+            limits=ServerLimits(**settings.jetstream_limits),
         )
         self._engine = Engine(
             turn,

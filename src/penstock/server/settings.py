@@ -7,7 +7,6 @@ line; read by everything else. Knows nothing of how values are written.
 
 from dataclasses import dataclass, field
 
-from penstock.engine.settings import ServerLimits
 from penstock.server.units import SECOND_NS
 
 # The nats-server release whose behaviour this server has. Clients decide by it what they may use.
@@ -43,7 +42,7 @@ class Settings:
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
     max_memory: int = -1  # -1: from what the machine has
     max_file: int = -1
-    jetstream_limits: ServerLimits = field(default_factory=ServerLimits)
+    jetstream_limits: dict[str, int] = field(default_factory=dict)  # what the engine's are called
     domain: str = ""
     strict: bool = True  # unknown fields in API requests are errors
 
