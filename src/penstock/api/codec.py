@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -47,6 +49,7 @@ class _Kind:
     encode: Encoder | None  # None: as it is
     decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
     name: str
+    pointer: bool = False  # in lists
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class _Reader:
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
 
 
+_NO_UNICODE = re.compile(r"[\ud800-\udfff]")
 _ESCAPED = {
     '"': '\\"',
     "\\": "\\\\",
@@ -101,7 +105,7 @@ def decode_one(kind: type[T], body: bytes) -> T:
     """A request body that must be one JSON document, unknown fields passed over, as the calls that
     answer with messages read it. JsonError.
     """
-    if len(_parse(body)) != 1:
+    if len(list(_parse(body))) != 1:
         raise JsonError("invalid character after top-level value")
     return _decode(kind, body, _Reader(strict=False, open_choices=False))
 
@@ -123,20 +127,30 @@ def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
     return message
 
 
-def _parse(body: bytes) -> list[Any]:
+def _parse(body: bytes) -> Iterator[Any]:
+    """The values of the documents; what is behind one is looked at when that is done with."""
     try:
-        return [_PARSER.decode(body)]
+        whole = _PARSER.decode(body)
     except (ValueError, RecursionError, msgspec.DecodeError):
-        pass
-    text = body.decode("utf-8", "replace")
+        yield from _parse_each(body.decode("utf-8", "surrogateescape"))
+    else:
+        yield whole
+
+
+def _parse_each(text: str) -> Iterator[Any]:
     try:
-        return [_PARSER.decode(part) for part in documents(text)]
+        for part in documents(text):
+            clean: str = _clean(part)
+            try:
+                value = _PARSER.decode(clean)
+            except msgspec.DecodeError:
+                # half a surrogate pair: no Unicode, but it is let pass
+                value = _clean(json.loads(clean, parse_float=_Literal))
+            yield value
     except JsonFaultError as fault:
         raise JsonError(str(fault)) from None
     except RecursionError:
         raise JsonError("exceeded max depth") from None
-    except msgspec.DecodeError as error:
-        raise JsonError(str(error)) from None
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -262,7 +276,7 @@ def _as_written(number: str) -> msgspec.Raw:
 
 
 def _list(item: _Kind) -> _Kind:
-    encode, name = item.encode, f"[]{item.name}"
+    encode, name = item.encode, f"[]{'*' if item.pointer else ''}{item.name}"
 
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
         if value is None:
@@ -307,7 +321,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
         _fill(reader, target, value, path)
         return target
 
-    return _Kind(_tree, read, name)
+    return _Kind(_tree, read, name, getattr(kind, "by_pointer", False))
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -331,7 +345,7 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
 def _clean(value: Any) -> Any:
     """The same tree with text that is no Unicode made so, the lost bytes as U+FFFD."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return _NO_UNICODE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_clean(key): _clean(element) for key, element in value.items()}
     if isinstance(value, list):
@@ -368,7 +382,7 @@ def _read_time(_: _Reader, value: Any, present: Any, path: str) -> Any:
     if value is None:
         return present
     if not isinstance(value, str) or isinstance(value, _Literal):
-        raise JsonError("Time.UnmarshalJSON: input is not a JSON string")
+        raise _mismatch(0 if isinstance(value, _Literal) else value, path, "time.Time")
     try:
         return parse_time(value)
     except ValueError as error:
