@@ -9,7 +9,6 @@ from pathlib import Path
 
 from penstock.api.calls import TYPE_PREFIX
 from penstock.api.subjects import API_PREFIX
-from penstock.engine.consumer_config import UNSUPPORTED as CONSUMER_GAPS
 from penstock.engine.dispatch import CALLS, Body
 from penstock.engine.stream_config import UNSUPPORTED as STREAM_GAPS
 
@@ -46,7 +45,7 @@ Streams:
 NOTES = """
 Accepted, and of no effect on a single server: `placement`, `compression: s2` (messages are stored
 as they are). `num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they
-have been unused for `inactive_threshold`, looked at four times a second. Consumers of file streams
+have been unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file streams
 survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
 most 100 ms old.
 """
@@ -72,7 +71,6 @@ def page() -> str:
         request = "" if call.body in (Body.EMPTY, Body.IGNORED) else f"`{call.request.__name__}`"
         text += f"| `{call.pattern}` | {request} | `{call.type}` | {call.body.value} |\n"
     text += AFTER + "".join(f"- {gap.name}\n" for gap in STREAM_GAPS)
-    text += "\nConsumers:\n\n" + "".join(f"- {gap.name}\n" for gap in CONSUMER_GAPS)
     return text + NOTES
 
 

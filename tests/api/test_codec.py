@@ -12,7 +12,7 @@ from penstock.api import calls
 from penstock.api.calls import CreateConsumerRequest, PubAck, StreamConfigRequest
 from penstock.api.codec import JsonError, decode_request, decode_response, encode
 from penstock.api.consumers import ConsumerConfig, ConsumerInfo
-from penstock.api.streams import StreamConfig, StreamInfo
+from penstock.api.streams import StreamConfig, StreamInfo, StreamSource
 
 # Answers of nats-server 2.15.1, one per kind of response and outcome; times shifted.
 ANSWERS = (Path(__file__).parent / "answers.jsonl").read_text().splitlines()
@@ -116,6 +116,12 @@ def test_keys_match_in_any_case_and_later_ones_win() -> None:
     body = b'{"NAME":"a","Subjects":["x"],"name":"b"}'
     request = decode_request(StreamConfigRequest, body)
     assert (request.name, request.subjects) == ("b", ["x"])
+
+
+def test_null_in_a_list_is_a_zero_value() -> None:
+    request = decode_request(StreamConfigRequest, b'{"subjects":[null,"x"],"sources":[null]}')
+    assert request == StreamConfigRequest(subjects=["", "x"], sources=[StreamSource()])
+    assert decode_request(ConsumerConfig, b'{"backoff":[null]}') == ConsumerConfig(backoff=[0])
 
 
 def test_null_leaves_a_field_as_it_is() -> None:

@@ -27,8 +27,8 @@ Step = tuple[str, Any]  # API call and body, or "> subject" and payload of a pub
 TIME = re.compile(r"^2\d\d\d-\d\d-\d\dT[\d:.]+Z$")
 CONFIGURED = {"opt_start_time", "start_time", "pause_until"}
 
-# Of one server only: its version and level, and how many calls it has refused.
-UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors"}
+# Of one server only: its version and level, how many calls it has refused, its clock.
+UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors", "pause_remaining"}
 LISTED = "change to limits violates consumers: "
 # What this server refuses although it is a valid request.
 NOT_SUPPORTED = "not supported by this server version"
@@ -172,3 +172,75 @@ def refused_here(answer: Any) -> bool:
     """Whether the (comparable) answer is that the request is valid and not supported."""
     error = answer[0].get("error", {}) if isinstance(answer, tuple) else {}
     return NOT_SUPPORTED in error.get("description", "")
+
+
+class Judges:
+    """A client of each server: the same request to both, and the answers compared."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.clients = [RawClient(server) for server in pair]
+        self.drawn: list[tuple[str, str]] = []
+
+    def ask(self, call: str, body: Any = b"") -> tuple[Any, Any]:
+        """Both answers."""
+        payload = payload_of(body)
+        sent = [client.send(f"$JS.API.{call}", payload) for client in self.clients]
+        ours, theirs = (
+            comparable(client.receive(reply))
+            for client, reply in zip(self.clients, sent, strict=True)
+        )
+        return ours, theirs
+
+    def publish(
+        self, subject: str, payload: bytes = b"", header: bytes = b"", wait_s: float = 10
+    ) -> tuple[Any, Any]:
+        """The same message to both; both acknowledgements."""
+        sent = [client.send(subject, payload, header) for client in self.clients]
+        ours, theirs = (
+            client.receive(reply, wait_s) for client, reply in zip(self.clients, sent, strict=True)
+        )
+        return ours, theirs
+
+    def same(self, call: str, body: Any = b"", *, unnamed: bool = False) -> bool | None:
+        """Compare; whether both accepted it, None: it is not supported here. `unnamed`: each server
+        draws a name.
+        """
+        ours, theirs = self.ask(call, body)
+        while _not_gone(theirs):
+            time.sleep(0.05)
+            ours, theirs = self.ask(call, body)
+        if unnamed:
+            for answer in (ours, theirs):
+                self._without_name(answer)
+        if refused_here(ours):
+            if "error" in theirs[0]:
+                raise AssertionError(told(call, body, ours, theirs))
+            return None
+        if ours != theirs:
+            raise AssertionError(told(call, body, ours, theirs))
+        return "error" not in ours[0]
+
+    def _without_name(self, answer: Any) -> None:
+        """Take out a consumer's drawn name, and remove the consumer."""
+        if not isinstance(answer, tuple) or len(answer[0].get("name", "")) < 8:
+            return
+        self.drawn.append((answer[0]["stream_name"], answer[0]["name"]))
+        answer[0]["name"] = "a drawn name"
+
+    def forget(self) -> None:
+        """Delete the consumers whose names were drawn."""
+        for stream, name in self.drawn:
+            self.ask(f"CONSUMER.DELETE.{stream}.{name}")
+        self.drawn.clear()
+
+
+def _not_gone(answer: Any) -> bool:
+    """Whether a nats-server can not make a stream yet whose folder of before it is removing."""
+    error = answer[0].get("error", {}) if isinstance(answer, tuple) else {}
+    return bool(error.get("description", "") == "error creating store for stream")
+
+
+def told(call: str, body: Any, ours: Any, theirs: Any) -> str:
+    """A difference as a failing test shows it."""
+    text = repr(body) if isinstance(body, bytes) else json.dumps(body)[:600]
+    return "\n".join([f"{call} {text}", *difference(ours, theirs)])

@@ -4,7 +4,7 @@ same bytes to both, same bytes back.
 
 import pytest
 
-from tests.compat.scene import NEEDS_BOTH, Scene
+from tests.compat.scene import NEEDS_BOTH, Scene, second
 
 pytestmark = NEEDS_BOTH
 
@@ -91,3 +91,268 @@ def test_what_may_not_be_removed(client):
         put(scene, "a")
         put(scene, "a", headers="Nats-Rollup: sub")
         state(scene)
+
+
+TTLS = ("1", "0", "00", "-1", "1.5s", "2s", "500ms", "never", "Never", "x", "", " 3", "1m", "+2s")
+
+
+@pytest.mark.parametrize("config", [{}, {"allow_msg_ttl": True}], ids=str)
+def test_ttls_that_are_taken(client, config):
+    scene = Scene(client, **config)
+    for ttl in TTLS:
+        put(scene, "a", headers=f"Nats-TTL: {ttl}")
+        put(scene, "a", headers=f"Nats-TTL: {ttl}\nNats-Expected-Last-Sequence: 77")
+        put(scene, "a", headers=f"Nats-TTL: {ttl}\nNats-Rollup: sub")
+
+
+@pytest.mark.parametrize("per_subject", [-1, 1])
+def test_ttls_are_raised_to_that_of_markers(client, per_subject):
+    scene = Scene(client, subject_delete_marker_ttl=5_500_000_000, max_msgs_per_subject=per_subject)
+    for number, ttl in enumerate(TTLS):
+        put(scene, f"a.{number}", headers=f"Nats-TTL: {ttl}\nOther: x")
+        put(scene, f"a.{number}", headers=f"First: y\nNats-TTL: {ttl}")
+    state(scene)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_messages_end_and_leave_markers(client, storage):
+    scene = Scene(client, storage=storage, subject_delete_marker_ttl=1_000_000_000)
+    plain = Scene(client, storage=storage, allow_msg_ttl=True, max_age=second(1))
+    for number in range(3):
+        put(scene, f"a.{number}", headers="Nats-TTL: 1")
+    put(scene, "b", headers="Nats-TTL: 1")
+    put(scene, "b")
+    put(scene, "c", headers="Nats-TTL: 1\nKV-Operation: PURGE")
+    put(scene, "d", headers="Nats-TTL: 1\nKV-Operation: DEL")
+    put(scene, "e", headers="Nats-TTL: never")
+    for number in range(3):
+        put(plain, f"a.{number}", headers=f"Nats-TTL: {('1', 'never', '60')[number]}")
+        put(plain, f"b.{number}")
+    client.wait(1.7)
+    state(scene)
+    client.wait(2.5)
+    state(scene)
+    state(plain)
+
+
+def test_age_leaves_markers(client):
+    scene = Scene(client, subject_delete_marker_ttl=second(60), max_age=second(1))
+    for subject in ("a", "a", "b", "c", "b"):
+        put(scene, subject)
+    put(scene, "d", headers="Nats-TTL: never")
+    client.wait(3.5)
+    state(scene)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    for more in ({}, {"allow_msg_ttl": True}, {"subject_delete_marker_ttl": 5}, {"max_age": 0}):
+        client.ask(f"STREAM.UPDATE.{name}", {**base, **more})
+
+
+FUNCTIONS = ["wildcard", "partition", "splitFromLeft", "SplitFromRight", "sliceFromLeft"]
+FUNCTIONS += ["SliceFromRight", "split", "left", "Right", "Random", "nothing"]
+ARGUMENTS = ["", "1", "0", "2", "-1", "1,2", "1, 2", "2,1", " 1 ,2", "x", "1,x", "1,2,3", "1,-"]
+ARGUMENTS += ["1,", "99999999999", "1,3000000000", "1,a b", "1,a.b", "+1,+2", "3,1"]
+
+
+def test_transforms_are_judged_alike(client):
+    scene = Scene(client)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    destinations = [
+        f"{{{{{function}({arguments})}}}}" for function in FUNCTIONS for arguments in ARGUMENTS
+    ]
+    destinations += [
+        "b",
+        "b.>",
+        "b.*",
+        "b..c",
+        "b.>.c",
+        "b c",
+        "$1",
+        "$2",
+        "$x",
+        "{{x}}",
+        "{{}}",
+        "",
+    ]
+    for src in ("a.*", "a", "a.>", "a.*.*", "a..b", "a b", "", ">"):
+        for dest in destinations if src == "a.*" else destinations[::7] + destinations[-12:]:
+            for more in ("", ".>"):
+                body = {**base, "subject_transform": {"src": src, "dest": dest + more}}
+                client.ask(f"STREAM.UPDATE.{name}", body)
+
+
+def test_republish_is_judged_alike(client):
+    scene = Scene(client)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    for src in ("", ">", f"{name}.>", f"{name}.*", "a.*", "a..b"):
+        # not "": nats-server then publishes to itself without an end
+        for dest in (">", "x", "x.>", "x.$1", "x.$2", f"{name}.x", f"*.{name}", "{{left(1,1)}}"):
+            for transform in (None, {"src": f"{name}.>", "dest": "t.>"}):
+                for pedantic in (False, True):
+                    body = {**base, "republish": {"src": src, "dest": dest}}
+                    if transform:
+                        body["subject_transform"] = transform
+                    if pedantic:
+                        body["pedantic"] = True
+                    client.ask(f"STREAM.UPDATE.{name}", body)
+
+
+TRANSFORMS = [
+    ("N.*", "t.$1"),
+    ("N.*", "t.{{partition(7,1)}}.{{partition(5)}}.{{wildcard(1)}}"),
+    ("N.*", "{{splitfromLeft(1,2)}}.{{SplitFromRight(1,2)}}"),
+    ("N.*", "{{sliceFromLeft(1,2)}}.{{sliceFromRight(1,2)}}"),
+    ("N.*", "{{split(1,-)}}.{{split(1,o)}}"),
+    ("N.*.>", "t.$1.>"),
+    (">", "all.>"),
+    ("", "{{partition(3)}}.>"),
+    ("N.foo", "{{partition(1000)}}"),
+]
+
+
+@pytest.mark.parametrize(("src", "dest"), TRANSFORMS)
+def test_transforms_give_the_same_subjects(client, src, dest):
+    scene = Scene(client)
+    name = scene.name
+    client.say(f"SUB out.{name}.> 7\r\n")
+    client.ask(
+        f"STREAM.UPDATE.{name}",
+        {
+            "name": name,
+            "subjects": [f"{name}.>"],
+            "storage": "file",
+            "subject_transform": {"src": src.replace("N", name), "dest": dest},
+            "republish": {"dest": f"out.{name}.>"},
+        },
+    )
+    for subject in ("a", "foo", "-a-b--c-", "12345", "né", "foo.bar", "x.y.z", "ooo"):
+        put(scene, subject, headers="A: b")
+        put(scene, subject, headers="Nats-Expected-Last-Subject-Sequence: 1")
+    client.ask(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+
+
+@pytest.mark.parametrize("headers_only", [False, True])
+def test_what_is_published_again(client, headers_only):
+    scene = Scene(client)
+    name = scene.name
+    client.say(f"SUB r.{name}.> 7\r\n")
+    body = {
+        "name": name,
+        "subjects": [f"{name}.>"],
+        "storage": "file",
+        "allow_rollup_hdrs": True,
+        "republish": {"src": f"{name}.*", "dest": f"r.{name}.$1", "headers_only": headers_only},
+    }
+    client.ask(f"STREAM.UPDATE.{name}", body)
+    for headers in (None, "A: b", "Nats-Msg-Id: 1", "Nats-Msg-Id: 1", "Nats-Rollup: sub"):
+        for subject in ("a", "b", "a.b"):
+            put(scene, subject, "body", headers)
+    put(scene, "a", "", "Nats-Expected-Last-Sequence: 1")
+    put(scene, "a", "")
+    body["no_ack"] = True
+    client.ask(f"STREAM.UPDATE.{name}", body)
+    put(scene, "a")
+
+
+def test_counters(client):
+    scene = Scene(client, allow_msg_counter=True, allow_rollup_hdrs=True)
+    numbers = ["1", "+5", "-3", "0", "007", "x", "1.5", "1_000", "", " 4", "--1", "+", "9" * 60]
+    for number in [*numbers, "-" + "9" * 70, "1" * 4000]:
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "b", "body", f"Nats-Incr: {number}")
+    for more in (
+        "Nats-Rollup: sub",
+        "Nats-Rollup: x",
+        "Nats-Expected-Stream: x",
+        "Nats-Expected-Last-Msg-Id: x",
+        "Nats-Expected-Last-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence: 1",
+        "Nats-Expected-Last-Subject-Sequence-Subject: x",
+        "Nats-Msg-Id: 1",
+        "Nats-Msg-Id: 1",
+        "Nats-TTL: 1",
+        "Nats-Schedule: @at x",
+        "Nats-Counter-Sources: {}",
+        'Nats-Counter-Sources: {"A":{"s":"5"}}',
+        "Nats-Counter-Sources: {]",
+        "Other: x",
+    ):
+        put(scene, "a", "", f"Nats-Incr: 1\n{more}")
+        put(scene, "c", "", f"{more}\nNats-Incr: 2")
+        put(scene, "d", "", more)
+    put(scene, "a", "x")
+    state(scene)
+
+
+def test_counters_on_a_stream_without(client):
+    scene = Scene(client)
+    for number in ("1", "x", "", "0"):
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        put(scene, "a", "body", f"Nats-Incr: {number}\nNats-Expected-Last-Sequence: 9")
+    put(scene, "a", '{"val":"5"}')
+    put(scene, "b", "no number")
+    for number, body in enumerate(("null", "{}", '{"val":5}', '{"VAL":"6"}', '{"val":"x"}', "[]")):
+        put(scene, f"c.{number}", body)
+    name = scene.name
+    base = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+    client.ask(f"STREAM.UPDATE.{name}", {**base, "allow_msg_counter": True})
+
+
+def test_what_counters_can_not_be_with(client):
+    for number, more in enumerate(
+        (
+            {"discard": "new"},
+            {"allow_msg_ttl": True},
+            {"subject_delete_marker_ttl": second(5)},
+            {"allow_msg_schedules": True},
+            {"retention": "interest"},
+            {"discard": "new", "discard_new_per_subject": True},
+            {"mirror": {"name": "X"}},
+            {"mirror": {"name": "X"}, "discard": "new"},
+            {"max_msg_size": 20},
+        )
+    ):
+        name = f"CNT{number}"
+        client.made.append(name)
+        subjects = {} if "mirror" in more else {"subjects": [f"cnt{number}.>"]}
+        body = {"name": name, **subjects, "allow_msg_counter": True, **more}
+        client.ask(f"STREAM.CREATE.{name}", body)
+        client.publish(f"cnt{number}.a", "", "Nats-Incr: 10000000000", reply="in.ack")
+
+
+FEATURES = [
+    {"allow_msg_counter": True},
+    {"allow_msg_ttl": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"subject_delete_marker_ttl": -1},
+    {"subject_delete_marker_ttl": 1},
+    {"allow_msg_schedules": True},
+    {"allow_rollup_hdrs": True},
+    {"deny_purge": True},
+    {"deny_delete": True},
+    {"discard": "new"},
+    {"discard_new_per_subject": True},
+    {"max_msgs_per_subject": 3},
+    {"republish": {"src": "a", "dest": "b"}},
+    {"republish": {"dest": "a.>"}},
+    {"subject_transform": {"src": "a.>", "dest": "b"}},
+    {"subject_transform": {"src": "", "dest": "b.>"}},
+    {"mirror": {"name": "NOBODY"}},
+    {"mirror": {"name": "NOBODY", "filter_subject": "a"}},
+    {"pedantic": True},
+]
+
+
+@pytest.mark.parametrize("one", FEATURES, ids=str)
+def test_features_together_are_judged_alike(client, one):
+    number = FEATURES.index(one)
+    for other_number, other in enumerate(FEATURES):
+        name = f"F{number}_{other_number}"
+        body = {"name": name, **one, **other}
+        if "mirror" not in body:
+            body["subjects"] = [f"f{number}.{other_number}.>"]
+        client.made.append(name)
+        client.ask(f"STREAM.CREATE.{name}", body)
+        client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 3]})

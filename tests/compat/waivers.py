@@ -1,9 +1,78 @@
-"""The differences to nats-server that are left on purpose.
+"""The differences to nats-server that are left on purpose, and how a comparison knows them.
 
-Each has a row with its reason on the page `docs/reference/differences.md`; a test holds that both
-have the same. What is not here is a finding.
+Each has a row with its reason on the page `docs/reference/differences.md`, under the same key; a
+test holds that both have the same keys. What is not here is a finding.
 """
 
 from __future__ import annotations
 
-WAIVED: dict[str, str] = {}
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_SEQUENCE = 1 << 62
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """One difference: a request that has it is not compared."""
+
+    key: str
+    asked: Callable[[Body], object]  # whether the configuration asks for it
+
+
+def _far_first(config: Body) -> bool:
+    return isinstance(config.get("first_seq"), int) and config["first_seq"] > MAX_SEQUENCE
+
+
+def _empty_tags(config: Body) -> bool:
+    return (config.get("placement") or {}).get("tags") == []
+
+
+def _advisories(config: Body) -> bool:
+    return any(str(subject).startswith("$JS.EVENT") for subject in config.get("subjects") or [])
+
+
+STREAM_WAIVERS = (
+    Waiver("highest-sequence", _far_first),
+    Waiver("first-seq-one", lambda config: config.get("first_seq") == 1),
+    Waiver("empty-tags", _empty_tags),
+    Waiver("advisory-counts", _advisories),
+)
+CONSUMER_WAIVERS = (
+    Waiver("internal-consumers", lambda config: config.get("direct") or config.get("sourcing")),
+    Waiver("negative-priority-timeout", lambda config: config.get("priority_timeout") == -1),
+    Waiver("push-into-streams", lambda config: config.get("deliver_subject") == "s.1"),
+)
+
+
+@dataclass(frozen=True)
+class PublishWaiver:
+    """One difference of the publish path: what comes after such a message is not compared."""
+
+    key: str
+    sent: Callable[[list[tuple[str, str]], Body], object]  # headers, the stream's configuration
+
+
+PUBLISH_WAIVERS: tuple[PublishWaiver, ...] = ()
+
+# Known to the comparisons themselves, which make both sides equal before they compare.
+NORMALISED: tuple[str, ...] = (
+    "version",
+    "error-count",
+    "listed-consumers",
+)
+
+KEYS = {
+    *(waiver.key for waiver in (*STREAM_WAIVERS, *CONSUMER_WAIVERS, *PUBLISH_WAIVERS)),
+    *NORMALISED,
+}
+
+
+def waived(waivers: tuple[Waiver, ...], config: Body) -> bool:
+    """Whether a configuration asks for something that is known to differ."""
+    return any(waiver.asked(config) for waiver in waivers)

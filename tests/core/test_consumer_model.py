@@ -38,7 +38,7 @@ class Model:
         ]
 
     def leave(self, seq: int) -> None:
-        lowest = min(self.pending) == seq
+        lowest = min(self.pending) == seq and self.pending[seq][0] == self.floor[0] + 1
         del self.pending[seq]
         if seq in self.queue:
             self.queue.remove(seq)
@@ -55,7 +55,9 @@ class Model:
 
     def exhaust(self, seq: int) -> None:
         self.spent.append((seq, self.pending[seq][1]))
+        floor = self.floor
         self.leave(seq)
+        self.floor = floor
 
     def nak(self, seq: int, delay_ns: int) -> None:
         if seq not in self.pending:

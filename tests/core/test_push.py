@@ -35,7 +35,7 @@ def test_delivers_only_while_somebody_listens() -> None:
     assert [m.payload for m in site.heard()] == [b"2"]
 
 
-def test_a_deliver_group_is_for_its_members_only() -> None:
+def test_a_deliver_group_waits_for_its_members_and_serves_all() -> None:
     site = Site()
     consumer = site.consumer(deliver_subject="to.me", deliver_group="g")
     plain, other = site.server.client(), site.server.client()
@@ -49,7 +49,27 @@ def test_a_deliver_group_is_for_its_members_only() -> None:
     heard = [len(site.heard(m)) for m in members]
     assert sum(heard) == 20
     assert all(heard)
+    assert len(site.heard(plain)) == len(site.heard(other)) == 20
+    for member in members:
+        member.send("UNSUB 1\r\n")
+    site.publish("s.a")
     assert site.heard(plain) == site.heard(other) == []
+    assert not consumer.push_bound()
+
+
+def test_without_a_deliver_group_queue_groups_do_not_count() -> None:
+    site = Site()
+    consumer = site.consumer(deliver_subject="to.me")
+    member = site.server.client().send("SUB to.me g 1\r\n")
+    site.publish("s.a")
+    assert site.heard(member) == []
+    assert not consumer.push_bound()
+    plain = site.server.client().send("SUB to.me 1\r\n")
+    assert consumer.push_bound()
+    site.publish("s.a")
+    assert len(site.heard(plain)) == len(site.heard(member)) == 2
+    plain.send("UNSUB 1\r\n")
+    assert not consumer.push_bound()
 
 
 def test_redelivers_and_stops_at_max_ack_pending() -> None:

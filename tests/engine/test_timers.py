@@ -33,3 +33,25 @@ def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
                 assert all(popped != other for other in model)
         assert timers.next_ns() == min(model.values(), default=0)
         assert len(timers) == len(model)
+
+
+@given(STEPS)
+def test_who_waits_for_what_it_was_told_is_never_late(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    timers: Timers[int] = Timers()
+    never = 1 << 62
+    wake = never
+
+    def sooner(due_ns: int) -> None:
+        nonlocal wake
+        wake = min(wake, due_ns)
+
+    timers.sooner = sooner
+    for what, thing, ns in steps:
+        if what == "set":
+            timers.set(thing, ns)
+        else:
+            timers.pop(ns)
+            wake = timers.next_ns() or never
+        assert wake <= (timers.next_ns() or never)

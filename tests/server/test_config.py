@@ -58,10 +58,12 @@ def differences(settings):
                     "max_ha_assets": 3,
                     "duplicate_window_ns": 60 * SECOND,
                     "max_request_batch": 0,
-                    "batch_max_msgs": 5,
-                    "batch_timeout_ns": 2 * SECOND,
-                    "batch_max_inflight_total": 4,
-                    "batch_max_inflight_per_stream": 2,
+                },
+                "batch_limits": {
+                    "max_msgs": 5,
+                    "timeout_ns": 2 * SECOND,
+                    "max_inflight_total": 4,
+                    "max_inflight_per_stream": 2,
                 },
             },
         ),
@@ -162,6 +164,16 @@ def test_a_bare_number_of_seconds_is_taken_with_a_warning():
     settings, warnings = read_config("ping_interval: 5", "t.conf", environ={})
     assert settings.ping_interval_ns == 5 * SECOND
     assert warnings == ['t.conf:1:1: ping_interval should be a duration such as "5s"']
+
+
+def test_bounds_of_queues_that_are_not_there_are_taken_with_a_warning():
+    text = "jetstream { max_buffered_size: 1GB, max_buffered_msgs: 20000 }"
+    settings, warnings = read_config(text, "t.conf", environ={})
+    assert settings.jetstream
+    assert warnings == [
+        "t.conf:1:13: max_buffered_size bounds a queue that this server does not have",
+        "t.conf:1:37: max_buffered_msgs bounds a queue that this server does not have",
+    ]
 
 
 def test_a_file_includes_relative_to_itself(tmp_path):

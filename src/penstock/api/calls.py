@@ -113,6 +113,45 @@ class ConsumersRequest(Struct, kw_only=True):
     offset: Int = 0
 
 
+class ConsumerPauseRequest(Struct, kw_only=True):
+    """CONSUMER.PAUSE: until when; 0 or a time that is over: go on."""
+
+    type_name: ClassVar[str] = "JSApiConsumerPauseRequest"
+    pause_until: Annotated[Time, OMIT] = 0
+
+
+class ConsumerUnpinRequest(Struct, kw_only=True):
+    """CONSUMER.UNPIN: the group whose client is to lose its pin."""
+
+    type_name: ClassVar[str] = "JSApiConsumerUnpinRequest"
+    group: str = ""
+
+
+class ConsumerResetRequest(Struct, kw_only=True):
+    """CONSUMER.RESET: the sequence to go on with; 0: the ack floor."""
+
+    type_name: ClassVar[str] = "JSApiConsumerResetRequest"
+    seq: Annotated[Uint64, OMIT] = 0
+
+
+class PullRequest(Struct, kw_only=True):
+    """CONSUMER.MSG.NEXT: how many messages, for how long. The data path reads requests itself; this
+    says what is wrong with those that it can't read.
+    """
+
+    type_name: ClassVar[str] = ""
+    expires: Annotated[Duration, OMIT] = 0
+    batch: Annotated[Int, OMIT] = 0
+    max_bytes: Annotated[Int, OMIT] = 0
+    no_wait: Annotated[bool, OMIT] = False
+    idle_heartbeat: Annotated[Duration, OMIT] = 0
+    group: Annotated[str, OMIT] = ""
+    min_pending: Annotated[Int64, OMIT] = 0
+    min_ack_pending: Annotated[Int64, OMIT] = 0
+    id: Annotated[str, OMIT] = ""
+    priority: Annotated[Int, OMIT] = 0
+
+
 class PeerRemoveRequest(Struct, kw_only=True):
     """STREAM.PEER.REMOVE."""
 
@@ -123,21 +162,6 @@ class LeaderStepDownRequest(Struct, kw_only=True):
     """STREAM.LEADER.STEPDOWN and CONSUMER.LEADER.STEPDOWN."""
 
     placement: Annotated[Placement | None, OMIT] = None
-
-
-class PullRequest(Struct, kw_only=True):
-    """CONSUMER.MSG.NEXT: how many messages, for how long."""
-
-    batch: Int = 0
-    max_bytes: Annotated[Int, OMIT] = 0
-    expires: Annotated[Duration, OMIT] = 0
-    no_wait: Annotated[bool, OMIT] = False
-    idle_heartbeat: Annotated[Duration, OMIT] = 0
-    group: Annotated[str, OMIT] = ""
-    min_pending: Annotated[Int64, OMIT] = 0
-    min_ack_pending: Annotated[Int64, OMIT] = 0
-    id: Annotated[str, OMIT] = ""
-    priority: Annotated[Int, OMIT] = 0
 
 
 # -- responses -------------------------------------------------------------------------------------
@@ -225,6 +249,21 @@ class ConsumerInfoResponse(Response, kw_only=True):
     """Answer to CONSUMER.CREATE, CONSUMER.DURABLE.CREATE and CONSUMER.INFO."""
 
     info: Annotated[ConsumerInfo | None, FLATTEN] = None
+
+
+class ConsumerPauseResponse(Response, kw_only=True):
+    """Answer to CONSUMER.PAUSE."""
+
+    paused: bool = False
+    pause_until: Time = 0
+    pause_remaining: Annotated[Duration, OMIT] = 0
+
+
+class ConsumerResetResponse(Response, kw_only=True):
+    """Answer to CONSUMER.RESET."""
+
+    info: Annotated[ConsumerInfo | None, FLATTEN] = None
+    reset_seq: Uint64 = 0
 
 
 class ConsumerNamesResponse(Response, kw_only=True):

@@ -101,15 +101,6 @@ def decode_request(kind: type[T], body: bytes, *, strict: bool = True) -> T:
     return _decode(kind, body, _Reader(strict, open_choices=False))
 
 
-def decode_one(kind: type[T], body: bytes) -> T:
-    """A request body that must be one JSON document, unknown fields passed over, as the calls that
-    answer with messages read it. JsonError.
-    """
-    if len(list(_parse(body))) != 1:
-        raise JsonError("invalid character after top-level value")
-    return _decode(kind, body, _Reader(strict=False, open_choices=False))
-
-
 def decode_response(kind: type[T], body: bytes) -> T:
     """A server's answer as a message; unknown fields are passed over. JsonError: it is not one."""
     return _decode(kind, body, _Reader(strict=False, open_choices=True))
@@ -208,7 +199,7 @@ def _kind(hint: Any) -> _Kind:
         if isinstance(mark, Choice):
             return _choice(mark, get_args(hint))
     if get_origin(hint) is list:
-        return _list(_kind(get_args(hint)[0]))
+        return _list(_kind(get_args(hint)[0]), _zero(get_args(hint)[0]))
     if get_origin(hint) is dict:
         return _map(_kind(get_args(hint)[1]))
     if get_origin(hint) is Literal:
@@ -258,9 +249,11 @@ def _number(mark: Number) -> _Kind:
 
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
+    aliases = dict(mark.aliases)
+
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
-        if type(value) is str and (value in words or reader.open_choices):
-            return value
+        if type(value) is str and (value in words or value in aliases or reader.open_choices):
+            return aliases.get(value, value)
         raw = msgspec.json.encode(value, enc_hook=_as_written).decode()
         raise JsonError(
             mark.error.format(
@@ -275,7 +268,13 @@ def _as_written(number: str) -> msgspec.Raw:
     return msgspec.Raw(number.encode())
 
 
-def _list(item: _Kind) -> _Kind:
+def _zero(hint: Any) -> Callable[[], Any]:
+    """What makes the value that a null in a list stands for."""
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return plain if isinstance(plain, type) else str
+
+
+def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
     encode, name = item.encode, f"[]{'*' if item.pointer else ''}{item.name}"
 
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
@@ -284,7 +283,7 @@ def _list(item: _Kind) -> _Kind:
         if not isinstance(value, list):
             raise _mismatch(value, path, name)
         return [
-            item.decode(reader, element, None, f"{path}.{index}")
+            item.decode(reader, element, zero(), f"{path}.{index}")
             for index, element in enumerate(value)
         ]
 

@@ -76,7 +76,7 @@ class PriorityGroupState(Struct, kw_only=True):
 
     group: str = ""
     pinned_client_id: Annotated[str, OMIT] = ""
-    pinned_ts: Annotated[Time | None, OMIT] = None
+    pinned_ts: Time = 0
 
 
 class ConsumerInfo(Struct, kw_only=True):

@@ -38,10 +38,11 @@ class Instant:
 @dataclass(frozen=True)
 class Choice:
     """A closed set of strings; `error` is the text for anything else ({raw}: its JSON text, quoted;
-    {value}: itself, quoted).
+    {value}: itself, quoted). `aliases`: other words that a server reads, and what they mean.
     """
 
     error: str = "can not unmarshal {raw}"
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 OMIT = Omit()
@@ -64,10 +65,10 @@ Retention = Annotated[Literal["limits", "interest", "workqueue"], Choice()]
 Discard = Annotated[Literal["old", "new"], Choice()]
 Storage = Annotated[Literal["file", "memory"], Choice()]
 Compression = Annotated[Literal["none", "s2"], Choice("unknown compression algorithm")]
-PersistMode = Annotated[Literal["default", "async"], Choice()]
+PersistMode = Annotated[Literal["default", "async"], Choice(aliases=(("", "default"),))]
 DeliverPolicy = Annotated[
     Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"],
-    Choice(),
+    Choice(aliases=(("undefined", "all"),)),
 ]
 AckPolicy = Annotated[Literal["none", "all", "explicit", "flow_control"], Choice()]
 ReplayPolicy = Annotated[Literal["instant", "original"], Choice()]

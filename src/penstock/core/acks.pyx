@@ -5,7 +5,7 @@ A record in the queue:
     +0   u32   its size, a multiple of 8
     +4   u32   length of the reply subject
     +8   u64   barrier: the sequence that must be released before this may go
-    +16  u64   sequence to tell
+    +16  u64   sequence to tell; of a ready-made text: how many of its bytes are headers
     +24  u32   kind (AckKind)
     +28  u32   length of the ready-made text
     +32        reply subject, then the text
@@ -75,6 +75,15 @@ cdef class AckQueue:
         memcpy(<char*>a + sizeof(AckRecord) + reply_len, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
         return 0
 
+    def push_message(self, bytes subject, barrier: int, bytes headers, bytes payload) -> None:
+        """A message with headers that goes out in the order of the acks."""
+        cdef bytes text = headers + payload
+        cdef uint32_t n = <uint32_t>PyBytes_GET_SIZE(subject)
+        cdef AckRecord* a = self.make(PyBytes_AS_STRING(subject), n, barrier, PyBytes_GET_SIZE(text))
+        a.seq = PyBytes_GET_SIZE(headers)
+        a.kind = ACK_TEXT
+        memcpy(<char*>a + sizeof(AckRecord) + n, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+
     def stored_text(self, seq: int, bytes extra = b"") -> bytes:
         """A PubAck of a stored message with further members."""
         return self.head + str(seq).encode() + extra + b"}"
@@ -112,6 +121,7 @@ cdef class AckQueue:
             body = PyBytes_FromStringAndSize(at + a.reply_len, a.text_len)
             m.body = PyBytes_AS_STRING(body)
             m.body_len = a.text_len
+            m.hlen = <uint32_t>a.seq
         else:
             memcpy(text, PyBytes_AS_STRING(self.head), PyBytes_GET_SIZE(self.head))
             p = put_u64(text + PyBytes_GET_SIZE(self.head), a.seq)

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.core.hub import Task
+from penstock.core.groups import PriorityGroups
+from penstock.core.puller import Puller
 from penstock.core.stream import Stream
 
 ACK_NONE: int
 ACK_ALL: int
 ACK_EXPLICIT: int
+ACK_FLOW: int
 
 class ConsumerState(NamedTuple):
     delivered_consumer_seq: int
@@ -22,7 +24,7 @@ class ConsumerState(NamedTuple):
     num_waiting: int
     num_pending: int
 
-class Consumer(Task):
+class Consumer(Puller):
     """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
 
     def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
@@ -54,6 +56,10 @@ class Consumer(Task):
         deliver_group: str = "",
         idle_heartbeat_ns: int = 0,
         flow_control: bool = False,
+        sample_percent: int = 0,
+        priority_policy: int = 0,
+        priority_groups: tuple[str, ...] = (),
+        priority_timeout_ns: int = 0,
     ) -> None:
         """Set or change the rules. deliver_subject "" = pull."""
     def state(self) -> ConsumerState: ...
@@ -66,6 +72,19 @@ class Consumer(Task):
     def saved(self) -> None:
         """The last snapshot is written: answer the acks that waited for it."""
     changed: bool  # state differs from the last snapshot(); snapshot() clears it
+    on_change: Callable[[], None] | None
+    """Called when it begins to differ."""
+    def unsaved(self) -> None:
+        """The last snapshot could not be written."""
+    on_unbound: Callable[[], None] | None
+    """Called when nobody listens to a push consumer any more."""
+    groups: PriorityGroups | None
+    desk: object | None
+    def unpin(self, group: str, reason: str) -> None:
+        """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
+    def reset(self, seq: int) -> int:
+        """Begin anew at a sequence; 0: behind the ack floor. The sequence."""
+    paused: bool
     def push_bound(self) -> bool: ...
     def tick(self) -> int:
         """Do what is due at the hub's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
@@ -73,5 +92,7 @@ class Consumer(Task):
         """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
     def pause(self, paused: bool) -> None:
         """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
     def close(self, reason: str) -> None:
         """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""

@@ -1,4 +1,5 @@
-"""A consumer: when it runs, who gets its messages, and what the engine asks of it. What it hands out is in core/handout.
+"""A consumer: when it runs, what is pushed and when, and what the engine asks of it. The shared part is in core/handout, the
+pull side in core/puller.
 
 A consumer runs in the delivery phase of a turn when something made it worth while: a request came, a message it wants became
 visible, an ack made room, a client drained, a time was reached. Each run hands out at most BUDGET messages, so that nobody waits
@@ -6,28 +7,27 @@ for one busy consumer. The stored state is drawn in core/snapshot. Knows nothing
 """
 from collections import namedtuple
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from penstock.core.handout cimport NEXT, STALLED, Handout
-from penstock.core.hub cimport Task
+from penstock.core.buffer cimport parse_u63
+from penstock.core.expect cimport Text, header_value
+from penstock.core.groups cimport PRIORITIZED, PriorityGroups
+from penstock.core.handout cimport BUDGET, NEXT, POLICY_FLOW
 from penstock.core.log cimport Record
 from penstock.core.pacing cimport FlowWindow, Pacing
 from penstock.core.pending cimport GONE, QUEUED, WAITING, Pending
-from penstock.core.pull cimport PullQueue, PullRequest, PullSpec, parse_pull
-from penstock.core.router cimport Message
+from penstock.core.pull cimport PullRequest
+from penstock.core.puller cimport Puller
+from penstock.core.router cimport Message, QueueGroup
 from penstock.core.stream cimport Stream
+from penstock.core.subjects cimport Route, SubjectTrie
 
-from penstock.core.durations import format_duration
-from penstock.core.snapshot import pack, unpack
+from penstock.core.snapshot import SPENT, pack, unpack
 
 ACK_NONE = 0
 ACK_ALL = 1
 ACK_EXPLICIT = 2
-
-cdef enum:
-    BUDGET = 4096                  # messages of one run
-    BATCH_MAX = 1073741824         # a larger batch is cut to this, so that sums of batches stay numbers
-    SWEEP_STEP_NS = 1000000000     # a full queue of requests is searched for expired ones at most this often
+ACK_FLOW = 3
 
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -37,15 +37,13 @@ ConsumerState = namedtuple("ConsumerState", [
 ])
 
 
-cdef class Consumer(Handout):
+cdef class Consumer(Puller):
     """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
 
     def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        Handout.__init__(self, stream, name, start_seq=start_seq)
-        self.requests = PullQueue()
-        self.deliver_subject = b""
+        Puller.__init__(self, stream, name, start_seq=start_seq)
         self.deliver_group = b""
-        self.requested_ns = self.unbound_ns = self.hub.now_ns
+        self.unbound_ns = self.hub.now_ns
 
     cdef bint in_demand(self) noexcept:
         return self.requests.count > 0 or self.bound
@@ -55,7 +53,8 @@ cdef class Consumer(Handout):
         max_ack_pending: int = 1000, max_waiting: int = 512, max_batch: int = 0, max_expires_ns: int = 0, max_bytes: int = 0,
         tuple filters = (), last_per_subject: bool = False, headers_only: bool = False, rate_limit_bps: int = 0,
         replay_original: bool = False, str deliver_subject = "", str deliver_group = "", idle_heartbeat_ns: int = 0,
-        flow_control: bool = False,
+        flow_control: bool = False, int sample_percent = 0, int priority_policy = 0, tuple priority_groups = (),
+        priority_timeout_ns: int = 0,
     ) -> None:
         """Set or change the rules. deliver_subject "" = pull."""
         patterns = tuple([text.encode("utf-8", "surrogateescape") for text in filters])
@@ -69,7 +68,9 @@ cdef class Consumer(Handout):
         self.max_expires_ns = max_expires_ns
         self.max_bytes = max_bytes
         self.headers_only = headers_only
+        self.sample_percent = sample_percent
         self.heartbeat_ns = idle_heartbeat_ns
+        self.set_groups(priority_policy, priority_groups, priority_timeout_ns)
         if not self.configured or patterns != self.selection.filters:
             self.stream.drop_listener(self, self.selection.filters if self.selection.filtered else ())
             self.selection.set_filters(patterns)
@@ -90,10 +91,23 @@ cdef class Consumer(Handout):
         self.set_target(deliver_subject, deliver_group)
         self.configured = True
         self.stalled = False
-        self.due_ns = 1 if self.pending.live else 0        # waits may be shorter now: look at the next tick
-        if self.due_ns:
-            self.arm(self.hub.now_ns)
+        self.look_again()                                  # waits may be shorter now
         self.kick()
+
+    def set_groups(self, int policy, tuple names, timeout_ns: int) -> None:
+        """Set or change the priority groups; a policy of 0: none."""
+        cdef bint queue_changes = self.requests.prioritized != (policy == PRIORITIZED)
+        if policy == 0:
+            self.groups = None
+        else:
+            groups = tuple([name.encode("utf-8", "surrogateescape") for name in names])
+            if self.groups is None:
+                self.groups = PriorityGroups(policy, groups, timeout_ns)
+            else:
+                self.groups.set_rules(policy, groups, timeout_ns)
+        if queue_changes:
+            self.requests.prioritized = policy == PRIORITIZED
+            self.requests.reorder()
 
     def set_target(self, str subject, str group) -> None:
         """Deliver to a subject from now on ("": pull); woken when somebody subscribes."""
@@ -113,43 +127,18 @@ cdef class Consumer(Handout):
         return self.kick()
 
     cdef int run(self) except -1:
-        if self.closed or self.paused:
+        if self.closed:
+            return 0
+        if self.paused:
+            if PyBytes_GET_SIZE(self.deliver_subject):
+                self.find_target()
+            elif self.requests.impatient:
+                self.end_impatient()
             return 0
         self.settle()
         if PyBytes_GET_SIZE(self.deliver_subject):
             return self.run_push()
         return self.run_pull()
-
-    cdef int run_pull(self) except -1:
-        cdef int budget = BUDGET, why
-        cdef uint64_t size
-        cdef PullRequest r
-        cdef Record record
-        while budget:
-            if self.requests.count == 0:
-                return 0
-            why = self.pick()
-            if why != NEXT:
-                return self.rest(why)
-            if not self.log.read(self.picked, &record):
-                self.gone()
-                continue
-            size = self.prepare(&record)
-            if self.held(record.ts_ns, size):
-                return 0
-            self.disturbed = False
-            r = self.choose(size)
-            if r is None:
-                return 0
-            if self.disturbed:
-                continue
-            if self.hand_out(r.route, r.reply) == 0:
-                self.requests.pop()
-                continue
-            self.handed(record.ts_ns, size)
-            self.completed(r, size)
-            budget -= 1
-        return 1
 
     cdef int run_push(self) except -1:
         cdef int budget = BUDGET, why
@@ -173,181 +162,39 @@ cdef class Consumer(Handout):
             self.handed(record.ts_ns, size)
             if self.heartbeat_ns:
                 self.beat_ns = self.hub.now_ns + self.heartbeat_ns
-            if self.window is not None and self.window.sent(size):
+            if self.window is not None and (self.window.sent(size) or self.flow_forced()):
                 self.ask_flow()
             budget -= 1
         return 1
 
-    cdef int rest(self, int why) except -1:
-        """Nothing can go out: see to it that the consumer runs again when that changes."""
-        if self.requests.impatient:
-            self.end_impatient(why == STALLED)
-        if why == STALLED:
-            return 0                                   # an ack makes room
-        if not self.selection.caught_up and self.in_demand():
-            self.stream.await_more(self)
-        return 0
-
-    # --- pull requests -------------------------------------------------------------------------------------------------
-    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1:
-        """A pull request came; 0: this consumer is closed."""
-        cdef PullSpec spec
-        cdef PullRequest r
-        cdef uint64_t now = self.hub.now_ns, ahead
-        if self.closed:
-            return 0
-        if reply_len == 0:
-            return 1
-        if PyBytes_GET_SIZE(self.deliver_subject):
-            return self.refuse_request(reply, reply_len, "409 Consumer is push based")
-        self.requested_ns = now
-        if not parse_pull(body, n, &spec):
-            return self.refuse_request(reply, reply_len, "400 Bad Request - invalid JSON")
-        if self.max_batch > 0 and spec.batch > self.max_batch:
-            return self.refuse_request(reply, reply_len, f"409 Exceeded MaxRequestBatch of {self.max_batch}")
-        if self.max_expires_ns > 0 and spec.expires_ns > self.max_expires_ns:
-            return self.refuse_request(
-                reply, reply_len, f"409 Exceeded MaxRequestExpires of {format_duration(self.max_expires_ns)}")
-        if self.max_bytes > 0 and spec.max_bytes > self.max_bytes:
-            return self.refuse_request(reply, reply_len, f"409 Exceeded MaxRequestMaxBytes of {self.max_bytes}")
-        if spec.heartbeat_ns and spec.heartbeat_ns > spec.expires_ns // 2:
-            return self.refuse_request(reply, reply_len, "400 Bad Request - heartbeat value too large")
-        if spec.expires_ns < 0:
-            self.status(PyBytes_FromStringAndSize(reply, reply_len), "408 Request Timeout",
-                        f"Nats-Pending-Messages: {spec.batch}\r\nNats-Pending-Bytes: {spec.max_bytes}\r\n")
-            return 1
-        if spec.no_wait:
-            self.settle()
-            ahead = self.selection.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
-            if ahead == 0 and spec.expires_ns == 0:
-                return self.refuse_request(reply, reply_len, "404 No Messages")
-            if ahead and ahead < <uint64_t>self.requests.wanted:
-                return self.refuse_request(reply, reply_len, "408 Requests Pending")
-        if self.max_waiting > 0 and self.requests.count >= <size_t>self.max_waiting:
-            if now - self.swept_ns >= SWEEP_STEP_NS:
-                self.swept_ns = now
-                self.sweep()
-            if self.requests.count >= <size_t>self.max_waiting:
-                return 1 if spec.heartbeat_ns else self.refuse_request(reply, reply_len, "409 Exceeded MaxWaiting")
-        r = PullRequest.__new__(PullRequest)
-        r.reply = PyBytes_FromStringAndSize(reply, reply_len)
-        r.left = min(spec.batch, BATCH_MAX)
-        r.bytes_left = spec.max_bytes
-        r.no_wait = spec.no_wait
-        r.heartbeat_ns = spec.heartbeat_ns
-        r.beat_ns = now + spec.heartbeat_ns
-        r.expires_ns = now + spec.expires_ns if spec.expires_ns else 0
-        self.requests.add(r)
-        if self.requests.due_ns:
-            self.arm(self.requests.due_ns)
-        self.kick()
-        return 1
-
-    cdef int refuse_request(self, const char* reply, size_t n, str line) except -1:
-        self.status(PyBytes_FromStringAndSize(reply, n), line, "")
-        return 1
-
-    cdef int status(self, bytes subject, str line, str headers) except -1:
-        """An empty message whose header block is a status line."""
-        cdef Message m
-        cdef bytes block = f"NATS/1.0 {line}\r\n{headers}\r\n".encode()
-        m.subject = PyBytes_AS_STRING(subject)
-        m.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
-        m.reply = NULL
-        m.reply_len = 0
-        m.body = PyBytes_AS_STRING(block)
-        m.hlen = m.body_len = <uint32_t>PyBytes_GET_SIZE(block)
-        self.disturbed = True
-        self.router.send(&m)
-        return 0
-
-    cdef int end_request(self, PullRequest r, str line) except -1:
-        return self.status(r.reply, line, f"Nats-Pending-Messages: {r.left}\r\nNats-Pending-Bytes: {r.bytes_left}\r\n")
-
-    cdef int ready(self, PullRequest r, Task waiter) except -1:
-        """As Router.readiness; asked again once before nobody is said to be there."""
-        cdef int n
-        if r.route is None or self.router.stale(r.route):
-            r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))
-        n = self.router.readiness(r.route, waiter)
-        if n == 0:
-            r.route = self.router.interest(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply))
-            n = self.router.readiness(r.route, waiter)
-        return n
-
-    cdef PullRequest choose(self, uint64_t size):
-        """The request that gets the next message, now at the head of the queue; None: nobody can take it."""
-        cdef size_t tries = self.requests.count
-        cdef PullRequest r
-        cdef int n
-        while tries and self.requests.count:
-            tries -= 1
-            r = self.requests.head
-            if r.expires_ns and r.expires_ns <= self.hub.now_ns:
-                self.end_request(self.requests.pop(), "408 Request Timeout")
-                continue
-            n = self.ready(r, self)
-            if n == 0:
-                self.requests.pop()
-            elif n == 1:
-                self.requests.rotate()
-            elif r.bytes_left and size > <uint64_t>r.bytes_left:
-                self.end_request(self.requests.pop(), "409 Message Size Exceeds MaxBytes")
-            else:
-                return r
-        return None
-
-    cdef int completed(self, PullRequest r, uint64_t size) except -1:
-        """The head of the queue got a message."""
-        if r.bytes_left:
-            r.bytes_left -= size
-            if r.bytes_left == 0:
-                self.requests.wanted -= r.left - 1
-                r.left = 1
-        self.requests.served(self.hub.now_ns)
-        if r.left == 0 and r.bytes_left:
-            self.end_request(r, "409 Batch Completed")
-        return 0
-
-    cdef int end_impatient(self, bint stalled) except -1:
-        """Requests that do not wait end here, unless they may wait for their first message.
-
-        When it is only the acks that are missing (stalled), those without a message stay, as in nats-server.
-        """
-        cdef PullRequest r = self.requests.detach(), following
-        while r is not None:
-            following = r.next
-            if r.no_wait and (r.delivered or (r.expires_ns == 0 and not stalled)):
-                self.status(r.reply, "404 No Messages", "")
-            else:
-                self.requests.add(r)
-            r = following
-        return 0
-
-    cdef int sweep(self) except -1:
-        """End expired requests, forget those nobody listens for any more, send the heartbeats that are due."""
-        cdef PullRequest r = self.requests.detach(), following
-        cdef uint64_t now = self.hub.now_ns
-        while r is not None:
-            following = r.next
-            if r.expires_ns and r.expires_ns <= now:
-                self.end_request(r, "408 Request Timeout")
-            elif self.ready(r, None):
-                if r.heartbeat_ns and r.beat_ns <= now:
-                    self.status(r.reply, "100 Idle Heartbeat", self.position())
-                    r.beat_ns = now + r.heartbeat_ns
-                self.requests.add(r)
-            r = following
-        return 0
-
     # --- push ----------------------------------------------------------------------------------------------------------
+    cdef Route find_gate(self):
+        """Without a deliver group queue groups do not count, with one nobody else does; once one of those who count is there, all
+        get their messages.
+        """
+        cdef int i
+        cdef bint groups = False
+        if PyBytes_GET_SIZE(self.deliver_group):
+            return self.router.interest_in(
+                PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), self.deliver_group)
+        for i in range(self.target.n):
+            groups = groups or type(<object>self.target.items[i]) is QueueGroup
+        if not groups:
+            return self.target
+        only = SubjectTrie()
+        for i in range(self.target.n):
+            if type(<object>self.target.items[i]) is not QueueGroup:
+                (<SubjectTrie>only).insert(
+                    PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), <object>self.target.items[i])
+        return (<SubjectTrie>only).match(PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject))
+
     cdef int find_target(self) except -1:
         cdef int n, look
         for look in range(2):
             if self.target is None or (look == 0 and self.router.stale(self.target)) or look:
-                self.target = self.router.interest_in(
-                    PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject), self.deliver_group)
-            n = self.router.readiness(self.target, self)
+                self.target = self.router.interest(PyBytes_AS_STRING(self.deliver_subject), PyBytes_GET_SIZE(self.deliver_subject))
+                self.gate = self.find_gate()
+            n = self.router.readiness(self.gate, self)
             if n:
                 break
         if n and not self.bound:
@@ -358,7 +205,14 @@ cdef class Consumer(Handout):
         elif n == 0 and self.bound:
             self.bound = False
             self.unbound_ns = self.hub.now_ns
+            if self.on_unbound is not None:
+                self.on_unbound()
         return n
+
+    cdef bint flow_forced(self) noexcept:
+        """Acks come as answers to flow-control requests, and no more may be out without one."""
+        return (self.ack_policy == POLICY_FLOW and PyBytes_GET_SIZE(self.window.asked) == 0
+                and self.pending.live >= <size_t>self.max_ack_pending)
 
     cdef int ask_flow(self) except -1:
         """Ask the client to say when it has processed everything up to here."""
@@ -380,12 +234,30 @@ cdef class Consumer(Handout):
         self.out.hlen = self.out.body_len = <uint32_t>PyBytes_GET_SIZE(block)
         return self.hand_out(self.target, self.deliver_subject)
 
-    cdef int flow_answer(self, const char* subject, size_t n) except -1:
+    cdef int flow_answer(self, Message* m) except -1:
+        cdef Text stream_seq, consumer_seq
+        cdef int64_t seq, cseq
         if self.window is None:
             return 0                           # it never asks: nobody is there for such an answer
-        if self.window.answered(subject, n):
-            self.kick()
+        if not self.window.answered(m.subject, m.subject_len):
+            return 1
+        self.kick()
+        if self.ack_policy == POLICY_FLOW and m.hlen:
+            stream_seq = header_value(m.body, m.hlen, b"Nats-Last-Stream", 16)
+            consumer_seq = header_value(m.body, m.hlen, b"Nats-Last-Consumer", 18)
+            seq = parse_u63(stream_seq.at, stream_seq.n) if stream_seq.at != NULL else 0
+            cseq = parse_u63(consumer_seq.at, consumer_seq.n) if consumer_seq.at != NULL else 0
+            if seq > 0:
+                self.ack_upto(<uint64_t>seq, <uint64_t>max(cseq, 0))
         return 1
+
+    cdef int beat(self) except -1:
+        """The idle heartbeat; with flow-control acks, also a reminder that some are missing."""
+        self.status(self.deliver_subject, "100 Idle Heartbeat", self.position())
+        self.beat_ns = self.hub.now_ns + self.heartbeat_ns
+        if self.ack_policy == POLICY_FLOW and self.pending.live and PyBytes_GET_SIZE(self.window.asked) == 0:
+            self.ask_flow()
+        return 0
 
     cdef str position(self):
         cdef uint64_t last = self.selection.passed
@@ -409,11 +281,13 @@ cdef class Consumer(Handout):
             self.held_ns = 0
             self.kick()
         if self.requests.due_ns and self.requests.due_ns <= now:
-            self.sweep()
+            self.sweep(True)
         if self.bound and self.heartbeat_ns and self.beat_ns <= now and self.find_target():
-            self.status(self.deliver_subject, "100 Idle Heartbeat", self.position())
-            self.beat_ns = now + self.heartbeat_ns
-        for due in (self.due_ns, self.held_ns, self.requests.due_ns, self.beat_ns if self.bound and self.heartbeat_ns else 0):
+            self.beat()
+        if self.groups is not None and self.groups.pin_until_ns and self.groups.pin_until_ns <= now:
+            self.unpin(self.groups.pinned_group.decode("utf-8", "surrogateescape"), "timeout")
+        for due in (self.due_ns, self.held_ns, self.requests.due_ns, self.beat_ns if self.bound and self.heartbeat_ns else 0,
+                    self.groups.pin_until_ns if self.groups is not None else 0):
             if due and (next_ns == 0 or due < next_ns):
                 next_ns = due
         self.deadline_ns = next_ns
@@ -422,7 +296,9 @@ cdef class Consumer(Handout):
     def state(self) -> ConsumerState:
         """Where it stands, as the consumer info tells it."""
         self.settle()
-        redelivered = sum([1 for entry in self.pending.entries() if entry[2] > 1]) if self.max_deliver != 1 else 0
+        redelivered = 0
+        if self.max_deliver != 1:
+            redelivered = sum([1 for entry in self.pending.entries() if entry[2] > 1]) + len(self.spent or ())
         return ConsumerState(
             self.delivered, self.selection.passed, self.delivered_ns, self.pending.floor_cseq, self.pending.floor_seq,
             self.acked_ns, self.pending.live, redelivered, self.requests.count, self.selection.count(self.stream.removals),
@@ -435,7 +311,7 @@ cdef class Consumer(Handout):
     def idle_since_ns(self) -> int:
         """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
         cdef PullRequest r = self.requests.head
-        cdef uint64_t latest = self.requested_ns, due
+        cdef uint64_t latest = max(self.requested_ns, self.delivered_ns), due
         cdef size_t i
         if len(self.deliver_subject):
             return 0 if self.find_target() else self.unbound_ns
@@ -443,6 +319,8 @@ cdef class Consumer(Handout):
             if self.ready(r, None):
                 return 0
             r = r.next
+        if self.ack_policy == POLICY_FLOW:
+            return latest
         for i in range(self.pending.off, self.pending.len):
             if self.pending.data[i].state != GONE:
                 due = self.pending.data[i].since_ns + self.wait_ns(self.pending.data[i].deliveries)
@@ -452,8 +330,25 @@ cdef class Consumer(Handout):
     def pause(self, bint paused) -> None:
         """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
         self.paused = paused
-        if not paused:
-            self.kick()
+        self.kick()
+
+    def reset(self, seq: int) -> int:
+        """Begin anew: the next message is the first one from this sequence on, and nothing was delivered before; 0: go back to
+        the ack floor. The sequence.
+        """
+        if seq == 0:
+            seq = self.pending.floor_seq + 1
+        self.pending.clear()
+        self.pending.set_floor(0, seq - 1)
+        self.selection.resume(seq, seq - 1, [])
+        self.delivered = self.delivered_ns = self.acked_ns = 0
+        self.spent = None
+        self.due_ns = 0
+        self.stalled = False
+        self.touch()
+        self.settle()
+        self.kick()
+        return seq
 
     def snapshot(self) -> bytes:
         """The durable state as a checksummed record; core/snapshot draws it."""
@@ -464,6 +359,8 @@ cdef class Consumer(Handout):
             e = self.pending.data + i
             if e.state != GONE:
                 entries.append((e.seq, e.cseq, e.since_ns, e.deliveries, e.state))
+        if self.spent is not None:
+            entries += [(seq, 0, 0, deliveries, SPENT) for seq, deliveries in self.spent.items()]
         self.changed = False
         return pack(
             (self.delivered, self.selection.passed, self.selection.next_seq, self.delivered_ns, self.pending.floor_cseq,
@@ -481,8 +378,14 @@ cdef class Consumer(Handout):
         self.delivered = delivered
         self.selection.resume(next_seq, passed, [seq for seq in first_ones if seq <= last])
         self.pending.clear()
+        self.spent = None
         for seq, cseq, since_ns, deliveries, state in entries:
             if not self.log.peek(seq, &subject_id, &size):
+                continue
+            if state == SPENT:
+                if self.spent is None:
+                    self.spent = {}
+                self.spent[seq] = deliveries
                 continue
             self.pending.push(seq, cseq, since_ns)
             e = self.pending.find(seq)
@@ -493,10 +396,9 @@ cdef class Consumer(Handout):
             else:
                 e.state = state
         self.pending.set_floor(floor_cseq, floor_seq)
-        self.due_ns = 1 if self.pending.live else 0
-        if self.pending.live:
+        self.look_again()
+        if self.pending.live or self.spent is not None:
             self.stream.hold(self)
-            self.arm(self.hub.now_ns)
         self.settle()
         self.changed = False
         self.kick()

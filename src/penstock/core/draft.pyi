@@ -13,7 +13,9 @@ class Draft:
     flags: int  # of the record: given back by the log
     extra: bytes | None  # joins the PubAck's members: b',"val":"42"'
     notes: dict[str, Any]  # what a rule's stages tell each other
+    sourced: bool  # a mirror's or a source's: its origin has checked it
     seq: int  # once it is stored (STAGE_STORED)
+    skipped: bool  # it has a sequence and is not stored: nobody takes it (interest retention)
     def change(
         self,
         *,
@@ -22,3 +24,6 @@ class Draft:
         payload: bytes | None = None,
     ) -> None:
         """Put something else in its place; later checks and the store see that."""
+
+def draft(subject: str, payload: bytes, headers: bytes = b"", reply: str = "") -> Draft:
+    """A draft of a message that nobody published."""

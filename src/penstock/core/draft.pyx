@@ -32,6 +32,17 @@ cdef class Draft:
         return 0
 
 
+def draft(str subject, bytes payload, bytes headers = b"", str reply = "") -> Draft:
+    """A draft of a message that nobody published."""
+    cdef Draft made = Draft.__new__(Draft)
+    made.subject = made.original = subject
+    made.reply = reply
+    made.headers = headers
+    made.payload = payload
+    made.notes = {}
+    return made
+
+
 cdef Draft draft_of(Message* m):
     cdef Draft draft = Draft.__new__(Draft)
     draft.subject = draft.original = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")

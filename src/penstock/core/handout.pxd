@@ -15,6 +15,7 @@ cdef enum AckPolicy:
     POLICY_NONE = 0
     POLICY_ALL = 1
     POLICY_EXPLICIT = 2
+    POLICY_FLOW = 3            # answers to flow-control requests acknowledge, like POLICY_ALL; nothing is delivered again
 
 
 cdef enum Pick:
@@ -26,6 +27,7 @@ cdef enum Pick:
 
 cdef enum:
     REPLY_ROOM = 1024
+    BUDGET = 4096                  # messages of one run
 
 
 cdef class Saver(Task):
@@ -43,7 +45,8 @@ cdef class Handout(Listener):
     cdef public object desk                # the Desk it is registered with (advisories), or None
     cdef public object deadline_changed    # called with (self, ns) when tick() is needed earlier than the last one said; or None
     cdef readonly bint closed
-    cdef public bint changed               # state differs from the last snapshot()
+    cdef readonly bint changed             # state differs from the last snapshot()
+    cdef public object on_change           # called without arguments when it begins to differ; or None
     cdef public object save                # called without arguments to write the state; the writer then calls saved(). None: in memory
     cdef list unanswered                   # reply subjects of acks that are answered once the state is written
     cdef Saver saver
@@ -53,6 +56,7 @@ cdef class Handout(Listener):
     cdef tuple backoff_ns
     cdef int64_t max_deliver, max_ack_pending
     cdef bint headers_only
+    cdef int sample_percent                # of the acks a metric tells of
     # where it stands
     cdef Selection selection
     cdef PendingMessages pending
@@ -60,6 +64,7 @@ cdef class Handout(Listener):
     cdef uint64_t delivered_ns, acked_ns   # when last; 0: never
     cdef uint64_t due_ns                   # no redelivery is due before this; 0: none
     cdef uint64_t deadline_ns              # when tick() is wanted; 0: not at all
+    cdef dict spent                        # sequence -> deliveries: not acknowledged, and will not go out again; None: never any
     cdef uint64_t held_ns                  # pacing: nothing goes before this
     cdef bint stalled                      # waits for acks
     cdef Pacing pacing                     # None: nothing to pace
@@ -73,6 +78,7 @@ cdef class Handout(Listener):
 
     cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1     # of the pull side
     cdef bint in_demand(self) noexcept                             # somebody wants messages
+    cdef int touch(self) except -1                                 # the state changes
     cdef int kick(self) except -1
     cdef int pick(self) except -1                                  # a Pick
     cdef int gone(self) except -1                                  # the picked message is not in the log
@@ -88,6 +94,10 @@ cdef class Handout(Listener):
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1
     cdef int answer(self, const char* reply, size_t n) except -1
     cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1
+    cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1
+    cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1
+    cdef int lost(self, Pending* e) except -1                      # its message left the stream
+    cdef int look_again(self) except -1                            # ack waits may have changed: look at the next tick
     cdef int negative(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1
     cdef int exhausted(self, Pending* e) except -1

@@ -82,6 +82,17 @@ cdef class Handout(Listener):
     cdef bint in_demand(self) noexcept:
         return False
 
+    cdef int touch(self) except -1:
+        if not self.changed:
+            self.changed = True
+            if self.on_change is not None:
+                self.on_change()
+        return 0
+
+    def unsaved(self) -> None:
+        """The last snapshot could not be written."""
+        self.touch()
+
     # --- delivery ------------------------------------------------------------------------------------------------------
     cdef int kick(self) except -1:
         """Run at the end of this turn."""
@@ -108,7 +119,7 @@ cdef class Handout(Listener):
     cdef int gone(self) except -1:
         if self.again != NULL:
             self.pending.remove(self.again, self.delivered, self.selection.passed)
-            self.changed = True
+            self.touch()
             self.room_made()
         else:
             self.selection.took(self.picked)
@@ -199,7 +210,8 @@ cdef class Handout(Listener):
         cdef Pending* e = self.again
         self.delivered += 1
         self.delivered_ns = now
-        self.changed = True
+        if not self.changed:
+            self.touch()
         if e != NULL:
             self.pending.dequeued()
             e.deliveries += 1
@@ -212,10 +224,14 @@ cdef class Handout(Listener):
                 self.pacing.sent(ts_ns, size, now)
             if self.ack_policy == POLICY_NONE:
                 self.pending.set_floor(self.delivered, self.picked)
+                if self.stream.keeper is not None:
+                    self.stream.keeper.settled(self.picked)
                 return 0
             self.pending.push(self.picked, self.delivered, now)
             if not self.holding:
                 self.stream.hold(self)
+            if self.ack_policy == POLICY_FLOW:
+                return 0                       # no ack wait
             due = now + self.wait_ns(1)
         if self.due_ns == 0 or due < self.due_ns:
             self.due_ns = due
@@ -236,9 +252,20 @@ cdef class Handout(Listener):
             self.selection.skip_below(first)
         if self.pending.live and self.pending.first().seq < first:
             self.pending.remove_below(first, self.delivered, self.selection.passed)
-            self.changed = True
+            self.touch()
             self.room_made()
+        if self.spent is not None:
+            self.forget_spent(first)
         return 0
+
+    def forget_spent(self, uint64_t first) -> None:
+        """What is not in the stream any more needs no remembering."""
+        if min(self.spent) < first:
+            self.spent = {seq: n for seq, n in self.spent.items() if seq >= first} or None
+
+    cdef int look_again(self) except -1:
+        self.due_ns = 1 if self.pending.live and self.ack_policy != POLICY_FLOW else 0
+        return self.arm(self.hub.now_ns) if self.due_ns else 0
 
     cdef int arm(self, uint64_t at_ns) except -1:
         """tick() is wanted at a time."""
@@ -261,27 +288,48 @@ cdef class Handout(Listener):
 
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
-        cdef uint64_t cseq, deliveries
         if e != NULL:
-            cseq, deliveries = e.cseq, e.deliveries
-            self.pending.remove(e, self.delivered, self.selection.passed)
-            self.acked_ns = self.hub.now_ns                # as if it had been refused for good
-            self.changed = True
-            self.room_made()
-            if self.desk is not None and self.desk.term_advisory is not None:
-                self.desk.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
-        return self.pending.live > 0
+            self.lost(e)
+        elif self.spent is not None and seq in self.spent:
+            self.forget(seq)
+        return self.pending.live > 0 or self.spent is not None
+
+    def expire_below(self, uint64_t seq) -> None:
+        """Messages below a sequence are leaving the stream for their age."""
+        while self.pending.live and self.pending.first().seq < seq:
+            self.lost(self.pending.first())
+
+    cdef int lost(self, Pending* e) except -1:
+        """As if it had been refused for good."""
+        cdef uint64_t seq = e.seq, cseq = e.cseq, deliveries = e.deliveries
+        self.pending.remove(e, self.delivered, self.selection.passed)
+        self.acked_ns = self.hub.now_ns
+        self.touch()
+        self.room_made()
+        if self.desk is not None and self.desk.term_advisory is not None:
+            self.desk.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
+        return 0
+
+    def forget(self, seq: int) -> None:
+        """A message that went out as often as it may is settled."""
+        del self.spent[seq]
+        self.spent = self.spent or None
+        self.touch()
 
     cdef int purged(self) except -1:
         cdef uint32_t subject_id, size
         cdef uint64_t first = self.log.first_seq
         self.selection.purged_below(first)
         self.pending.purge_below(first)
-        self.changed = True
+        self.touch()
         self.room_made()
         for entry in self.pending.entries():
             if not self.log.peek(entry[0], &subject_id, &size):
                 self.pending.remove(self.pending.find(entry[0]), self.delivered, self.selection.passed)
+        if self.spent is not None:
+            self.spent = {seq: n for seq, n in self.spent.items() if self.log.peek(seq, &subject_id, &size)} or None
+        if self.pending.live == 0:
+            self.pending.set_floor(self.delivered, max(self.selection.passed, self.pending.floor_seq))
         self.room_made()
         return 0
 
@@ -291,11 +339,15 @@ cdef class Handout(Listener):
         cdef size_t n = m.body_len - m.hlen
         cdef bint answer = True
         cdef Pending* e
-        if self.closed or self.ack_policy == POLICY_NONE:
+        if self.closed or self.ack_policy == POLICY_NONE or self.ack_policy == POLICY_FLOW:
             return 0
         if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
+            if self.sample_percent:
+                self.sample(seq, cseq, deliveries)
             answer = self.ack_one(seq, cseq)
         elif starts(p, n, b"+NXT", 4):
+            if self.sample_percent:
+                self.sample(seq, cseq, deliveries)
             self.ack_one(seq, cseq)
             self.request(m.reply, m.reply_len, p + 4, n - 4)
             answer = False
@@ -306,7 +358,7 @@ cdef class Handout(Listener):
             if e != NULL and e.state != QUEUED:
                 e.state = WAITING
                 e.since_ns = self.hub.now_ns
-                self.changed = True
+                self.touch()
         elif starts(p, n, b"+TERM", 5):
             self.terminate(seq, cseq, deliveries, p + 5, n - 5)
         if answer and m.reply_len:
@@ -340,21 +392,66 @@ cdef class Handout(Listener):
         if seq > self.selection.passed:
             return 0
         if self.ack_policy == POLICY_ALL:
-            # A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
-            if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
-                return 1
-            if self.pending.live:
-                self.pending.set_floor(min(cseq, self.delivered), seq)
-        else:
-            e = self.pending.find(seq)
-            if e == NULL:
-                return 1
-            self.pending.remove(e, self.delivered, self.selection.passed)
+            return self.ack_upto(seq, cseq)
+        e = self.pending.find(seq)
+        if e == NULL:
+            if self.spent is not None and seq in self.spent:
+                self.forget(seq)
+            if self.stream.keeper is not None:
+                self.stream.keeper.settled(seq)            # a late ack: what no consumer needs goes
+            return 1
+        self.pending.remove(e, self.delivered, self.selection.passed)
+        if self.stream.keeper is not None:
+            self.stream.keeper.settled(seq)
         self.acked_ns = self.hub.now_ns
-        self.changed = True
+        if not self.changed:
+            self.touch()
         if self.stalled:
             self.room_made()
         return 1
+
+    cdef int needs(self, uint64_t seq) except -1:
+        return seq > self.selection.passed or self.pending.find(seq) != NULL or (self.spent is not None and seq in self.spent)
+
+    def settle_all(self, list done) -> None:
+        """These messages are acknowledged: the stream may let go of them."""
+        for seq in done:
+            self.stream.keeper.settled(seq)
+
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
+        return self.pending.floor_seq
+
+    cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:
+        """Everything up to a message is acknowledged.
+
+        A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
+        """
+        cdef list done = self.pending.upto(seq) if self.stream.keeper is not None else None
+        if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
+            return 1
+        if self.pending.live:
+            self.pending.set_floor(min(cseq, self.delivered), seq)
+        if self.spent is not None:
+            if done is not None:
+                done.extend([one for one in self.spent if one <= seq])
+            self.forget_spent(seq + 1)
+        if done is not None:
+            self.settle_all(done)
+        self.acked_ns = self.hub.now_ns
+        self.touch()
+        if self.stalled:
+            self.room_made()
+        return 1
+
+    cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1:
+        """Of some acks a metric tells; of those of messages that are pending, under explicit acks."""
+        cdef Pending* e = self.pending.find(seq)
+        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.desk is None or self.desk.ack_metric is None:
+            return 0
+        if <int>((self.hub.random() >> 8) % 100) < self.sample_percent:
+            self.desk.ack_metric(self, cseq, seq, self.hub.now_ns - e.since_ns if self.hub.now_ns > e.since_ns else 0, deliveries)
+        return 0
 
     cdef int room_made(self) except -1:
         if self.stalled and (self.max_ack_pending <= 0 or self.pending.live < <size_t>self.max_ack_pending):
@@ -369,7 +466,7 @@ cdef class Handout(Listener):
         if e == NULL:
             return 0
         delay = nak_delay(PyBytes_FromStringAndSize(p, n)) if n else 0
-        self.changed = True
+        self.touch()
         if delay:
             e.state = DELAYED
             e.since_ns = self.hub.now_ns + delay
@@ -395,8 +492,11 @@ cdef class Handout(Listener):
     cdef int exhausted(self, Pending* e) except -1:
         """It went out as often as it may: it leaves, and that is told."""
         cdef uint64_t seq = e.seq, deliveries = e.deliveries
-        self.pending.remove(e, self.delivered, self.selection.passed)
-        self.changed = True
+        self.pending.drop(e)
+        if self.spent is None:
+            self.spent = {}
+        self.spent[seq] = deliveries
+        self.touch()
         self.room_made()
         if self.desk is not None and self.desk.max_deliver_advisory is not None:
             self.desk.max_deliver_advisory(self, seq, deliveries)

@@ -18,6 +18,11 @@ cdef enum Outcome:
     ANSWERED = 4               # stored; Intake.answer_text is its PubAck
 
 
+cdef class Batched:
+    # Takes publishes whose reply subject ends in .$FI, and answers them (core/ingest).
+    cdef int take(self, Message* m) except -1
+
+
 cdef class Intake(Sink):
     cdef readonly Router router
     cdef Hub hub
@@ -28,7 +33,11 @@ cdef class Intake(Sink):
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
     cdef uint64_t max_age_ns, duplicate_window_ns
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed
+    cdef bint selective                      # what nobody takes gets a sequence and is not stored
+    cdef bint configured
     cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
+    cdef bint batching                       # the message being accepted is of a fast-ingest batch
+    cdef public Batched batched              # None: fast-ingest batches are refused
     cdef public bint every                   # rules are asked for each message, not only those with rare headers
     cdef AckQueue acks
     cdef MessageIds ids
@@ -46,6 +55,10 @@ cdef class Intake(Sink):
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
+    # A message of an origin (mirrored: with the origin's sequence and time); an Outcome
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
     cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
     cdef uint64_t size_of(self, Message* m) noexcept
     cdef int refuse_for_room(self) except -1
@@ -56,5 +69,6 @@ cdef class Intake(Sink):
     cdef int trim(self) except -1
     # of the other half
     cdef int commit(self) except -1                                    # let the commit phase see to the log
+    cdef bint anyone(self, Message* m) except -1                       # somebody takes messages of this subject
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
     cdef int evict(self, uint64_t seq) except -1

@@ -47,6 +47,13 @@ class StreamRefused(Exception):
         self.description = description
 
 
+cdef class Batched:
+    """What a stream hands the messages of fast-ingest batches to."""
+
+    cdef int take(self, Message* m) except -1:
+        return 0
+
+
 cdef class Intake(Sink):
     """The taking half of a Stream."""
 
@@ -72,6 +79,9 @@ cdef class Intake(Sink):
 
     cdef int commit(self) except -1:
         return 0
+
+    cdef bint anyone(self, Message* m) except -1:
+        return True
 
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
         return 0
@@ -130,15 +140,20 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
-        if full(self.log.usage, self.size_of(m)):
-            return self.refuse_for_room()
-        if h.rare & RARE_TTL:
-            outcome = self.ask(TTL_VALUE, m, &h, draft)
-            if outcome:
-                return outcome
-        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
-            return REFUSED
-        outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        if self.selective and not self.anyone(m):
+            outcome = self.skip(&h, seq)
+            if draft is not None:
+                draft.skipped = True
+        else:
+            if full(self.log.usage, self.size_of(m)):
+                return self.refuse_for_room()
+            if h.rare & RARE_TTL:
+                outcome = self.ask(TTL_VALUE, m, &h, draft)
+                if outcome:
+                    return outcome
+            if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+                return REFUSED
+            outcome = self.append(m, &h, max(self.hub.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
         if outcome == STORED and draft is not None:
             draft.seq = seq[0]
             self.ask(AFTER, m, &h, draft)
@@ -152,20 +167,37 @@ cdef class Intake(Sink):
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
         """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
         cdef uint32_t subject_id
+        if self.selective and not self.anyone(m):
+            return self.skip(h, seq)
         try:
             subject_id = self.id_of(m.subject, m.subject_len)
             seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
         except (OSError, ValueError) as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
-        self.last_id.len = 0
-        if h.message_id.at != NULL:
-            out_put(&self.last_id, h.message_id.at, h.message_id.n)
-            if self.duplicate_window_ns:
-                self.ids.add(h.message_id.at, h.message_id.n, seq[0], self.hub.now_ns)
+        self.remember(h, seq[0])
         self.stored(subject_id, m, seq[0])
         if self.max_msgs_per_subject > 0:
             self.trim_subject(subject_id)
         return STORED
+
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
+        """Nobody takes the message: it gets its sequence and its id is remembered, and that is all. STORED or REFUSED."""
+        seq[0] = self.log.last_seq + 1
+        try:
+            self.log.skip_to(seq[0] + 1)
+        except OSError as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.remember(h, seq[0])
+        return STORED
+
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
+        """The message's id is the last one, and is known inside the duplicate window."""
+        self.last_id.len = 0
+        if h.message_id.at != NULL:
+            out_put(&self.last_id, h.message_id.at, h.message_id.n)
+            if self.duplicate_window_ns:
+                self.ids.add(h.message_id.at, h.message_id.n, seq, self.hub.now_ns)
+        return 0
 
     # --- for rules -----------------------------------------------------------------------------------------------------
     def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
@@ -178,7 +210,7 @@ cdef class Intake(Sink):
         """
         cdef Message m
         cdef PublishHeaders h
-        cdef Draft draft
+        cdef Draft draft = None
         cdef uint64_t given = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
         m.subject = PyBytes_AS_STRING(s)
@@ -195,16 +227,78 @@ cdef class Intake(Sink):
             if seq <= self.log.last_seq:
                 raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
             self.log.skip_to(seq)
-        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
-            raise StreamRefused(*self.refusal)
         if self.rules is not None and (h.rare or self.every):
             draft = draft_of(&m)
             draft.flags = flags
+            draft.notes["previous"] = self.log.subject_state(subject)[2]
+        if self.append(&m, &h, ts_ns or max(self.hub.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+            raise StreamRefused(*self.refusal)
+        if draft is not None:
             draft.seq = given
+            draft.skipped = self.selective and not self.anyone(&m)
             self.ask(AFTER, &m, &h, draft)
         self.trim()
         self.commit()
         return given
+
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
+        """Store a message of an origin, which has checked what its headers ask for; an Outcome.
+
+        `seq`: with `mirrored`, the sequence that it must have, above the last one: what is between is skipped.
+        """
+        cdef PublishHeaders h
+        cdef Draft draft = None
+        cdef int outcome
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
+        scan_headers(m.body, m.hlen, &h)
+        if self.rules is not None and (self.every or h.rare):
+            draft = draft_of(m)
+            draft.sourced = True
+            draft.flags = flags
+            if self.every:
+                outcome = self.ask(ARRIVED, m, &h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_ROLLUP:
+                outcome = self.ask(ROLLUP, m, &h, draft)
+                if outcome:
+                    return outcome
+        if h.message_id.at != NULL and self.duplicate_window_ns and not mirrored:
+            if self.hub.now_ns > self.duplicate_window_ns:
+                self.ids.forget_until(self.hub.now_ns - self.duplicate_window_ns)
+            if self.ids.find(h.message_id.at, h.message_id.n):
+                return DUPLICATE
+        if draft is not None and self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if draft is not None and h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+            return REFUSED
+        if mirrored and seq[0] > self.log.last_seq + 1:
+            try:
+                self.log.skip_to(seq[0])
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
+        if not mirrored:
+            ts_ns = max(self.hub.now_ns, self.log.last_ts_ns)
+        outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
 
     def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
         """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
@@ -212,6 +306,20 @@ cdef class Intake(Sink):
         if len(r) and not self.no_ack:
             self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
             self.commit()
+
+    def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
+        self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
+        self.commit()
+
+    def duplicate_of(self, bytes message_id) -> int:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
+        cdef uint64_t now = self.hub.now_ns
+        if not self.duplicate_window_ns:
+            return 0
+        if now > self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        return self.ids.find(PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id))
 
     def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
         """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
@@ -258,7 +366,11 @@ cdef class Intake(Sink):
         cdef uint64_t now = self.hub.now_ns
         cdef int outcome
         if h.rare:
-            if h.rare & RARE_BATCH:
+            if h.rare & RARE_BATCH and not self.batching:
+                if full(self.log.usage, self.size_of(m)):
+                    return self.refuse_for_room()
+                if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                    return self.refuse(400, 10054, "message size exceeds maximum allowed")
                 outcome = self.ask(BATCH, m, h, draft)
                 if outcome:
                     return outcome

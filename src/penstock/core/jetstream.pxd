@@ -11,7 +11,8 @@ cdef class Desk(Sink):
     cdef dict consumers            # stream.consumer -> Consumer: keeps alive what `places` points to
     cdef BytesMap places           # the same names -> address of the Consumer
     cdef Consumer last             # the one that was acknowledged to last
-    cdef public object max_deliver_advisory, nak_advisory, term_advisory
+    cdef public object max_deliver_advisory, nak_advisory, term_advisory, pin_advisory, ack_metric, explain_pull
+    cdef int flow(self, Message* m) except -1
     cdef int ack(self, Message* m) except -1
     cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1
     cdef int next(self, Message* m, const char* key, size_t n) except -1

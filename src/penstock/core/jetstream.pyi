@@ -25,3 +25,10 @@ class Desk(Sink):
         Callable[[Consumer, int, int, int], None] | None
     )  # (consumer, consumer_seq, stream_seq, deliveries)
     term_advisory: Callable[[Consumer, int, int, int, str], None] | None  # (…, reason)
+    pin_advisory: (
+        Callable[[Consumer, str, str, str], None] | None
+    )  # (consumer, group, the pin id, ""), or (consumer, group, "", the reason why it was taken)
+    ack_metric: (
+        Callable[[Consumer, int, int, int, int], None] | None
+    )  # (consumer, consumer_seq, stream_seq, ack time in ns, deliveries)
+    explain_pull: Callable[[bytes], str] | None  # what is wrong with a pull request

@@ -2,7 +2,8 @@
 
     $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>                          9 tokens
     $JS.ACK.<domain>.<account>.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>[...]  11 or more
-    $JS.FC.<stream>.<consumer>.<token>
+    $JS.FC.<stream>.<consumer>.<token>                                                                         5 tokens
+    $JS.FC.<domain>.<account>.<stream>.<consumer>.<token>                                                      7 tokens
     $JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>
 
 Every other `$JS.API.` subject goes to the callback. A name that is not known is not taken, so that the sender hears 503.
@@ -22,6 +23,8 @@ API_LEVEL = 4
 cdef enum:
     TOKENS_V1 = 9
     TOKENS_V2 = 11
+    FLOW_TOKENS_V1 = 5
+    FLOW_TOKENS_V2 = 7
     ACK_LEN = 8                # $JS.ACK.
     FLOW_LEN = 7               # $JS.FC.
     NEXT_LEN = 26              # $JS.API.CONSUMER.MSG.NEXT.
@@ -67,18 +70,12 @@ cdef class Desk(Sink):
         return None if place == NULL else <Consumer><void*>place[0]
 
     cdef int take(self, Connection source, Message* m) except -1:
-        cdef Consumer consumer
-        cdef const char* end = m.subject + m.subject_len
-        cdef const char* p
         if m.subject_len > ACK_LEN and memcmp(m.subject, b"$JS.ACK.", ACK_LEN) == 0:
             return self.ack(m)
         if m.subject_len > NEXT_LEN and memcmp(m.subject, b"$JS.API.CONSUMER.MSG.NEXT.", NEXT_LEN) == 0:
             return self.next(m, m.subject + NEXT_LEN, m.subject_len - NEXT_LEN)
         if m.subject_len > FLOW_LEN and memcmp(m.subject, b"$JS.FC.", FLOW_LEN) == 0:
-            p = token_end(m.subject + FLOW_LEN, end)
-            p = token_end(p + 1, end) if p < end else end
-            consumer = self.find(m.subject + FLOW_LEN, p - m.subject - FLOW_LEN)
-            return 0 if consumer is None else consumer.flow_answer(m.subject, m.subject_len)
+            return self.flow(m)
         return 1 if self.api(
             source,
             PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
@@ -86,6 +83,26 @@ cdef class Desk(Sink):
             PyBytes_FromStringAndSize(m.body, m.hlen),
             PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
         ) else 0
+
+    cdef int flow(self, Message* m) except -1:
+        """The answer to a flow-control request."""
+        cdef const char* end = m.subject + m.subject_len
+        cdef const char* key = m.subject + FLOW_LEN
+        cdef const char* p = key
+        cdef int tokens = 2
+        cdef Consumer consumer
+        while p < end:
+            tokens += 1
+            p = token_end(p, end) + 1
+        if tokens == FLOW_TOKENS_V2:
+            key = token_end(key, end) + 1
+            key = token_end(key, end) + 1
+        elif tokens != FLOW_TOKENS_V1:
+            return 0
+        p = token_end(key, end)
+        p = token_end(p + 1, end)
+        consumer = self.find(key, p - key)
+        return 0 if consumer is None else consumer.flow_answer(m)
 
     # --- acks ----------------------------------------------------------------------------------------------------------
     cdef int ack(self, Message* m) except -1:

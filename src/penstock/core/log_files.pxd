@@ -14,6 +14,7 @@ from penstock.core.subject_table cimport SubjectTable
 from penstock.core.usage cimport Usage
 
 cdef enum LogCondition:
+    HOLDS = -1           # a group is being appended: nothing is written and no segment begun until it is whole (core/atomic)
     TAKES = 0            # appends are taken
     FULL = 1             # the disk is full: appends are refused until a write succeeds; nothing accepted is lost
     FAILED = 2           # a write or sync failed: no appends any more, reads go on
@@ -53,6 +54,8 @@ cdef class LogFiles:
     cdef list unsynced                       # sealed segments with bytes not yet synced
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
+    cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
+    cdef public uint64_t guard_above         # ... of messages with a higher sequence
     cdef uint64_t segment_bytes
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
@@ -80,6 +83,8 @@ cdef class LogFiles:
     cdef int start_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1
+    cdef int heed_guard(self) except -1
+    cdef int write_tail(self) except -1
     cdef int write_early(self) except -1
     cdef int write_failed(self, object error) except -1
     cdef int fail(self, object error) except -1

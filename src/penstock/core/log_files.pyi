@@ -1,5 +1,7 @@
 """What Python sees of the files under a record log; see log_files.pxd for the rest."""
 
+from typing import Any
+
 from penstock.core.disk import Disk
 from penstock.core.segment import SegmentList
 from penstock.core.subject_table import SubjectTable
@@ -24,6 +26,12 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
+    guard: Any
+    """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
+    written, `guard.holds(highest)` is asked; when it says True, the messages are written (and synced, where that is used), and
+    `guard.save()` notes what they say; its OSError is that of the write.
+    """
+    guard_above: int
     condition: int
     failure: int
     segments: SegmentList

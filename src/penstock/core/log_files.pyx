@@ -39,6 +39,8 @@ cdef class LogFiles:
         ranges_free(&self.ranges)
 
     cdef int refuse(self) except -1:
+        if self.condition == HOLDS:
+            return 0
         if self.condition == FULL:
             self.write()
             return 0
@@ -70,6 +72,8 @@ cdef class LogFiles:
 
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
+        if self.condition == HOLDS:
+            return 0
         if not self.memory:
             self.write()
             old = self.active
@@ -104,8 +108,8 @@ cdef class LogFiles:
         return self.tail.len > self.tail_written or self.ranges.count > 0 or self.written_seq != self.last_seq
 
     cdef int write(self) except -1:
-        cdef size_t n
-        cdef Segment s = self.active
+        if self.condition == HOLDS:
+            return 0
         if self.memory:
             self.written_seq = self.synced_seq = self.last_seq
             return 0
@@ -113,11 +117,25 @@ cdef class LogFiles:
             if self.dirty():
                 self.refuse()
             return 0
+        if self.ranges.count and self.guard is not None:
+            self.heed_guard()
         if self.doomed:
             self.prepare_unlink()
         if self.ranges.count:
             self.put_removals()
-        n = self.tail.len - self.tail_written
+        self.write_tail()
+        self.condition = TAKES
+        self.written_seq = self.last_seq
+        self.check_watermarks()
+        if self.tail_written > TAIL_MAX_BYTES:
+            self.trim_tail()
+        if self.doomed:
+            self.unlink_ready()
+        return 0
+
+    cdef int write_tail(self) except -1:
+        cdef Segment s = self.active
+        cdef size_t n = self.tail.len - self.tail_written
         if n:
             try:
                 self.disk.write_at(s.handle, self.tail.data + self.tail_written, n, self.tail_base + self.tail_written)
@@ -126,13 +144,21 @@ cdef class LogFiles:
             self.tail_written = self.tail.len
             s.written_size = s.size
             self.write_mark += 1
-        self.condition = TAKES
-        self.written_seq = self.last_seq
-        self.check_watermarks()
-        if self.tail_written > TAIL_MAX_BYTES:
-            self.trim_tail()
-        if self.doomed:
-            self.unlink_ready()
+        return 0
+
+    cdef int heed_guard(self) except -1:
+        # Somebody reads at recovery what the newest messages say. Before a removal of such a message is written, the
+        # messages are, and it notes what they say.
+        cdef uint64_t top = 0
+        cdef size_t k
+        for k in range(self.ranges.count):
+            top = max(top, self.ranges.items[k].first + self.ranges.items[k].count - 1)
+        if top > self.guard_above and self.guard.holds(top):
+            self.write_tail()
+            self.written_seq = self.last_seq
+            if self.sync_used:
+                self.sync_files()
+            self.guard.save()
         return 0
 
     cdef int put_removals(self) except -1:

@@ -13,7 +13,7 @@ from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.record cimport (
-    ERASED, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
+    ERASED, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
     seal_record,
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
@@ -22,6 +22,7 @@ from penstock.core.usage cimport use
 
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
+    STATE_AT = 5                     # Head.state
     EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
 
 
@@ -114,6 +115,7 @@ cdef int purge_older(Log log, uint64_t end) except -1:
             log.subjects_table.appended(e.subject, active.first + i)
         i = active.next_live(i + 1)
     log.msgs = active.live
+    use(log.usage, <int64_t>active.live_bytes - <int64_t>log.bytes)
     log.bytes = active.live_bytes
     log.subject_count = log.subjects_table.live
     i = active.next_live(0)
@@ -286,6 +288,8 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, uint32_t sal
             length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
             offsets[i] = <uint32_t>out.len
             out_put(out, p, length)
+            # it has long been whole, and its last message may be gone
+            out.data[out.len - length + STATE_AT] &= ~MORE & 0xFF
             seal_record(out.data + out.len - length, length, salt)
         i = s.next_live(i + 1)
     return 0

@@ -32,7 +32,9 @@ cdef class PendingMessages:
     cdef Pending* first(self) noexcept                                               # the one with the lowest sequence, or NULL
     # remove one, move the floor: (cseq, seq) of the last delivered is where it jumps to when nothing is left
     cdef int remove(self, Pending* e, uint64_t delivered_cseq, uint64_t delivered_seq) except -1
+    cdef int drop(self, Pending* e) except -1                                        # the floor stays where it is
     cdef int remove_upto(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1     # how many; floor as of seq
+    cdef list upto(self, uint64_t seq)                                               # the sequences pending up to one
     cdef int remove_below(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1    # limits removed them: as if acknowledged
     cdef int purge_below(self, uint64_t seq) except -1                               # somebody purged them: the floor is at least seq - 1
     cdef void set_floor(self, uint64_t cseq, uint64_t seq) noexcept

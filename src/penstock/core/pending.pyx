@@ -75,6 +75,7 @@ cdef class PendingMessages:
 
     cdef int remove(self, Pending* e, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
         cdef bint lowest = e == self.data + self.off
+        cdef bint follows = e.cseq == self.floor_cseq + 1          # nothing unacknowledged was dropped before it
         e.state = GONE
         self.live -= 1
         if self.live == 0:
@@ -85,10 +86,18 @@ cdef class PendingMessages:
         if lowest:
             while self.data[self.off].state == GONE:
                 self.off += 1
-            self.floor_cseq = self.data[self.off].cseq - 1
-            self.floor_seq = self.data[self.off].seq - 1
+            if follows:
+                self.floor_cseq = self.data[self.off].cseq - 1
+                self.floor_seq = self.data[self.off].seq - 1
         elif self.len - self.off > 2 * self.live + HOLES_KEPT:
             self.compact()
+        return 0
+
+    cdef int drop(self, Pending* e) except -1:
+        """It will not be delivered again, and is not acknowledged: the floor stays."""
+        cdef uint64_t cseq = self.floor_cseq, seq = self.floor_seq
+        self.remove(e, cseq, seq)
+        self.set_floor(cseq, seq)
         return 0
 
     cdef int remove_upto(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
@@ -113,6 +122,15 @@ cdef class PendingMessages:
             self.floor_cseq = cseq
             self.floor_seq = seq
         return n
+
+    cdef list upto(self, uint64_t seq):
+        cdef size_t i = self.off
+        cdef list found = []
+        while i < self.len and self.data[i].seq <= seq:
+            if self.data[i].state != GONE:
+                found.append(self.data[i].seq)
+            i += 1
+        return found
 
     cdef int remove_below(self, uint64_t seq, uint64_t delivered_cseq, uint64_t delivered_seq) except -1:
         cdef int n = 0

@@ -22,6 +22,7 @@ cdef enum RecordKind:
 
 cdef enum RecordState:
     ERASED = 1       # the body was overwritten with zeros
+    MORE = 128       # of a group that is stored whole or not at all: the next message belongs to it too
 
 
 cdef struct Head:
@@ -55,6 +56,7 @@ cdef void ranges_free(Ranges* r) noexcept
 
 cdef int put_segment_head(Out* out, uint64_t first_seq, uint32_t salt) except -1
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept
+cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept   # one flipped bit put right; False: more is wrong
 
 cdef void seal_record(char* p, uint32_t length, uint32_t salt) noexcept nogil     # writes the checksum of a record in place
 # The length of the good record at p, or 0: head plausible, all bytes there, checksum right.

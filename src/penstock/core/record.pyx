@@ -5,7 +5,8 @@
     record         =
          0  u32 length        the whole record, this field and the checksum included
          4  u8  kind          1 message, 2 remove, 3 skip
-         5  u8  state         bit 0: erased (the body was overwritten with zeros)
+         5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 7: the next message belongs to the same
+                              group, which counts only with its last message, the one without this bit (core/atomic)
          6  u16 flags         the owner's, given back as they came
          8  u16 subject_len
         10  u16 mark          0xA75E: where to look for a record when the one before is damaged
@@ -115,6 +116,17 @@ cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_
     memcpy(salt, p + 12, 4)
     memcpy(first_seq, p + 16, 8)
     return True
+
+
+cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept:
+    # One flipped bit in the head of a segment must not cost the segment.
+    cdef int bit
+    for bit in range(SEGMENT_HEAD_BYTES * 8):
+        head[bit >> 3] ^= 1 << (bit & 7)
+        if get_segment_head(head, SEGMENT_HEAD_BYTES, first, salt):
+            return True
+        head[bit >> 3] ^= 1 << (bit & 7)
+    return False
 
 
 # --- records -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Each sealed segment is taken from its sidecar when that holds, else scanned (and
 is scanned unless the log was closed in order. Then all REMOVE ranges are applied: sequences are never used twice, so the
 order does not matter. Nothing is deleted: damaged bytes inside a segment stay where they are and only their messages are
 missing (and told in `lost`); an unfinished end of the last segment is kept beside it as `<name>.torn-<n>` before it is cut.
+A group of messages at that end whose last one is not there (core/atomic) is part of what is unfinished.
 
 Knows nothing of what a caller asks of the log afterwards.
 """
@@ -16,13 +17,15 @@ from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
+    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
+    check_record, get_segment_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
 from penstock.core.usage cimport use
 from penstock.core.subject_table cimport Subject, SubjectTable
+
+from penstock.core.lost import without
 
 
 cdef class Scan:
@@ -33,6 +36,8 @@ cdef class Scan:
     cdef list missing            # (first sequence, count, reason) not there because of damage
     cdef object bad_end          # None, or the sequence that the damaged bytes at the end claim (0: none)
     cdef list damaged            # (offset, end) of bytes that are no record
+    cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
+    cdef uint32_t group_index    # ... and its index
 
 
 cdef class Opened:
@@ -110,7 +115,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     s.written_size = s.synced_size = s.size
     s.sealed = not is_last
     got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
-    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_head(head, &named, &s.salt))
+    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
     if not good or named != first:
         if is_last and got < SEGMENT_HEAD_BYTES:
             restart(log, s)
@@ -148,17 +153,6 @@ cdef int restart(Log log, Segment s) except -1:
     s.size = s.written_size = SEGMENT_HEAD_BYTES
     s.synced_size = 0
     return 0
-
-
-cdef bint mend_head(char* head, uint64_t* first, uint32_t* salt) noexcept:
-    # One flipped bit in the head of a segment must not cost the segment.
-    cdef int bit
-    for bit in range(SEGMENT_HEAD_BYTES * 8):
-        head[bit >> 3] ^= 1 << (bit & 7)
-        if get_segment_head(head, SEGMENT_HEAD_BYTES, first, salt):
-            return True
-        head[bit >> 3] ^= 1 << (bit & 7)
-    return False
 
 
 cdef uint64_t guess_last(Log log, Segment s) except? 0:
@@ -225,6 +219,11 @@ cdef Scan scan(Log log, Segment s):
             elif bad is not None:
                 found.missing.append((expected, 0, "damaged bytes"))
             bad = None
+            if not head.state & MORE:
+                found.group_at = 0
+            elif found.group_at == 0:
+                found.group_at = at
+                found.group_index = s.count
             take_message(log, s, p + at, <uint32_t>at, &head)
             found.last_ts = head.ts_ns
         elif head.kind == REMOVE:
@@ -235,6 +234,8 @@ cdef Scan scan(Log log, Segment s):
                 found.missing.append(missing_of(bad, expected, head.seq + 1 - expected))
                 bad = None
             s.push_holes(<uint32_t>(head.seq + 1 - expected))
+        if head.kind != MESSAGE and bad is not None:
+            found.group_at = 0        # something whole behind the damage: the group was, too
         if head.seq > found.last_seq:
             found.last_seq = head.seq
         at += n
@@ -317,8 +318,7 @@ cdef int apply_removals(Log log, list opened) except -1:
     cdef list known = []
     cdef bint damage = False
     for o in opened:
-        if o.scan is not None and o.scan.missing:
-            damage = True
+        damage = damage or (o.scan is not None and bool(o.scan.missing))
     for o in opened:
         holder = o.segment
         memset(&one, 0, sizeof(Ranges))
@@ -340,25 +340,6 @@ cdef int apply_removals(Log log, list opened) except -1:
             if o.scan is not None:
                 log.lost.extend(m for first, count, reason in o.scan.missing for m in without(first, count, reason, known))
     return 0
-
-
-def without(first: int, count: int, reason: str, known: list) -> list:
-    """The parts of a missing run that no removal names: (first, count, reason)*."""
-    cdef list parts = []
-    if count == 0:
-        return [(first, 0, reason)]
-    end = first + count
-    for low, high in known:
-        if high <= first or low >= end:
-            continue
-        if low > first:
-            parts.append((first, low - first, reason))
-        first = max(first, high)
-        if first >= end:
-            break
-    if first < end:
-        parts.append((first, end - first, reason))
-    return parts
 
 
 cdef int ranges_of(Sidecar sidecar, Ranges* out) except -1:
@@ -403,20 +384,26 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef bytes cut
     cdef Head head
-    cdef uint64_t expected = s.first + s.count
-    cdef uint64_t seen = 0
+    cdef uint64_t expected, seen = 0, first
+    cdef Py_ssize_t at
     if o.headless:
         # It can't be carried on. It stays as it is, and a new segment follows.
         s.sealed = True
         log.start_segment(log.last_seq + 1)
         return 0
+    if o.scan is not None and o.scan.group_at:
+        seen = drop_group(o)
+    expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > 1
-        if plausible(PyBytes_AS_STRING(cut), len(cut), &head) and head.kind == MESSAGE and expected <= head.seq <= expected + GAP_MAX:
-            seen = head.seq
-            if head.length <= <uint64_t>len(cut):
-                log.lost.append((head.seq, 1, "damaged at the end"))
+        s.damaged = len(o.scan.damaged) > (o.scan.bad_end is not None)
+        at = len(cut) if o.scan.bad_end is None else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
+        if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
+                expected <= head.seq <= expected + GAP_MAX):
+            seen = max(seen, head.seq)
+            if head.length <= <uint64_t>(len(cut) - at):
+                first = expected if o.scan.group_at else head.seq
+                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
     log.tail_base = s.size
     log.active = s
     log.segments.active = s
@@ -434,6 +421,21 @@ cdef int mend_tail(Log log, Opened o) except -1:
         put_skip(&log.tail, log.last_seq, s.salt)
         s.size += RECORD_EXTRA_BYTES
     return 0
+
+
+cdef uint64_t drop_group(Opened o) except? 0:
+    # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
+    cdef uint32_t i
+    cdef Segment s = o.segment
+    cdef uint64_t last = s.first + s.count - 1
+    for i in range(o.scan.group_index, s.count):
+        if is_live(s, i):
+            s.live -= 1
+        else:
+            s.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
+    s.count = o.scan.group_index
+    o.scan.good_end = o.scan.group_at
+    return last
 
 
 cdef bytes keep_aside(Log log, Segment s, uint64_t at):

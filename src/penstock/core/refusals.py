@@ -40,13 +40,15 @@ class Rules(Protocol):
 
 
 def parse_ttl(text: str) -> int | None:
-    """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, no duration)."""
+    """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, no duration).
+
+    A number of several zeros is valid and means none: 0.
+    """
     if text.lower() == "never":
         return -1
     if text.isascii() and text.isdigit():
-        seconds = int(text)
-    else:
-        seconds = (parse_duration(text) or 0) // 1_000_000_000
+        return int(text) if text != "0" else None
+    seconds = (parse_duration(text) or 0) // 1_000_000_000
     return seconds if seconds >= 1 else None
 
 
@@ -66,10 +68,10 @@ def not_allowed(stage: int, header: bytes) -> Refusal | None:
             return 400, 10171, "message counter increment is invalid"
         return 400, 10168, "message counters is disabled"
     if stage in (STAGE_TTL, STAGE_TTL_VALUE):
-        valid = parse_ttl(header.decode("utf-8", "replace")) is not None
+        seconds = parse_ttl(header.decode("utf-8", "replace"))
         if stage == STAGE_TTL:
-            return (400, 10166, "per-message TTL is disabled") if valid else None
-        return None if valid else (400, 10165, "invalid per-message TTL")
+            return (400, 10166, "per-message TTL is disabled") if seconds else None
+        return None if seconds is not None else (400, 10165, "invalid per-message TTL")
     if stage == STAGE_SCHEDULE:
         if header:
             return 400, 10188, "message schedules is disabled"

@@ -283,6 +283,8 @@ cdef class Router(Owner):
             self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), s)
         if self.reaches_system(s.subject):
             self.system_interest -= 1
+        if self.watchers:
+            self.wake_watchers(s.subject)
         return 0
 
     cdef int forget(self, Connection c) except -1:
@@ -296,7 +298,7 @@ cdef class Router(Owner):
         return subject[:1] == b"$" or subject[:2] in (b"*.", b">")
 
     def wake_watchers(self, bytes subject) -> None:
-        """Interest has come on a subject or pattern: tell who waits for it."""
+        """Interest has come or gone on a subject or pattern: tell who wants to know."""
         cdef Task t
         wild = subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         hits = self.watchers.get(subject, ()) if not wild else [
@@ -328,7 +330,7 @@ cdef class Router(Owner):
         self.prefix_sinks.append(sink)
 
     def watch(self, str subject, Task task) -> None:
-        """Wake the task when a subscription that matches this literal subject comes."""
+        """Wake the task when a subscription that matches this literal subject comes or goes."""
         self.watchers.setdefault(subject.encode("utf-8", "surrogateescape"), []).append(task)
 
     def unwatch(self, str subject, Task task) -> None:

@@ -94,7 +94,8 @@ cdef class Selection:
         qsort(self.starts, n, sizeof(uint64_t), ascending)
         self.starts_len = n
         self.next_seq = self.log.last_seq + 1
-        self.passed = self.starts[0] - 1 if n else self.log.last_seq
+        # Without a match it begins with the last message, as it were, which it does not want.
+        self.passed = self.starts[0] - 1 if n else max(self.log.last_seq, 1) - 1
         self.known = self.caught_up = False
         return 0
 

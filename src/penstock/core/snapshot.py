@@ -12,7 +12,8 @@
     +64  u32   count of pending messages, u32 count of first messages
     +72  pending messages, ascending, 32 bytes each: u64 stream sequence, u64 consumer sequence of
          the first delivery, u64 time (of the last delivery, or when due if refused with a delay),
-         u32 deliveries, u32 state (core/pending)
+         u32 deliveries, u32 state (core/pending); behind them, in any order, those that went out
+         as often as they may (state 4; consumer sequence and time 0)
          then the first messages of a last_per_subject start that are still to come, ascending:
          u64 sequence each
 
@@ -35,6 +36,7 @@ _HEAD = struct.Struct("<7QII")
 _ENTRY = struct.Struct("<QQQII")
 _START = 8
 _STATES = (1, 2, 3)
+SPENT = 4
 
 Entry = tuple[int, int, int, int, int]
 
@@ -63,7 +65,7 @@ def unpack(data: bytes) -> tuple[tuple[int, ...], list[Entry], list[int]]:
         raise ValueError("consumer state has a wrong length")
     entries = [_ENTRY.unpack_from(body, _HEAD.size + i * _ENTRY.size) for i in range(pending)]
     starts = list(struct.unpack_from(f"<{first}Q", body, _HEAD.size + pending * _ENTRY.size))
-    sequences = [entry[0] for entry in entries]
-    if any(a >= b for a, b in pairwise(sequences)) or any(e[4] not in _STATES for e in entries):
+    waiting = [entry for entry in entries if entry[4] != SPENT]
+    if any(a[0] >= b[0] for a, b in pairwise(waiting)) or any(e[4] not in _STATES for e in waiting):
         raise ValueError("consumer state is not in order")
     return tuple(numbers), entries, starts

@@ -8,7 +8,7 @@ when the stream promises that. Knows nothing of JSON requests, configuration rul
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.hub cimport Synced, Task
 from penstock.core.intake cimport Intake
-from penstock.core.subjects cimport SubjectTrie
+from penstock.core.subjects cimport Route, SubjectTrie
 
 
 cdef class Listener(Task):
@@ -19,6 +19,13 @@ cdef class Listener(Task):
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
     cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only); 0: holds nothing any more
     cdef int purged(self) except -1                        # many messages are gone
+    cdef int needs(self, uint64_t seq) except -1           # a message that passes its filters: not acknowledged yet (1) or done with (0)
+
+
+cdef class Keeper(Task):
+    """What a stream with interest or workqueue retention asks about its messages; made of consumers' needs in core/interest."""
+    cdef int settled(self, uint64_t seq) except -1         # a consumer is done with a message: it goes unless another one needs it
+    cdef int sweep(self, uint64_t start, bint orphans) except -1       # look at all from a sequence on; orphans: nobody's go, too
 
 
 cdef class Committer(Synced):
@@ -39,16 +46,23 @@ cdef class Stream(Intake):
     cdef readonly str failure                # why the log can't write; "" while it can
     cdef Committer committer
     # consumers
-    cdef list listeners
+    cdef Keeper keeper                       # None: limits retention
+    cdef dict listeners                      # Listener -> None, oldest first
+    cdef list unfiltered                     # Listeners without filters
     cdef list waiting                        # Listeners to run when more becomes visible
     cdef list holders                        # Listeners that have messages unacknowledged
     cdef SubjectTrie filters                 # filter -> Listener
-    cdef list interested                     # subject id -> Route of filters, or None: not asked yet; empty without filters
+    cdef list interested                     # subject id -> Route of filters; None or of another epoch: to be asked; empty without filters
+    cdef uint64_t epoch                      # changes when a filter comes or goes
+    cdef Route nobody                        # the Route of subjects without filters, of this epoch
+    cdef Py_ssize_t scrubbed                 # up to here `interested` was cleared of old Routes
 
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1
     # for consumers
     cdef int add_listener(self, Listener listener, tuple filters) except -1
     cdef int drop_listener(self, Listener listener, tuple filters) except -1
+    cdef int filters_changed(self) except -1
+    cdef Route route_for(self, uint32_t subject_id, const char* subject, size_t n)     # Listeners whose filters take the subject
     cdef int await_more(self, Listener listener) except -1
     cdef int hold(self, Listener listener) except -1

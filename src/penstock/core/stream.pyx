@@ -12,6 +12,7 @@ run when more becomes visible; filters are asked once per subject, and the answe
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
 from penstock.core.buffer cimport out_put
 from penstock.core.dedupe cimport MessageIds
@@ -24,15 +25,19 @@ from penstock.core.router cimport Message, Router
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
-from penstock.core.intake import StreamRefused
+from penstock.core.intake import Batched, StreamRefused
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
+RETAIN_BY_LIMITS = 0
+RETAIN_BY_INTEREST = 1                 # what no consumer takes is not stored
+RETAIN_AS_QUEUE = 2
 
 cdef enum:
     SYNC_HANDLES = 64
     UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
+    SCRUB_STEP = 4096              # old routes forgotten each time when filters change
     FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
 
@@ -49,6 +54,19 @@ cdef class Listener(Task):
         return 0
 
     cdef int purged(self) except -1:
+        return 0
+
+    cdef int needs(self, uint64_t seq) except -1:
+        return 0
+
+
+cdef class Keeper(Task):
+    """What a stream with interest or workqueue retention asks about its messages."""
+
+    cdef int settled(self, uint64_t seq) except -1:
+        return 0
+
+    cdef int sweep(self, uint64_t start, bint orphans) except -1:
         return 0
 
 
@@ -119,11 +137,12 @@ cdef class Stream(Intake):
         self.sync = sync
         self.failure = ""
         self.committer = Committer(self)
-        self.listeners = []
+        self.listeners = {}
+        self.unfiltered = []
         self.waiting = []
         self.holders = []
-        self.interested = []
         self.filters = SubjectTrie()
+        self.filters_changed()
         self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
         self.configure()
         if self.visible < log.last_seq:
@@ -132,10 +151,11 @@ cdef class Stream(Intake):
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
         max_msg_size: int = -1, discard_new: bool = False, discard_new_per_subject: bool = False,
-        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False,
+        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, retention: int = RETAIN_BY_LIMITS,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
         cdef uint32_t i
+        cdef bint obeyed = 0 < self.max_msgs_per_subject <= max_msgs_per_subject
         self.max_msgs = max_msgs
         self.max_bytes = max_bytes
         self.max_age_ns = max_age_ns
@@ -146,11 +166,40 @@ cdef class Stream(Intake):
         self.duplicate_window_ns = duplicate_window_ns
         self.no_ack = no_ack
         self.sealed = sealed
-        if self.max_msgs_per_subject > 0:
+        if self.max_msgs_per_subject > 0 and not obeyed:
             for i in range(self.log.subject_ids):
-                self.trim_subject(i)
+                if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:
+                    self.trim_subject(i)
         self.trim()
+        self.retain(retention)
         self.settle()
+
+    def retain(self, int retention) -> None:
+        """Keep messages by limits alone, or as long as consumers need them. Those they are done with go when this changes."""
+        cdef bint changes = self.configured and (self.keeper is None) != (retention == RETAIN_BY_LIMITS)
+        self.configured = True
+        self.selective = retention == RETAIN_BY_INTEREST
+        if retention == RETAIN_BY_LIMITS:
+            self.keeper = None
+        elif self.keeper is None:
+            from penstock.core.interest import Interest
+            self.keeper = Interest(self)
+            if changes:
+                self.keeper.sweep(self.log.first_seq, False)
+
+    def review(self, start: int = 0, bint orphans = False) -> None:
+        """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.
+
+        The engine calls it when a consumer is gone or has other filters, and when all are recovered. Does nothing when messages
+        are kept by limits. A large stream is looked through in the turns to come.
+        """
+        if self.keeper is None:
+            return
+        if orphans and self.selective and not self.listeners:
+            if self.log.purge(None):
+                self.told()
+        elif self.listeners:
+            self.keeper.sweep(max(start, self.log.first_seq), orphans and self.selective)
 
     def settle(self) -> None:
         """Commit at the end of the turn what was removed outside of a publish."""
@@ -163,6 +212,9 @@ cdef class Stream(Intake):
         cdef int outcome
         if self.closed:
             return 0
+        if self.batched is not None and m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            self.batched.take(m)
+            return self.commit() + 1
         outcome = self.accept(m, &seq)
         if m.reply_len and not self.no_ack:
             if outcome == STORED:
@@ -264,40 +316,88 @@ cdef class Stream(Intake):
         """Tell the consumers whose filters the message passes."""
         cdef Route route
         cdef int i
-        if PyList_GET_SIZE(self.interested) == 0:
+        if self.filters.count == 0:
             return 0
-        while <Py_ssize_t>subject_id >= PyList_GET_SIZE(self.interested):
-            self.interested.append(None)
-        if <object>PyList_GET_ITEM(self.interested, subject_id) is None:
-            route = self.filters.match(m.subject, m.subject_len)
-            self.interested[subject_id] = route
-            for i in range(route.n):
-                (<Listener>route.items[i]).wants(subject_id)
-        route = <Route>PyList_GET_ITEM(self.interested, subject_id)
+        route = self.route_for(subject_id, m.subject, m.subject_len)
         for i in range(route.n):
             (<Listener>route.items[i]).signalled(seq)
+        return 0
+
+    cdef bint anyone(self, Message* m) except -1:
+        """Some consumer takes messages of this subject."""
+        if PyList_GET_SIZE(self.unfiltered):
+            return True
+        return self.filters.count > 0 and self.filters.route(m.subject, m.subject_len).n > 0
+
+    cdef Route route_for(self, uint32_t subject_id, const char* subject, size_t n):
+        cdef Py_ssize_t known = PyList_GET_SIZE(self.interested)
+        cdef Route route
+        cdef int i
+        if <Py_ssize_t>subject_id >= known:
+            self.interested.extend([None] * (max(<Py_ssize_t>subject_id + 1, <Py_ssize_t>self.log.subject_ids) - known))
+        elif <object>PyList_GET_ITEM(self.interested, subject_id) is not None:
+            route = <Route>PyList_GET_ITEM(self.interested, subject_id)
+            if route.generation == self.epoch:
+                return route
+        route = self.filters.match(subject, n)
+        if route.n == 0:
+            route = self.nobody
+        route.generation = self.epoch
+        self.interested[subject_id] = route
+        for i in range(route.n):
+            (<Listener>route.items[i]).wants(subject_id)
+        return route
+
+    cdef int filters_changed(self) except -1:
+        """Every route is to be asked for again. Old ones are forgotten bit by bit, so that they keep no consumer alive for long."""
+        cdef Py_ssize_t i, end
+        self.epoch += 1
+        self.nobody = Route.__new__(Route)
+        self.nobody.held = ()
+        self.nobody.generation = self.epoch
+        if self.filters.count == 0:
+            self.interested = []
+            return 0
+        if self.scrubbed >= PyList_GET_SIZE(self.interested):
+            self.scrubbed = 0
+        end = min(self.scrubbed + SCRUB_STEP, PyList_GET_SIZE(self.interested))
+        for i in range(self.scrubbed, end):
+            self.interested[i] = None
+        self.scrubbed = end
         return 0
 
     cdef int add_listener(self, Listener listener, tuple filters) except -1:
         """A consumer is there; or its filters have changed, after drop_listener() with the old ones."""
         cdef bytes pattern
-        if listener not in self.listeners:
-            self.listeners.append(listener)
+        self.listeners[listener] = None
+        if not filters:
+            self.unfiltered.append(listener)
+            return 0
         for pattern in filters:
             self.filters.insert(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern), listener)
-        self.interested = [None] * (1 if self.filters.count else 0)
-        return 0
+        return self.filters_changed()
 
     cdef int drop_listener(self, Listener listener, tuple filters) except -1:
         cdef bytes pattern
+        if listener not in self.listeners:
+            return 0
+        del self.listeners[listener]
+        if listener.awaiting:
+            self.waiting.remove(listener)
+        if listener.holding:
+            self.holders.remove(listener)
+        listener.awaiting = listener.holding = False
+        if not filters:
+            self.unfiltered.remove(listener)
+            return 0
         for pattern in filters:
             self.filters.discard(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern), listener)
-        self.interested = [None] * (1 if self.filters.count else 0)
-        for members in (self.listeners, self.waiting, self.holders):
-            if listener in members:
-                members.remove(listener)
-        listener.awaiting = listener.holding = False
-        return 0
+        return self.filters_changed()
+
+    def takers(self, str subject) -> list:
+        """The consumers that take messages of a literal subject."""
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        return self.unfiltered + list(self.filters.match(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)).held)
 
     cdef int await_more(self, Listener listener) except -1:
         """Run the listener when more has become visible."""
@@ -413,6 +513,8 @@ cdef class Stream(Intake):
         if self.max_age_ns and not self.sealed and self.log.msgs:
             cut = self.log.seq_at(now - self.max_age_ns + 1) if now >= self.max_age_ns else 0
             if cut > self.log.first_seq:
+                for holder in list(self.holders):
+                    holder.expire_below(cut)
                 self.log.purge(cut)
                 self.told()
             if self.log.msgs and self.log.read(self.log.first_seq, &r):

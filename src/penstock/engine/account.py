@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountLimits, ClientInfo
+from penstock.api.calls import AccountLimits, ClientInfo, PullRequest
+from penstock.api.codec import JsonError
+from penstock.api.streams import StreamConfig
+from penstock.api.whole import decode_whole
 from penstock.core.consumer import Consumer
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -18,14 +21,18 @@ from penstock.core.jetstream import Desk
 from penstock.core.router import Router
 from penstock.core.usage import Usage
 from penstock.engine.advisories import Advisories
+from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
 from penstock.engine.settings import Settings
-from penstock.engine.timers import Timers
+from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
 
 if TYPE_CHECKING:
     from random import Random
+
+    from penstock.engine.sources.links import Link
+    from penstock.engine.sources.upstream import LocalUpstream
 
 UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
@@ -59,15 +66,22 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name)
         self.streams: dict[str, StreamEntry] = {}
+        # origin -> the upstreams of this server that copy it or wait for it
+        self.followers: dict[str, list[LocalUpstream]] = {}
+        self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
+        self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
         self.limits = UNLIMITED if limits is None else limits
         self.memory = Usage(whole=memory)
         self.storage = Usage(whole=storage)
-        self.advisories = Advisories(router, self.ids, settings.domain)
+        self.advisories = Advisories(router, self.ids, settings.domain, name)
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
+        self.batches = OpenBatches(settings.batch)
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
+        self.alarms: Timers[Alarm] = Timers()
+        self.unsaved: set[StreamEntry] = set()  # that have consumers whose states are to be written
         self.api_total = 0
         self.api_errors = 0
         self._random = random
@@ -83,6 +97,9 @@ class Account:
         desk.max_deliver_advisory = self._max_deliver
         desk.nak_advisory = self._nak
         desk.term_advisory = self._terminated
+        desk.pin_advisory = self._pin
+        desk.ack_metric = self._acknowledged
+        desk.explain_pull = explain_pull
         self.desk = desk
 
     def stream(self, name: str) -> StreamEntry:
@@ -92,6 +109,11 @@ class Account:
             raise errors.StreamNotFoundError()
         return entry
 
+    def config_of(self, stream: str) -> StreamConfig | None:
+        """The configuration of the stream of this name, if there is one."""
+        entry = self.streams.get(stream)
+        return entry.config if entry is not None else None
+
     def consumer(self, stream: str, name: str) -> tuple[StreamEntry, ConsumerEntry]:
         """A stream and its consumer; 10059, 10014."""
         owner = self.stream(stream)
@@ -100,18 +122,27 @@ class Account:
             raise errors.ConsumerNotFoundError()
         return owner, entry
 
+    def direct_server(self, name: str) -> StreamEntry | None:
+        """The stream that answers direct gets of this name; None: nobody does."""
+        entry = self.streams.get(name)
+        if entry is not None and entry.config.allow_direct:
+            return entry
+        for mirror in self.direct_mirrors.get(name, ()):
+            if mirror.supply is not None and mirror.supply.caught_up:
+                return mirror
+        return None
+
     def random_name(self) -> str:
         """A name for a consumer that came without one."""
         return "".join(self._random.choices(DIGITS, k=8))
 
+    def random_below(self, ceiling: int) -> int:
+        """A number from 0 to below the ceiling."""
+        return self._random.randrange(ceiling)
+
     def usage(self, storage: str) -> Usage:
         """Where the bytes of a stream with this kind of storage are counted."""
         return self.memory if storage == "memory" else self.storage
-
-    def direct_server(self, name: str) -> StreamEntry | None:
-        """The stream that answers direct gets of this name; None: nobody does."""
-        entry = self.streams.get(name)
-        return entry if entry is not None and entry.config.allow_direct else None
 
     def client_info(self, source: Connection | None) -> ClientInfo | None:
         """Who made a call; None: nobody outside."""
@@ -153,3 +184,30 @@ class Account:
             reason,
             self.now_ns,
         )
+
+    def _pin(self, consumer: Consumer, group: str, pin: str, reason: str) -> None:
+        stream, name = consumer.stream.name, consumer.name
+        if pin:
+            self.advisories.pinned(stream, name, group, pin, self.now_ns)
+        else:
+            self.advisories.unpinned(stream, name, group, reason, self.now_ns)
+
+    def _acknowledged(
+        self, consumer: Consumer, consumer_seq: int, stream_seq: int, ack_ns: int, deliveries: int
+    ) -> None:
+        self.advisories.acknowledged(
+            consumer.stream.name,
+            consumer.name,
+            (consumer_seq, stream_seq),
+            (ack_ns, deliveries),
+            self.now_ns,
+        )
+
+
+def explain_pull(body: bytes) -> str:
+    """What is wrong with a pull request."""
+    try:
+        decode_whole(PullRequest, body.strip())
+    except JsonError as error:
+        return str(error)
+    return "invalid JSON"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
-from penstock.api.fields import OMIT, Time, Uint64
+from penstock.api.fields import OMIT, Duration, Time, Uint64
 from penstock.api.subjects import ADVISORY_PREFIX
 from penstock.core.router import Router
 from penstock.nuid import Nuid
@@ -87,6 +87,62 @@ class ApiAudit(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class BatchAbandoned(Advisory, kw_only=True):
+    """An atomic batch was given up before its commit."""
+
+    account: Annotated[str, OMIT] = ""
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+    batch: str = ""
+    reason: str = ""
+
+
+class Pause(Advisory, kw_only=True):
+    """A consumer was paused, or goes on."""
+
+    stream: str = ""
+    consumer: str = ""
+    paused: bool = False
+    pause_until: Time = 0
+    domain: Annotated[str, OMIT] = ""
+
+
+class Pinned(Advisory, kw_only=True):
+    """A client of a priority group got the pin."""
+
+    account: Annotated[str, OMIT] = ""
+    stream: str = ""
+    consumer: str = ""
+    domain: Annotated[str, OMIT] = ""
+    group: str = ""
+    pinned_id: str = ""
+
+
+class Unpinned(Advisory, kw_only=True):
+    """The client of a priority group lost the pin."""
+
+    account: Annotated[str, OMIT] = ""
+    stream: str = ""
+    consumer: str = ""
+    domain: Annotated[str, OMIT] = ""
+    group: str = ""
+    reason: str = ""
+
+
+class Acknowledged(Advisory, kw_only=True):
+    """How long a client took for a message: a metric."""
+
+    stream: str = ""
+    consumer: str = ""
+    consumer_seq: Uint64 = 0
+    stream_seq: Uint64 = 0
+    ack_time: Duration = 0
+    deliveries: Uint64 = 0
+    domain: Annotated[str, OMIT] = ""
+
+
+_METRIC_TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
+_METRIC_SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
 API_AUDIT = f"{ADVISORY_PREFIX}.API"
 _STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
 _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
@@ -95,8 +151,9 @@ _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
 class Advisories:
     """Publishes the advisories of one account."""
 
-    def __init__(self, router: Router, ids: Nuid, domain: str) -> None:
-        """`ids` names the events."""
+    def __init__(self, router: Router, ids: Nuid, domain: str, account: str = "$G") -> None:
+        """`ids` names the events; `account` is told where the protocol has it."""
+        self._account = account
         self._router = router
         self._ids = ids
         self._domain = domain
@@ -185,8 +242,79 @@ class Advisories:
         event.domain = self._domain
         self._publish(API_AUDIT, "api_audit", event, now_ns)
 
+    def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
+        """`reason`: timeout, large, incomplete or unsupported."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
+        if self._router.has_interest(subject):
+            event = BatchAbandoned(stream=stream, domain=self._domain, batch=batch, reason=reason)
+            self._publish(subject, "stream_batch_abandoned", event, now_ns)
+
+    def pause(self, stream: str, consumer: str, until_ns: int, now_ns: int) -> None:
+        """`until_ns`: 0: it was told to go on."""
+        subject = f"{ADVISORY_PREFIX}.CONSUMER.PAUSE.{stream}.{consumer}"
+        if self._router.has_interest(subject):
+            event = Pause(
+                stream=stream,
+                consumer=consumer,
+                paused=now_ns < until_ns,
+                pause_until=until_ns,
+                domain=self._domain,
+            )
+            self._publish(subject, "consumer_pause", event, now_ns)
+
+    def pinned(self, stream: str, consumer: str, group: str, pin: str, now_ns: int) -> None:
+        """A client got the pin."""
+        subject = f"{ADVISORY_PREFIX}.CONSUMER.PINNED.{stream}.{consumer}"
+        if self._router.has_interest(subject):
+            event = Pinned(
+                account=self._account,
+                stream=stream,
+                consumer=consumer,
+                domain=self._domain,
+                group=group,
+                pinned_id=pin,
+            )
+            self._publish(subject, "consumer_group_pinned", event, now_ns)
+
+    def unpinned(self, stream: str, consumer: str, group: str, reason: str, now_ns: int) -> None:
+        """`reason`: admin or timeout."""
+        subject = f"{ADVISORY_PREFIX}.CONSUMER.UNPINNED.{stream}.{consumer}"
+        if self._router.has_interest(subject):
+            event = Unpinned(
+                account=self._account,
+                stream=stream,
+                consumer=consumer,
+                domain=self._domain,
+                group=group,
+                reason=reason,
+            )
+            self._publish(subject, "consumer_group_unpinned", event, now_ns)
+
+    def acknowledged(
+        self,
+        stream: str,
+        consumer: str,
+        sequences: tuple[int, int],
+        took: tuple[int, int],
+        now_ns: int,
+    ) -> None:
+        """`sequences`: consumer's, stream's; `took`: nanoseconds, deliveries."""
+        subject = f"{_METRIC_SUBJECT}.{stream}.{consumer}"
+        if self._router.has_interest(subject):
+            event = Acknowledged(
+                type=_METRIC_TYPE,
+                stream=stream,
+                consumer=consumer,
+                consumer_seq=sequences[0],
+                stream_seq=sequences[1],
+                ack_time=took[0],
+                deliveries=took[1],
+                domain=self._domain,
+            )
+            self._publish(subject, "", event, now_ns)
+
     def _publish(self, subject: str, kind: str, event: Advisory, now_ns: int) -> None:
-        event.type = _TYPE_PREFIX + kind
+        event.type = event.type or _TYPE_PREFIX + kind
         event.id = self._ids.next()
         event.timestamp = now_ns
         self._router.publish_message(subject, encode(event))

@@ -4,6 +4,8 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 
 from penstock.api import errors_generated as errors
@@ -11,17 +13,27 @@ from penstock.api.calls import (
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerNamesResponse,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     EmptyRequest,
     LeaderStepDownRequest,
     Response,
     SuccessResponse,
 )
+from penstock.api.consumers import ConsumerConfig
+from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import Account
-from penstock.engine.entries import consumer_info
+from penstock.engine.entries import StreamEntry, consumer_info
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
+from penstock.nuid import DIGITS
+
+_IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 
 
 def create(
@@ -56,13 +68,13 @@ def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]
         raise errors.ConsumerDurableNameNotSetError()
     if "/" in name or "\\" in name:
         raise errors.ConsumerNameContainsPathSeparatorsError()
+    if config.durable_name and config.durable_name != name:
+        raise errors.ConsumerDurableNameNotMatchSubjectError()
     if len(tokens) > 1:
         if config.filter_subjects:
             raise errors.ConsumerMultipleFiltersNotAllowedError()
         if config.filter_subject != ".".join(tokens[1:]):
             raise errors.ConsumerCreateFilterSubjectMismatchError()
-    if config.durable_name and config.durable_name != name:
-        raise errors.ConsumerDurableNameNotMatchSubjectError()
     config.name = name
     return name
 
@@ -73,9 +85,14 @@ def info(account: Account, request: EmptyRequest, stream: str, name: str) -> Con
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))
 
 
+def _public(stream: StreamEntry) -> list[str]:
+    """The names that are listed."""
+    return sorted(name for name, entry in stream.consumers.items() if not entry.config.direct)
+
+
 def names(account: Account, request: ConsumersRequest, stream: str) -> ConsumerNamesResponse:
     """CONSUMER.NAMES."""
-    found = sorted(account.stream(stream).consumers)
+    found = _public(account.stream(stream))
     offset = min(max(request.offset, 0), len(found))
     page = found[offset : offset + NAMES_LIMIT]
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_LIMIT, consumers=page)
@@ -84,7 +101,7 @@ def names(account: Account, request: ConsumersRequest, stream: str) -> ConsumerN
 def list_(account: Account, request: ConsumersRequest, stream: str) -> ConsumerListResponse:
     """CONSUMER.LIST."""
     owner = account.stream(stream)
-    found = sorted(owner.consumers)
+    found = _public(owner)
     offset = min(max(request.offset, 0), len(found))
     page = [
         consumer_info(
@@ -93,6 +110,46 @@ def list_(account: Account, request: ConsumersRequest, stream: str) -> ConsumerL
         for name in found[offset : offset + LIST_LIMIT]
     ]
     return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_LIMIT, consumers=page)
+
+
+def pause(
+    account: Account, request: ConsumerPauseRequest, stream: str, name: str
+) -> ConsumerPauseResponse:
+    """CONSUMER.PAUSE: until a time, or go on."""
+    owner, entry = account.consumer(stream, name)
+    until_ns = request.pause_until
+    if (entry.config.pause_until or 0) != until_ns:
+        consumers.pause(account, owner, entry, until_ns)
+    remaining_ns = max(until_ns - account.now_ns, 0)
+    return ConsumerPauseResponse(
+        paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
+    )
+
+
+def unpin(account: Account, request: ConsumerUnpinRequest, stream: str, name: str) -> Response:
+    """CONSUMER.UNPIN: another client of the group gets its messages."""
+    if not request.group:
+        raise errors.InvalidJSONError("consumer group not specified")
+    if not consumer_config.valid_group(request.group):
+        raise errors.ConsumerInvalidGroupNameError()
+    _, entry = account.consumer(stream, name)
+    if request.group not in entry.config.priority_groups:
+        raise errors.ConsumerInvalidPriorityGroupError()
+    entry.core.unpin(request.group, "admin")
+    return Response()
+
+
+def reset(
+    account: Account, request: ConsumerResetRequest, stream: str, name: str
+) -> ConsumerResetResponse | None:
+    """CONSUMER.RESET: begin anew; a consumer that is not there does not answer."""
+    owner = account.streams.get(stream)
+    entry = owner.consumers.get(name) if owner else None
+    if owner is None or entry is None:
+        return None
+    seq = consumers.reset(owner, entry, request.seq)
+    info = consumer_info(owner, entry, account.settings, account.now_ns)
+    return ConsumerResetResponse(info=info, reset_seq=seq)
 
 
 def delete(account: Account, request: EmptyRequest, stream: str, name: str) -> SuccessResponse:
@@ -107,9 +164,53 @@ def step_down(account: Account, request: LeaderStepDownRequest, stream: str, nam
     raise errors.ClusterRequiredError()
 
 
+def identity_for_readers(
+    account: Account, request: CreateConsumerRequest, headers: bytes, stream: str
+) -> bytes:
+    """Headers of the answer to those who read for a mirror or a source: which stream this is, so
+    that they notice when another one has taken its name. 10225: it is not the one they know.
+    """
+    if stream not in account.streams or not (request.config.direct or request.config.sourcing):
+        return b""
+    identity = _identity(account.streams[stream])
+    known = _IDENTITY.search(headers)
+    if known and known[1].strip() not in (b"", identity):
+        raise errors.ConsumerStreamIdentityMismatchError(identity.decode())
+    return b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % identity
+
+
+def identity_if_asked(
+    account: Account, request: ConsumerResetRequest, headers: bytes, stream: str
+) -> bytes:
+    """The same, for those who have said which stream they know."""
+    if stream not in account.streams or not _IDENTITY.search(headers):
+        return b""
+    return b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % _identity(account.streams[stream])
+
+
+def _identity(stream: StreamEntry) -> bytes:
+    digest = hashlib.sha256(format_time(stream.created_ns).encode()).digest()
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:8]).encode()
+
+
 def _check_stream(request: CreateConsumerRequest, stream: str) -> None:
     if request.stream_name != stream:
         raise errors.StreamMismatchError()
+
+
+def _name_of_origin(account: Account, stream: StreamEntry, config: ConsumerConfig) -> str:
+    """The name of the consumer that a mirror or source of another server reads through; it asks
+    again under the same name when it has lost the last one.
+    """
+    if stream.config.retention == "limits":
+        config.name = f"{config.name}-{account.random_name()}"
+    else:
+        # messages leave when the reader has them, which only acks can tell
+        config.direct = False
+        config.durable_name = config.name
+        config.ack_policy = "flow_control"
+        config.ack_wait = config.max_deliver = config.inactive_threshold = 0
+    return config.name
 
 
 def _put(
@@ -117,15 +218,15 @@ def _put(
 ) -> ConsumerInfoResponse:
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)
-    present = owner.consumers.get(name)
+    if request.config.direct and request.config.sourcing and name:
+        name = _name_of_origin(account, owner, request.config)
     caps = limits.consumer_caps(account, owner, request.config)
     config = consumer_config.with_defaults(
-        request.config,
-        owner.config,
-        pedantic=request.pedantic,
-        present=present.config if present else None,
-        caps=caps,
+        request.config, owner.config, pedantic=request.pedantic, caps=caps
     )
     consumer_config.check(config, owner.config, caps)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
+    until_ns = config.pause_until or 0
+    if account.now_ns < until_ns:
+        account.advisories.pause(stream, name, until_ns, account.now_ns)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

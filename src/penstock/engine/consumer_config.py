@@ -1,12 +1,10 @@
-"""Consumer configuration: defaults, validation, what an update may change, and what this server can
-not do.
+"""Consumer configuration: defaults, validation, what an update may change.
 
 Pure functions over `ConsumerConfig` and the configuration of its stream. The order of the checks is
 the protocol's. Names against API subjects, existing consumers and counts are the caller's.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +13,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
+from penstock.core.durations import format_duration
 from penstock.core.subjects import matches, subset
 from penstock.engine.settings import (
     DEFAULT_ACK_WAIT_NS,
@@ -23,12 +22,9 @@ from penstock.engine.settings import (
     DEFAULT_MAX_WAITING,
     MAX_DESCRIPTION_LENGTH,
     MAX_METADATA_BYTES,
-    MAX_NAME_LENGTH,
     MILLISECOND,
     MIN_WINDOW_NS,
-    NO_CAPS,
     SECOND,
-    Caps,
 )
 from penstock.engine.stream_config import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY, metadata_size
 from penstock.engine.subject_rules import is_literal, is_valid
@@ -54,21 +50,21 @@ _POLICY_WORDS = {
 
 
 @dataclass(frozen=True)
-class Gap:
-    """What the data path does not carry out: refused, so that nobody relies on it."""
+class ConsumerCaps:
+    """What a server and an account allow every consumer at most; 0: no limit."""
 
-    name: str
-    asked: Callable[[ConsumerConfig], object]  # truthy: the configuration asks for it
+    server_max_ack_pending: int = 0
+    account_max_ack_pending: int = 0
+    max_batch: int = 0
+
+    def max_ack_pending(self) -> tuple[int, ...]:
+        """The limits of max_ack_pending that are set, in the order in which they are looked at."""
+        both = (self.server_max_ack_pending, self.account_max_ack_pending)
+        return tuple(limit for limit in both if limit > 0)
 
 
-UNSUPPORTED = (
-    Gap("ack policy flow_control", lambda config: config.ack_policy == "flow_control"),
-    Gap("an internal consumer (direct)", lambda config: config.direct),
-    Gap("an internal consumer (sourcing)", lambda config: config.sourcing),
-    Gap("pause_until", lambda config: config.pause_until is not None),
-    Gap("a priority policy", lambda config: config.priority_policy or config.priority_groups),
-    Gap("ack sampling (sample_freq)", lambda config: config.sample_freq.strip("0%")),
-)
+NO_CAPS = ConsumerCaps()
+
 
 Invalid = errors.StreamInvalidConfigError
 
@@ -78,74 +74,91 @@ def with_defaults(
     stream: StreamConfig,
     *,
     pedantic: bool = False,
-    present: ConsumerConfig | None = None,
-    caps: Caps = NO_CAPS,
+    caps: ConsumerCaps = NO_CAPS,
 ) -> ConsumerConfig:
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
     none.
     """
     config = msgspec.structs.replace(config)
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        if pedantic and config.max_deliver < -1:
+            raise errors.PedanticError("max_deliver must be set to -1")
+        config.max_deliver = -1
+    if config.max_ack_pending < -1:
+        if pedantic:
+            raise errors.PedanticError("max_ack_pending must be set to -1")
+        config.max_ack_pending = -1
     for name in _NOT_NEGATIVE:
         if getattr(config, name) < 0:
             if pedantic:
                 raise errors.PedanticError(f"{name} must not be negative")
             setattr(config, name, 0)
-    if config.max_deliver == 0 or config.max_deliver < -1:
-        config.max_deliver = -1
-    if config.ack_policy == "flow_control" and config.deliver_subject:
-        config.flow_control = True
-        config.idle_heartbeat = config.idle_heartbeat or SECOND
+    if not config.deliver_subject and config.max_waiting == 0:
+        config.max_waiting = DEFAULT_MAX_WAITING
+    if config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
+        config.ack_wait = DEFAULT_ACK_WAIT_NS
     if config.backoff:
         if pedantic and config.ack_wait != config.backoff[0]:
             raise errors.PedanticError("first backoff value has to equal batch AckWait")
-        if config.backoff[0] >= 0:
-            config.ack_wait = config.backoff[0]
-    elif config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
-        config.ack_wait = DEFAULT_ACK_WAIT_NS
-    if not config.deliver_subject and config.max_waiting == 0:
-        config.max_waiting = DEFAULT_MAX_WAITING
-    _default_max_ack_pending(config, stream, caps)
-    if not config.deliver_subject and config.max_batch == 0 and caps.max_request_batch > 0:
-        if pedantic:
-            what = "max_request_batch must be set if it's JetStream limits are set"
-            raise errors.PedanticError(what)
-        config.max_batch = caps.max_request_batch
-    if config.inactive_threshold == 0:
-        config.inactive_threshold = stream.consumer_limits.inactive_threshold
-        if config.inactive_threshold <= 0:
-            ephemeral = not (present or config).durable_name
-            config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS if ephemeral else 0
+        config.ack_wait = config.backoff[0]
+    _limit_defaults(config, stream, caps, pedantic)
     if config.priority_policy == "none":
         config.priority_policy = None
     if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
         config.priority_timeout = _PINNED_TIMEOUT_NS
+    if config.ack_policy == "flow_control" and not pedantic:
+        config.flow_control = True
+        config.idle_heartbeat = SECOND
     config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
+    set_required_level(config)
     return config
 
 
-def check(config: ConsumerConfig, stream: StreamConfig, caps: Caps = NO_CAPS) -> None:
+def set_required_level(config: ConsumerConfig) -> None:
+    """Write into its metadata which servers can run it."""
+    config.metadata = {**config.metadata, REQUIRED_LEVEL_KEY: str(required_level(config))}
+
+
+def settle_threshold(config: ConsumerConfig, *, durable: bool) -> None:
+    """An ephemeral consumer always has an inactive threshold; it stays ephemeral, or durable, as it
+    was made.
+    """
+    if config.inactive_threshold <= 0 and not durable:
+        config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS
+
+
+def sample_percent(config: ConsumerConfig) -> int:
+    """Of how many acks in a hundred a metric tells."""
+    return min(int(config.sample_freq.removesuffix("%") or 0), 100)
+
+
+def check(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps = NO_CAPS) -> None:
     """ApiError for what is not allowed; the configuration has its defaults."""
-    _check_texts(config)
+    _check_names(config)
     _check_replicas(config, stream)
-    _check_deliver_policy(config)
     _check_acks(config)
-    _check_filters(config)
-    if config.sample_freq:
-        _check_sampling(config.sample_freq)
+    if len(config.description.encode(errors="surrogateescape")) > MAX_DESCRIPTION_LENGTH:
+        raise errors.ConsumerDescriptionTooLongError(MAX_DESCRIPTION_LENGTH)
     if config.deliver_subject:
         _check_push(config, stream)
     else:
-        _check_pull(config)
-        if 0 < caps.max_request_batch < config.max_batch:
-            raise errors.ConsumerMaxRequestBatchExceededError(caps.max_request_batch)
-    for most in caps.max_ack_pending:
-        if config.max_ack_pending > most:
-            raise errors.ConsumerMaxPendingAckExcessError(most)
-    _check_limits(config, stream)
-    _check_priority(config)
+        _check_pull(config, stream, caps)
+    _check_limits(config, stream, caps)
+    if config.direct and not config.deliver_subject:
+        raise errors.ConsumerDirectRequiresPushError()
     if config.direct and config.durable_name:
         raise errors.ConsumerDirectRequiresEphemeralError()
+    _check_filters(config)
+    _check_deliver_policy(config)
+    if config.sample_freq:
+        _check_sampling(config.sample_freq)
+    if config.flow_control and not config.idle_heartbeat:
+        raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
+    if config.durable_name and config.name and config.durable_name != config.name:
+        raise errors.ConsumerCreateDurableAndNameMismatchError()
+    if metadata_size(config.metadata) > MAX_METADATA_BYTES:
+        raise errors.ConsumerMetadataLengthError(f"{MAX_METADATA_BYTES // 1024}KB")
+    _check_priority(config)
 
 
 def check_replicas_supported(config: ConsumerConfig) -> None:
@@ -154,18 +167,14 @@ def check_replicas_supported(config: ConsumerConfig) -> None:
         raise errors.StreamReplicasNotSupportedError()
 
 
-def check_supported(config: ConsumerConfig) -> None:
-    """10052 for a configuration that this server would accept but not carry out."""
-    for gap in UNSUPPORTED:
-        if gap.asked(config):
-            raise Invalid(f"{gap.name} is not supported by this server version")
-
-
 def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> None:
     """ApiError for what can not change. `bound`: somebody listens on the old deliver subject."""
     refused = errors.ConsumerCreateError
     for name, what in (
         ("deliver_policy", "deliver policy"),
+        ("mem_storage", "storage type"),
+        ("direct", "direct"),
+        ("sourcing", "sourcing"),
         ("opt_start_seq", "start sequence"),
         ("opt_start_time", "start time"),
         ("ack_policy", "ack policy"),
@@ -184,8 +193,6 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
             raise errors.ConsumerNameExistError()
     if new.max_waiting != old.max_waiting:
         raise refused("max waiting can not be updated")
-    if new.mem_storage != old.mem_storage:
-        raise refused("storage type can not be updated")
 
 
 def same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
@@ -193,6 +200,11 @@ def same(one: ConsumerConfig, other: ConsumerConfig) -> bool:
     count.
     """
     return _comparable(one) == _comparable(other)
+
+
+def valid_group(name: str) -> bool:
+    """Whether a priority group may have this name."""
+    return bool(_GROUP_NAME.fullmatch(name))
 
 
 def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
@@ -214,35 +226,45 @@ def _comparable(config: ConsumerConfig) -> ConsumerConfig:
     return msgspec.structs.replace(config, metadata=metadata)
 
 
-def _default_max_ack_pending(config: ConsumerConfig, stream: StreamConfig, caps: Caps) -> None:
-    if config.max_ack_pending < -1:
-        config.max_ack_pending = -1
-    if config.max_ack_pending != 0:
-        return
-    limit = stream.consumer_limits.max_ack_pending
-    if limit > 0:
-        config.max_ack_pending = limit
-    elif config.ack_policy != "none":
-        config.max_ack_pending = min((DEFAULT_MAX_ACK_PENDING, *caps.max_ack_pending))
+def _limit_defaults(
+    config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps, pedantic: bool
+) -> None:
+    limits = stream.consumer_limits
+    if config.max_ack_pending == 0:
+        if pedantic and limits.max_ack_pending > 0:
+            raise errors.PedanticError(
+                "max_ack_pending must be set if it's configured in stream limits"
+            )
+        config.max_ack_pending = max(limits.max_ack_pending, 0)
+    if config.inactive_threshold == 0:
+        if pedantic and limits.inactive_threshold > 0:
+            raise errors.PedanticError(
+                "inactive_threshold must be set if it's configured in stream limits"
+            )
+        config.inactive_threshold = max(limits.inactive_threshold, 0)
+    if config.max_ack_pending == 0 and config.ack_policy != "none":
+        config.max_ack_pending = min(DEFAULT_MAX_ACK_PENDING, *caps.max_ack_pending(), 1 << 62)
+    if not config.deliver_subject and config.max_batch == 0 and caps.max_batch > 0:
+        if pedantic:
+            raise errors.PedanticError(
+                "max_request_batch must be set if it's JetStream limits are set"
+            )
+        config.max_batch = caps.max_batch
 
 
-def _check_texts(config: ConsumerConfig) -> None:
-    for what, name in (("durable name", config.durable_name), ("name", config.name)):
+def _check_names(config: ConsumerConfig) -> None:
+    for what, name in (("name", config.name), ("durable name", config.durable_name)):
         if name and not valid_name(name):
             raise Invalid(f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
-        if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
-            raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
-    if len(config.description.encode(errors="surrogateescape")) > MAX_DESCRIPTION_LENGTH:
-        raise errors.ConsumerDescriptionTooLongError(MAX_DESCRIPTION_LENGTH)
-    if metadata_size(config.metadata) > MAX_METADATA_BYTES:
-        raise errors.ConsumerMetadataLengthError(f"{MAX_METADATA_BYTES // 1024}KB")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if config.num_replicas > max(stream.num_replicas, 0):
+        raise errors.ConsumerReplicasExceedsStreamError()
     if config.num_replicas < 0:
         raise errors.ReplicasCountCannotBeNegativeError()
-    if config.num_replicas > stream.num_replicas:
-        raise errors.ConsumerReplicasExceedsStreamError()
+    if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
+        raise errors.ConsumerReplicasShouldMatchStreamError()
 
 
 def _check_deliver_policy(config: ConsumerConfig) -> None:
@@ -273,14 +295,14 @@ def _check_deliver_policy(config: ConsumerConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
-    if config.ack_wait < 0:
-        raise errors.ConsumerAckWaitNegativeError()
     if any(value < 0 for value in config.backoff):
         raise errors.ConsumerBackOffNegativeError()
-    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
-        raise errors.ConsumerMaxDeliverBackoffError()
+    if config.ack_wait < 0:
+        raise errors.ConsumerAckWaitNegativeError()
     if config.ack_policy == "flow_control":
         _check_flow_control_acks(config)
+    if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
+        raise errors.ConsumerMaxDeliverBackoffError()
 
 
 def _check_flow_control_acks(config: ConsumerConfig) -> None:
@@ -289,12 +311,12 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
     if not config.flow_control:
         raise errors.ConsumerAckFCRequiresFCError()
     if config.idle_heartbeat != SECOND:
-        raise Invalid("flow control ack policy requires an idle heartbeat of 1s")
+        raise Invalid("flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
         raise errors.ConsumerAckFCRequiresMaxAckPendingError()
     if config.ack_wait or config.backoff:
         raise errors.ConsumerAckFCRequiresNoAckWaitError()
-    if config.max_deliver != -1:
+    if config.max_deliver > 0:
         raise errors.ConsumerAckFCRequiresNoMaxDeliverError()
 
 
@@ -323,10 +345,10 @@ def _check_sampling(frequency: str) -> None:
 
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if not is_valid(config.deliver_subject):
-        raise errors.ConsumerInvalidDeliverSubjectError()
     if not is_literal(config.deliver_subject):
         raise errors.ConsumerDeliverToWildcardsError()
+    if not is_valid(config.deliver_subject):
+        raise errors.ConsumerInvalidDeliverSubjectError()
     if any(matches(config.deliver_subject, subject) for subject in stream.subjects):
         raise errors.ConsumerDeliverCycleError()
     if config.max_waiting:
@@ -335,32 +357,32 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errors.ConsumerMaxPendingAckPolicyRequiredError()
     if 0 < config.idle_heartbeat < MIN_WINDOW_NS:
         raise errors.ConsumerSmallHeartbeatError()
-    if config.flow_control and not config.idle_heartbeat:
-        raise errors.ConsumerWithFlowControlNeedsHeartbeatsError()
 
 
-def _check_pull(config: ConsumerConfig) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> None:
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise errors.ConsumerPullRequiresAckError()
     if config.rate_limit_bps:
         raise errors.ConsumerPullWithRateLimitError()
     if config.idle_heartbeat:
         raise errors.ConsumerHBRequiresPushError()
     if config.flow_control:
         raise errors.ConsumerFCRequiresPushError()
-    if config.direct:
-        raise errors.ConsumerDirectRequiresPushError()
     if 0 < config.max_expires < MILLISECOND:
         raise errors.ConsumerMaxRequestExpiresTooSmallError()
+    if 0 < caps.max_batch < config.max_batch:
+        raise errors.ConsumerMaxRequestBatchExceededError(caps.max_batch)
 
 
-def _check_limits(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_limits(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps) -> None:
     limits = stream.consumer_limits
-    if limits.inactive_threshold > 0 and config.inactive_threshold > limits.inactive_threshold:
+    for cap in (*caps.max_ack_pending(), limits.max_ack_pending):
+        if 0 < cap < config.max_ack_pending:
+            raise errors.ConsumerMaxPendingAckExcessError(cap)
+    if 0 < limits.inactive_threshold < config.inactive_threshold:
         raise errors.ConsumerInactiveThresholdExcessError(
-            f"{limits.inactive_threshold / SECOND:g}s"
+            format_duration(limits.inactive_threshold)
         )
-    cap = limits.max_ack_pending
-    if 0 < cap < config.max_ack_pending:
-        raise errors.ConsumerMaxPendingAckExcessError(cap)
 
 
 def _check_priority(config: ConsumerConfig) -> None:
@@ -377,5 +399,5 @@ def _check_priority(config: ConsumerConfig) -> None:
     for group in config.priority_groups:
         if not group:
             raise errors.ConsumerEmptyGroupNameError()
-        if not _GROUP_NAME.fullmatch(group):
+        if not valid_group(group):
             raise errors.ConsumerInvalidGroupNameError()

@@ -1,16 +1,24 @@
-"""Lifecycle of consumers: create, update, delete, recover, and their state on disk.
+"""Lifecycle of consumers: create, update, pause, delete, recover, and their state on disk.
 
 A create is on disk before it returns. Consumers of memory streams and those with `mem_storage` live
 until the server stops. Works on an Account; knows neither JSON nor the dispatch table.
 """
 
+import msgspec
+
+from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer import Consumer
-from penstock.engine import consumer_config, limits
+from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
+from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
+from penstock.engine.timers import Alarm
+
+PULL_GRACE_NS = 100 * MILLISECOND
+"""How much longer than its inactive threshold a pull consumer may be unused."""
 
 
 def put(
@@ -19,8 +27,8 @@ def put(
     """Create or update a consumer to a configuration (checked already); `action`: "", "create" or
     "update".
 
-    10148, 10149: it is (not) there; 10012, 10013: can't be changed so; 10026: one too many; 10052:
-    not supported here.
+    10148, 10149: it is (not) there; 10012, 10013: can't be changed so; 10026: one too many; 10098
+    to 10101: not in a work queue; 10052: not supported here.
     """
     present = stream.consumers.get(name)
     if present is None:
@@ -28,15 +36,61 @@ def put(
             raise errors.ConsumerDoesNotExistError()
         return _create(account, stream, name, config)
     config.pause_until = present.config.pause_until
-    if consumer_config.same(present.config, config):
-        return present
-    if action == "create":
+    if config.sourcing and config.durable_name:
+        config.deliver_policy = present.config.deliver_policy
+        config.opt_start_seq = present.config.opt_start_seq
+        config.opt_start_time = present.config.opt_start_time
+    consumer_config.set_required_level(config)
+    same = consumer_config.same(present.config, config)
+    if action == "create" and not same:
         raise errors.ConsumerAlreadyExistsError()
-    return _update(stream, present, config)
+    if stream.config.retention == "workqueue" and work_queue.shared(stream, name, config):
+        raise errors.ConsumerWQConsumerNotUniqueError()
+    if not same:
+        durable = bool(present.config.durable_name)
+        consumer_config.settle_threshold(config, durable=durable)
+        _update(account, stream, present, config)
+    if config.sourcing:
+        present.core.reset(0)
+    return present
+
+
+def pause(account: Account, stream: StreamEntry, entry: ConsumerEntry, until_ns: int) -> None:
+    """Pause a consumer until a time, or let it go on (0, or a time that is over); 10104 when the
+    disk refuses.
+    """
+    metadata = dict(entry.config.metadata)
+    config = msgspec.structs.replace(entry.config, pause_until=until_ns or None, metadata=metadata)
+    consumer_config.set_required_level(config)
+    _write(stream, entry, config)
+    _apply_pause(account, entry)
+
+
+def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
+    """Let a consumer begin anew at a sequence, or behind its ack floor (0); the sequence. 10204:
+    not allowed by its deliver policy.
+    """
+    config = entry.config
+    if seq:
+        if config.deliver_policy == "by_start_sequence":
+            if seq < config.opt_start_seq:
+                raise errors.ConsumerInvalidResetError("below start seq")
+        elif config.deliver_policy == "by_start_time":
+            if seq < stream.core.log.at_time(config.opt_start_time or 0):
+                raise errors.ConsumerInvalidResetError("below start time")
+        elif config.deliver_policy != "all":
+            raise errors.ConsumerInvalidResetError("not allowed")
+    seq = entry.core.reset(seq)
+    if stream.config.retention == "interest":
+        stream.core.review()
+    return seq
 
 
 def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
-    """Remove a consumer with its state; 10051 when the disk refuses."""
+    """Remove a consumer with its state, and the messages that only it needed; 10051 when the disk
+    refuses.
+    """
+    floor = entry.core.floor()
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
     if stream.files is not None and entry.persistent:
@@ -45,6 +99,8 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
             stream.files.remove_consumer(entry.name)
         except OSError as error:
             raise errors.StreamGeneralError(error) from error
+    if stream.config.retention == "interest":
+        stream.core.review(floor + 1, orphans=True)
 
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
@@ -52,21 +108,29 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     entry.core.save = None
     if account.desk is not None:
         account.desk.remove(entry.core)
-    entry.core.deadline_changed = None
+    entry.core.deadline_changed = entry.core.on_change = entry.core.on_unbound = None
     account.timers.set(entry, 0)
+    account.alarms.set(entry.unused, 0)
+    account.alarms.set(entry.resume, 0)
     entry.core.close(reason)
     del stream.consumers[entry.name]
+    stream.changed.discard(entry)
+    stream.internal_consumers -= entry.internal
 
 
 def recover(account: Account, stream: StreamEntry) -> None:
-    """Bring back a stream's consumers; what can't be read is reported and left."""
+    """Bring back a stream's consumers; what can't be read is reported and left. Messages that all
+    were done with leave the stream, unless a consumer is left aside: it may need them.
+    """
     files = stream.files
     if files is None:
         return
     for problem in files.states.load():
         account.report(f"consumer states are left aside: {problem}")
+    complete = True
     for meta in files.consumers():
         if isinstance(meta, BadFileError):
+            complete = False
             account.report(f"consumer file is left aside: {meta}")
             continue
         entry = _start(account, stream, meta)
@@ -77,6 +141,8 @@ def recover(account: Account, stream: StreamEntry) -> None:
             except ValueError as error:
                 where = f"{stream.config.name} > {meta.name}"
                 account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
+    if complete:
+        stream.core.review()
 
 
 def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
@@ -86,24 +152,24 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
     if stream.files is None:
         return
     states = stream.files.states
-    fresh = []
-    for entry in stream.consumers.values():
-        if entry.core.changed and entry.persistent:
-            states.put(entry.name, entry.created_ns, entry.core.snapshot())
-            fresh.append(entry)
+    account.unsaved.discard(stream)
+    fresh, stream.changed = stream.changed, set()
+    for entry in fresh:
+        states.put(entry.name, entry.created_ns, entry.core.snapshot())
     if not (states.unsaved or durable):
         return
     failed_before = states.failed
     try:
         states.write(durable=durable)
     except OSError as error:
+        account.unsaved.add(stream)
         for entry in fresh:
-            entry.core.changed = True  # snapshot() took it for written
+            entry.core.unsaved()  # snapshot() took it for written
         if not failed_before:
             what = f"consumer states of stream {stream.config.name}"
             account.report(f"{what} can't be written: {error}")
         return
-    for entry in stream.consumers.values():
+    for entry in fresh:
         entry.core.saved()
 
 
@@ -117,7 +183,7 @@ def confirm(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None
     try:
         states.write_one(entry.name, entry.created_ns, entry.core.snapshot(), path)
     except OSError as error:
-        entry.core.changed = True
+        entry.core.unsaved()
         if not states.failed:
             states.failed = True
             account.report(
@@ -149,7 +215,13 @@ def _create(
     account: Account, stream: StreamEntry, name: str, config: ConsumerConfig
 ) -> ConsumerEntry:
     limits.check_consumer_count(account, stream, config)
-    consumer_config.check_supported(config)
+    if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
+        if config.durable_name:
+            raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
+        raise errors.ConsumerCreateError("error creating store for consumer")
+    consumer_config.settle_threshold(config, durable=bool(config.durable_name))
+    if stream.config.retention == "workqueue":
+        work_queue.check_new(stream, name, config)
     meta = ConsumerFile(
         format=FORMAT,
         created=account.now_ns,
@@ -157,7 +229,8 @@ def _create(
         start_seq=first_sequence(stream, config),
         config=config,
     )
-    if stream.files is not None and not config.mem_storage:
+    if _on_disk(stream, config):
+        assert stream.files is not None
         try:
             stream.files.write_consumer(meta)
         except OSError as error:
@@ -167,10 +240,23 @@ def _create(
     return entry
 
 
-def _update(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -> ConsumerEntry:
+def _update(
+    account: Account, stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig
+) -> None:
     bound = bool(entry.config.deliver_subject) and entry.core.push_bound()
     consumer_config.check_update(entry.config, config, bound=bound)
-    consumer_config.check_supported(config)
+    old = entry.config
+    _write(stream, entry, config)
+    floor = entry.core.floor()
+    configure_consumer(entry.core, config, stream.config)
+    if consumer_config.filters_of(config) != consumer_config.filters_of(old):
+        stream.core.review(floor + 1, orphans=True)
+    if config.inactive_threshold != old.inactive_threshold:
+        _watch_use(account, entry)
+
+
+def _write(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -> None:
+    """Give it another configuration, on disk first."""
     old, entry.config = entry.config, config
     if stream.files is not None and entry.persistent:
         try:
@@ -178,8 +264,10 @@ def _update(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) -
         except OSError as error:
             entry.config = old
             raise errors.ConsumerStoreFailedError(error) from error
-    configure_consumer(entry.core, config, stream.config)
-    return entry
+
+
+def _on_disk(stream: StreamEntry, config: ConsumerConfig) -> bool:
+    return stream.files is not None and not config.mem_storage and not config.direct
 
 
 def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
@@ -193,13 +281,70 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         created_ns=meta.created,
         start_seq=meta.start_seq,
         core=core,
-        persistent=stream.files is not None and not meta.config.mem_storage,
+        persistent=_on_disk(stream, meta.config),
+        unused=Alarm(lambda now_ns: _go_unused(account, stream, entry, now_ns)),
+        resume=Alarm(lambda _: _apply_pause(account, entry)),
     )
     core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
+    core.on_unbound = lambda: _watch_use(account, entry)
     if entry.persistent:
         core.save = lambda: confirm(account, stream, entry)
+        core.on_change = lambda: _note_change(account, stream, entry)
+        _note_change(account, stream, entry)
     stream.consumers[meta.name] = entry
+    stream.internal_consumers += entry.internal
     if account.desk is not None:
         account.desk.add(core)
     configure_consumer(core, meta.config, stream.config)
+    if meta.config.pause_until:
+        _apply_pause(account, entry, told=False)
+    _watch_use(account, entry)
     return entry
+
+
+def _note_change(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
+    stream.changed.add(entry)
+    account.unsaved.add(stream)
+
+
+def _apply_pause(account: Account, entry: ConsumerEntry, *, told: bool = True) -> int:
+    """Do what pause_until says, and set the alarm for its end."""
+    until_ns = entry.config.pause_until or 0
+    paused = account.now_ns < until_ns
+    if paused != entry.core.paused:
+        entry.core.pause(paused)
+    account.alarms.set(entry.resume, until_ns if paused else 0)
+    if told:
+        stream = entry.core.stream.name
+        account.advisories.pause(stream, entry.name, until_ns, account.now_ns)
+    return until_ns if paused else 0
+
+
+def _watch_use(account: Account, entry: ConsumerEntry) -> None:
+    """Look whether it is used when its inactive threshold will be over."""
+    threshold_ns = entry.config.inactive_threshold
+    due_ns = account.now_ns + threshold_ns + _grace_ns(entry)
+    account.alarms.set(entry.unused, due_ns if threshold_ns > 0 else 0)
+
+
+def _grace_ns(entry: ConsumerEntry) -> int:
+    return 0 if entry.config.deliver_subject else PULL_GRACE_NS
+
+
+def _go_unused(account: Account, stream: StreamEntry, entry: ConsumerEntry, now_ns: int) -> int:
+    """Delete it if nobody has used it for its inactive threshold; when to look again."""
+    threshold_ns = entry.config.inactive_threshold
+    if threshold_ns <= 0:
+        return 0
+    idle_ns = entry.core.idle_since_ns()
+    if not idle_ns:
+        # a push consumer says itself when nobody listens any more
+        return 0 if entry.config.deliver_subject else now_ns + threshold_ns
+    due_ns = idle_ns + threshold_ns + _grace_ns(entry)
+    if due_ns > now_ns:
+        return min(due_ns, now_ns + threshold_ns)
+    try:
+        delete(account, stream, entry)
+    except ApiError as error:
+        account.report(f"consumer {entry.name} is gone, its files not: {error}")
+    return 0

@@ -5,7 +5,8 @@ direct gets: that is `Account.direct_server`.
 """
 
 from penstock.api.calls import MsgGetRequest
-from penstock.api.codec import JsonError, decode_one
+from penstock.api.codec import JsonError
+from penstock.api.whole import decode_whole
 from penstock.core.direct_get import Answers
 from penstock.engine.entries import StreamEntry
 from penstock.engine.message_calls import SUBJECTS_MOST, conflicting, find, selects
@@ -27,7 +28,7 @@ def by_request(entry: StreamEntry, body: bytes, reply: str, max_pending: int) ->
     if not body:
         return answers.status(reply, _EMPTY)
     try:
-        request = decode_one(MsgGetRequest, body)
+        request = decode_whole(MsgGetRequest, body)
     except JsonError:
         return answers.status(reply, _MALFORMED)
     if not (selects(request) or request.multi_last):
@@ -43,7 +44,7 @@ def by_subject(entry: StreamEntry, body: bytes, subject: str, reply: str) -> Non
     """DIRECT.GET.<stream>.<subject>: its last message; the body may only ask for no headers."""
     answers = answers_of(entry)
     try:
-        request = decode_one(MsgGetRequest, body) if body else MsgGetRequest()
+        request = decode_whole(MsgGetRequest, body) if body else MsgGetRequest()
     except JsonError:
         return answers.status(reply, _MALFORMED)
     by_time = request.up_to_seq or request.up_to_time is not None

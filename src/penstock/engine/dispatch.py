@@ -21,7 +21,12 @@ from penstock.api.calls import (
     ConsumerInfoResponse,
     ConsumerListResponse,
     ConsumerNamesResponse,
+    ConsumerPauseRequest,
+    ConsumerPauseResponse,
+    ConsumerResetRequest,
+    ConsumerResetResponse,
     ConsumersRequest,
+    ConsumerUnpinRequest,
     CreateConsumerRequest,
     EmptyRequest,
     LeaderStepDownRequest,
@@ -46,6 +51,7 @@ from penstock.api.calls import (
 from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
+from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
 from penstock.engine import consumer_calls, direct_get, message_calls, stream_calls
 from penstock.engine.account import Account
@@ -64,6 +70,8 @@ class Body(enum.Enum):
     OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
     EMPTY = "must be empty or `{}` (10038)"
     IGNORED = "passed over"
+    LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
+    WHOLE = "read as JSON, unknown fields are passed over"
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,14 @@ class Call:
     """
 
     pattern: str
-    handler: Callable[..., Response]
+    handler: Callable[..., Response | None]  # None: no answer
     request: type[Struct]
     response: type[Response]
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, and told as an advisory, when it succeeds
+    replied: bool = False  # nothing is done for a request without a reply subject
+    identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
 CALLS = (
@@ -202,6 +212,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*",
@@ -210,6 +221,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.CREATE.*.*.>",
@@ -218,6 +230,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.DURABLE.CREATE.*.*",
@@ -226,6 +239,7 @@ CALLS = (
         ConsumerInfoResponse,
         "consumer_create_response",
         Body.JSON,
+        identity=consumer_calls.identity_for_readers,
     ),
     Call(
         "CONSUMER.NAMES.*",
@@ -258,6 +272,33 @@ CALLS = (
         SuccessResponse,
         "consumer_delete_response",
         Body.EMPTY,
+    ),
+    Call(
+        "CONSUMER.PAUSE.*.*",
+        consumer_calls.pause,
+        ConsumerPauseRequest,
+        ConsumerPauseResponse,
+        "consumer_pause_response",
+        Body.OPTIONAL,
+    ),
+    Call(
+        "CONSUMER.UNPIN.*.*",
+        consumer_calls.unpin,
+        ConsumerUnpinRequest,
+        Response,
+        "consumer_unpin_response",
+        Body.WHOLE,
+    ),
+    Call(
+        "CONSUMER.RESET.*.*",
+        consumer_calls.reset,
+        ConsumerResetRequest,
+        ConsumerResetResponse,
+        "consumer_reset_response",
+        Body.LENIENT,
+        counted=False,
+        replied=True,
+        identity=consumer_calls.identity_if_asked,
     ),
     Call(
         "CONSUMER.LEADER.STEPDOWN.*.*",
@@ -299,10 +340,14 @@ class Dispatcher:
         if found is None:
             return True
         call, names = found
-        response = self._response(call, names, headers, body)
+        if call.replied and not reply:
+            return True
+        response, answer_headers = self._response(call, names, headers, body)
+        if response is None:
+            return True
         answer = encode(response)
         if reply:
-            self._send(reply, names, response, answer)
+            self._send(reply, names, response, (answer_headers, answer))
         if (call.counted or response.error is not None) and self._account.advisories.audited():
             self._audit(source, subject, body, answer)
         return True
@@ -318,15 +363,18 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _send(self, reply: str, names: list[str], response: Response, answer: bytes) -> None:
-        router = self._account.router
+    def _send(
+        self, reply: str, names: list[str], response: Response, answer: tuple[bytes, bytes]
+    ) -> None:
+        def publish() -> None:
+            self._account.router.publish_message(reply, answer[1], headers=answer[0])
+
         if isinstance(response, MsgGetResponse) and response.message is not None:
             # what a crash could still take back is not shown
             answers = direct_get.answers_of(self._account.stream(names[0]))
-            seq = response.message.seq
-            answers.when_visible(seq, lambda: router.publish_message(reply, answer))
+            answers.when_visible(response.message.seq, publish)
         else:
-            router.publish_message(reply, answer)
+            publish()
 
     def _audit(self, source: Connection | None, subject: str, body: bytes, answer: bytes) -> None:
         account = self._account
@@ -339,11 +387,19 @@ class Dispatcher:
         )
         account.advisories.api_call(event, account.now_ns)
 
-    def _response(self, call: Call, names: list[str], headers: bytes, body: bytes) -> Response:
+    def _response(
+        self, call: Call, names: list[str], headers: bytes, body: bytes
+    ) -> tuple[Response | None, bytes]:
+        """The answer (None: there is none) and its headers."""
         account = self._account
+        response: Response | None
+        answer_headers = b""
         try:
             self._check_level(headers)
-            response = call.handler(account, self._request(call, body), *names)
+            request = self._request(call, body)
+            identity = call.identity(account, request, headers, names[0]) if call.identity else b""
+            response = call.handler(account, request, *names)
+            answer_headers = identity
         except ApiError as error:
             account.api_errors += 1
             response = call.response(error=error.body())
@@ -357,10 +413,12 @@ class Dispatcher:
             account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
             response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if response is None:
+            return None, b""
         if call.counted or response.error is not None:
             account.api_total += 1
         response.type = TYPE_PREFIX + call.type
-        return response
+        return response, answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -373,7 +431,11 @@ class Dispatcher:
             raise errors.BadRequestError()
         if call.body is Body.OPTIONAL and body.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
             return call.request()
+        if call.body is Body.LENIENT and not body:
+            return call.request()
         try:
+            if call.body in (Body.LENIENT, Body.WHOLE):
+                return decode_whole(call.request, body)
             return decode_request(call.request, body, strict=self._strict)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None

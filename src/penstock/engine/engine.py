@@ -7,7 +7,6 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.api import ApiError
 from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
@@ -26,9 +25,13 @@ SAVE_INTERVAL_NS = 100 * MILLISECOND
 SAVE_BYTES = 1 << 20
 RETRY_INTERVAL_NS = 5 * SECOND
 IDLE_INTERVAL_NS = 250 * MILLISECOND
-"""How exactly inactive_threshold and max_age keep time."""
+"""How exactly max_age keeps time."""
+RULES_STEP_NS = 5 * MILLISECOND
+"""Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+ASYNC_INTERVAL_NS = 120 * SECOND
+"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 
@@ -67,9 +70,10 @@ class Engine:
         )
         limits.apply(self.account)
         self._dispatcher: Dispatcher | None = None
-        self._sync_interval_ns = settings.sync_interval_ns
+        self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
         self._idle_at_ns = 0
+        self._rules_at_ns = 0
         self._sync_at_ns = 0
         self._maintain_at_ns = 0
 
@@ -90,26 +94,30 @@ class Engine:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
 
         0: not needed until a turn changes something (an API request, a delivery). Between two calls
-        a consumer's deadline may move forward: ask `next_deadline_ns` after a turn, or call at
-        least every 50 ms.
+        a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
+        after a turn.
         """
         self._hub.now_ns = now_ns
         account = self.account
         while (entry := account.timers.pop(now_ns)) is not None:
             due_ns = entry.core.tick()
             account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
+        while (alarm := account.alarms.pop(now_ns)) is not None:
+            due_ns = alarm.ring(now_ns)
+            account.alarms.set(alarm, max(due_ns, now_ns + 1) if due_ns else 0)
         if now_ns >= self._save_at_ns:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
-            for stream in account.streams.values():
+            for stream in list(account.unsaved):
                 self._save(stream, now_ns)
         if now_ns >= self._idle_at_ns:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
-            self._remove_idle(now_ns)
             self._expire(now_ns)
+        if now_ns >= self._rules_at_ns:
+            self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
             self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
             self._maintain()
-        if self._sync_interval_ns and now_ns >= self._sync_at_ns:
+        if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
         return self.next_deadline_ns()
@@ -118,9 +126,14 @@ class Engine:
         """When `tick` has something to do; 0: not needed."""
         if not self.account.streams:
             return 0
-        soon = min(self._save_at_ns, self._idle_at_ns)
-        due_ns = self.account.timers.next_ns()
-        return min(soon, due_ns) if due_ns else soon
+        soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
+        due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
+        return min((soon, *(due_ns for due_ns in due if due_ns)))
+
+    def call_when_sooner(self, call: Callable[[int], None]) -> None:
+        """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
+        self.account.timers.sooner = call
+        self.account.alarms.sooner = call
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
@@ -146,8 +159,10 @@ class Engine:
         for stream in self.account.streams.values():
             if len(stream.core.log.lost) > stream.lost_reported:
                 streams.report_lost(self.account, stream)
-            if stream.rules is not None and now_ns >= stream.rules_at_ns:
-                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            if stream.supply is not None and now_ns >= stream.supply_at_ns:
+                stream.supply_at_ns = NEVER_NS
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
             if now_ns >= stream.expire_at_ns:
                 try:
                     stream.expire_at_ns = stream.core.expire()
@@ -155,21 +170,20 @@ class Engine:
                     stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
                     self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
 
+    def _run_rules(self, now_ns: int) -> int:
+        """Let rules do what is due; when to look again."""
+        next_ns = now_ns + IDLE_INTERVAL_NS
+        for stream in list(self.account.streams.values()):
+            if stream.rules is None:
+                continue
+            if now_ns >= stream.rules_at_ns:
+                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+            next_ns = min(next_ns, stream.rules_at_ns)
+        return max(next_ns, now_ns + RULES_STEP_NS)
+
     def _save(self, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:
             consumers.save_states(self.account, stream, durable=False)
             # large states less often, so that the disk is not kept busy with them
             times = 1 + stream.files.states.size_bytes() // SAVE_BYTES
             stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS
-
-    def _remove_idle(self, now_ns: int) -> None:
-        for stream in self.account.streams.values():
-            for entry in list(stream.consumers.values()):
-                threshold = entry.config.inactive_threshold
-                idle_ns = entry.core.idle_since_ns() if threshold > 0 else 0
-                if not idle_ns or now_ns - idle_ns < threshold:
-                    continue
-                try:
-                    consumers.delete(self.account, stream, entry)
-                except ApiError as error:
-                    self.account.report(f"consumer {entry.name} is gone, its files not: {error}")

@@ -5,10 +5,16 @@ the files. Entries decide nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from penstock.api.consumers import (
+    ConsumerConfig,
+    ConsumerInfo,
+    PriorityGroupState,
+    SequenceInfo,
+)
 from penstock.api.streams import (
     ClusterInfo,
     LostStreamData,
@@ -16,16 +22,31 @@ from penstock.api.streams import (
     StreamInfo,
     StreamState,
 )
-from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE, Consumer
+from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
 from penstock.core.direct_get import Answers
-from penstock.core.stream import Stream
-from penstock.engine.consumer_config import filters_of
+from penstock.core.stream import RETAIN_AS_QUEUE, RETAIN_BY_INTEREST, RETAIN_BY_LIMITS, Stream
+from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.rules import RuleSet
 from penstock.engine.settings import Settings
 from penstock.engine.stream_config import with_version
+from penstock.engine.timers import Alarm
 
-_ACK_POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+if TYPE_CHECKING:
+    from penstock.engine.sources.supply import Supply
+
+_ACK_POLICIES = {
+    "none": ACK_NONE,
+    "all": ACK_ALL,
+    "explicit": ACK_EXPLICIT,
+    "flow_control": ACK_FLOW,
+}
+_PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
+_RETENTIONS = {
+    "limits": RETAIN_BY_LIMITS,
+    "interest": RETAIN_BY_INTEREST,
+    "workqueue": RETAIN_AS_QUEUE,
+}
 
 
 @dataclass(eq=False)
@@ -38,6 +59,13 @@ class ConsumerEntry:
     start_seq: int  # where the deliver policy pointed when it was created
     core: Consumer
     persistent: bool  # configuration and state are on disk
+    unused: Alarm  # when it may have been unused for too long
+    resume: Alarm  # when its pause ends
+
+    @property
+    def internal(self) -> bool:
+        """Another stream reads through it: it counts for no limit."""
+        return self.config.direct or self.config.sourcing
 
     def file(self) -> ConsumerFile:
         """What is written down about it."""
@@ -64,7 +92,11 @@ class StreamEntry:
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
     answers: Answers | None = None  # made when somebody asks for messages
+    supply: "Supply | None" = None  # the streams that it follows
+    supply_at_ns: int = 0  # when that wants to be called again
     save_at_ns: int = 0  # when the consumers' states may be written again
+    changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
+    internal_consumers: int = 0  # how many of them are internal
 
     def file(self) -> StreamFile:
         """What is written down about it."""
@@ -76,7 +108,8 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
     core.configure(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
-        max_age_ns=config.max_age,
+        # with TTLs a rule sees to the age too: it knows which messages never end
+        max_age_ns=0 if config.allow_msg_ttl else config.max_age,
         max_msgs_per_subject=config.max_msgs_per_subject,
         max_msg_size=config.max_msg_size,
         discard_new=config.discard == "new",
@@ -84,6 +117,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         duplicate_window_ns=config.duplicate_window,
         no_ack=config.no_ack,
         sealed=config.sealed,
+        retention=_RETENTIONS[config.retention],
     )
 
 
@@ -110,6 +144,10 @@ def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamCon
         deliver_group=config.deliver_group,
         idle_heartbeat_ns=config.idle_heartbeat,
         flow_control=config.flow_control,
+        sample_percent=sample_percent(config),
+        priority_policy=_PRIORITY_POLICIES[config.priority_policy],
+        priority_groups=tuple(config.priority_groups),
+        priority_timeout_ns=config.priority_timeout,
     )
 
 
@@ -151,13 +189,20 @@ def stream_info(
     if versioned:
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
         config = msgspec.structs.replace(config, metadata=metadata)
-    return StreamInfo(
+    info = StreamInfo(
         config=config,
         created=entry.created_ns,
         state=stream_state(entry),
         domain=settings.domain,
         ts=now_ns,
     )
+    if entry.supply is not None:
+        infos = entry.supply.infos(now_ns)
+        if entry.config.mirror is not None:
+            info.mirror = infos[0]
+        else:
+            info.sources = infos
+    return info
 
 
 def leader(settings: Settings) -> ClusterInfo:
@@ -179,6 +224,7 @@ def consumer_info(
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
         config = msgspec.structs.replace(config, metadata=metadata)
     state = entry.core.state()
+    paused_ns = max((config.pause_until or 0) - now_ns, 0)
     return ConsumerInfo(
         stream_name=stream.config.name,
         name=entry.name,
@@ -199,5 +245,21 @@ def consumer_info(
         num_waiting=0 if config.deliver_subject else state.num_waiting,
         num_pending=state.num_pending,
         push_bound=bool(config.deliver_subject) and entry.core.push_bound(),
+        paused=paused_ns > 0,
+        pause_remaining=paused_ns,
         ts=now_ns,
+        priority_groups=_group_states(entry),
     )
+
+
+def _group_states(entry: ConsumerEntry) -> list[PriorityGroupState]:
+    groups = entry.core.groups
+    if groups is None:
+        return []
+    return [
+        PriorityGroupState(
+            group=entry.config.priority_groups[0],
+            pinned_client_id=groups.pin.decode(),
+            pinned_ts=groups.pinned_ns,
+        )
+    ]

@@ -2,6 +2,7 @@
 
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
                                                  log/                  its messages (core.log)
+                                                 sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
                                                  consumers/states.N    their states (engine/states)
                                                  consumers/<c>.state   a consumer's confirmed acks
@@ -16,6 +17,7 @@ of it. Knows nothing of what the files mean.
 """
 
 import contextlib
+import hashlib
 import string
 from typing import TypeVar
 
@@ -34,25 +36,29 @@ FORMAT = 1
 _SUM = b"crc32c"
 
 
-class StreamFile(Struct, kw_only=True):
-    """meta.json."""
+class Dated(Struct, kw_only=True):
+    """What every file starts with."""
 
     format: Int = 0
+
+
+class StreamFile(Dated, kw_only=True):
+    """meta.json."""
+
     created: Time = 0
     config: StreamConfig = field(default_factory=StreamConfig)
 
 
-class ConsumerFile(Struct, kw_only=True):
+class ConsumerFile(Dated, kw_only=True):
     """consumers/<c>.json; `start_seq` is where the deliver policy pointed when it was created."""
 
-    format: Int = 0
     created: Time = 0
     name: str = ""
     start_seq: Uint64 = 0
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
 
 
-T = TypeVar("T", StreamFile, ConsumerFile)
+P = TypeVar("P", bound=Dated)
 
 
 class BadFileError(Exception):
@@ -144,6 +150,17 @@ class StreamFiles:
             raise BadFileError(f"{path}: no stream name")
         return meta
 
+    def read_positions(self, kind: type[P]) -> P | None:
+        """sources.json; None when there is none. BadFileError: it can't be understood."""
+        path = f"{self.folder}/sources.json"
+        if not self._disk.exists(path):
+            return None
+        return _decode(kind, path, self._disk.read_file(path))
+
+    def write_positions(self, positions: Struct) -> None:
+        """Replace sources.json."""
+        self._disk.write_file_atomic(f"{self.folder}/sources.json", _sealed(encode(positions)))
+
     def consumers(self) -> list[ConsumerFile | BadFileError]:
         """Every consumer, by file name; a file that is no consumer as the error."""
         found: list[ConsumerFile | BadFileError] = []
@@ -180,10 +197,20 @@ class StreamFiles:
         return f"{self._consumers}/{file_name(name)}.json"
 
 
+_LONGEST = 240  # with the longest suffix, and one for a file that is being written, 255
+_KEPT = 200
+
+
 def file_name(name: str) -> str:
-    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX."""
+    """A name as a file name: letters, digits and `_-$@+=,~` stay, every other byte becomes %XX.
+
+    File systems take 255 bytes: a longer one keeps its beginning, and its hash stands for the rest.
+    """
     data = name.encode("utf-8", "surrogateescape")
-    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    safe = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
+    if len(safe) <= _LONGEST:
+        return safe
+    return f"{safe[:_KEPT]}%{hashlib.sha256(data).hexdigest()[:32]}"
 
 
 def _sealed(data: bytes) -> bytes:
@@ -200,7 +227,7 @@ def _unsealed(path: str, data: bytes) -> bytes:
     return line
 
 
-def _decode(kind: type[T], path: str, data: bytes) -> T:
+def _decode(kind: type[P], path: str, data: bytes) -> P:
     try:
         value = decode_request(kind, _unsealed(path, data), strict=False)
     except JsonError as error:

@@ -11,8 +11,9 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.core.usage import NO_LIMIT, Usage
 from penstock.engine.account import Account
+from penstock.engine.consumer_config import ConsumerCaps
 from penstock.engine.entries import StreamEntry
-from penstock.engine.settings import Caps
+from penstock.engine.settings import StreamCaps
 
 _RESERVED = {
     "memory": errors.MemoryResourcesExceededError,
@@ -33,31 +34,30 @@ def select(account: Account, replicas: int) -> tuple[AccountLimits, str]:
     raise errors.NoLimitsError()
 
 
-def stream_caps(account: Account, config: StreamConfig) -> Caps:
+def stream_caps(account: Account, config: StreamConfig) -> StreamCaps:
     """What a stream's configuration may say."""
     window = account.settings.limits.duplicate_window_ns
     try:
         limits, _ = select(account, config.num_replicas)
     except errors.NoLimitsError:
-        return Caps(duplicate_window_ns=window)
+        return StreamCaps(duplicate_window_ns=window)
     of_memory = config.storage == "memory"
     most = limits.memory_max_stream_bytes if of_memory else limits.storage_max_stream_bytes
-    return Caps(
+    return StreamCaps(
         max_bytes_required=limits.max_bytes_required,
-        max_stream_bytes=max(most, 0),
+        max_bytes=max(most, 0),
         duplicate_window_ns=window,
     )
 
 
-def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig) -> Caps:
+def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig) -> ConsumerCaps:
     """What a consumer's configuration may say; 10120."""
     limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
     server = account.settings.limits
-    return Caps(
-        max_ack_pending=tuple(
-            limit for limit in (server.max_ack_pending, limits.max_ack_pending) if limit > 0
-        ),
-        max_request_batch=server.max_request_batch,
+    return ConsumerCaps(
+        server_max_ack_pending=server.max_ack_pending,
+        account_max_ack_pending=limits.max_ack_pending,
+        max_batch=server.max_request_batch,
     )
 
 
@@ -106,8 +106,7 @@ def check_consumer_count(account: Account, stream: StreamEntry, config: Consumer
     most = stream.config.max_consumers
     if most <= 0 or 0 < limits.max_consumers < most:
         most = limits.max_consumers
-    counted = sum(not entry.config.direct for entry in stream.consumers.values())
-    if 0 < most <= counted:
+    if 0 < most <= len(stream.consumers) - stream.internal_consumers:
         raise errors.MaximumConsumersLimitError()
 
 

@@ -1,6 +1,6 @@
 """What a server tells the engine about itself, and the limits that hold for every account."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MAX_NAME_LENGTH = 255
 MAX_DESCRIPTION_LENGTH = 4096
@@ -21,7 +21,7 @@ DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What the operator allows one stream or consumer; 0: the protocol's own default, or no limit.
+    """What the operator allows one stream or consumer; 0: no limit.
 
     `max_ha_assets` counts assets with replicas, of which a server alone has none.
     """
@@ -30,10 +30,19 @@ class ServerLimits:
     max_ha_assets: int = 0
     max_request_batch: int = 0
     duplicate_window_ns: int = 0
-    batch_max_inflight_per_stream: int = 0
-    batch_max_inflight_total: int = 0
-    batch_max_msgs: int = 0
-    batch_timeout_ns: int = 0
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """What publishers of batches may ask for; the counts of fast-ingest batches apply unless one
+    of the two `max_inflight` is set, which then holds for either kind.
+    """
+
+    max_inflight_per_stream: int = 0  # 0: 50 atomic, 1000 fast-ingest
+    max_inflight_total: int = 0  # 0: 1000 atomic, 50,000 fast-ingest
+    max_msgs: int = 1000  # of an atomic batch
+    max_staged_bytes: int = 256 * 1024 * 1024  # of all atomic batches that are not committed yet
+    timeout_ns: int = 10 * SECOND  # without a message of it, a batch is given up
 
 
 @dataclass(frozen=True)
@@ -48,18 +57,17 @@ class Settings:
     sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often
     max_memory: int = -1  # bytes of all memory streams together; -1: no limit
     max_storage: int = -1  # ... of all file streams
-    limits: ServerLimits = field(default_factory=ServerLimits)
+    limits: ServerLimits = ServerLimits()
+    batch: BatchLimits = BatchLimits()
 
 
 @dataclass(frozen=True)
-class Caps:
-    """What the limits of server and account mean for one configuration; 0: no limit."""
+class StreamCaps:
+    """What the limits of server and account mean for one stream; 0: no limit."""
 
     max_bytes_required: bool = False
-    max_stream_bytes: int = 0  # for the stream's kind of storage
+    max_bytes: int = 0  # for its kind of storage
     duplicate_window_ns: int = 0
-    max_ack_pending: tuple[int, ...] = ()  # each of them holds
-    max_request_batch: int = 0
 
 
-NO_CAPS = Caps()
+NO_CAPS = StreamCaps()

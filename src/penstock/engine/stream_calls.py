@@ -50,8 +50,13 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
     config = stream_config.from_request(request)
     stream_config.check_create(config)
     limits.check_stream_count(account, config)
-    caps = limits.stream_caps(account, config)
-    config = stream_config.checked(config, pedantic=request.pedantic, caps=caps)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
+    stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
     return StreamCreateResponse(info=info, did_create=True)
@@ -60,8 +65,12 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
 def update(account: Account, request: StreamConfigRequest, name: str) -> StreamUpdateResponse:
     """STREAM.UPDATE."""
     config = stream_config.from_request(request)
-    caps = limits.stream_caps(account, config)
-    config = stream_config.checked(config, pedantic=request.pedantic, caps=caps)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
     if request.name != name:
         raise errors.StreamMismatchError()
     entry = streams.update(account, config)

@@ -13,9 +13,16 @@ import msgspec
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamConfigRequest
-from penstock.api.streams import Placement, StreamConfig, StreamConsumerLimits, StreamSource
+from penstock.api.streams import (
+    Placement,
+    Republish,
+    StreamConfig,
+    StreamConsumerLimits,
+)
 from penstock.api.subjects import valid_name
 from penstock.api.times import format_duration
+from penstock.core.subjects import collide
+from penstock.engine import transforms
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,
     MAX_DESCRIPTION_LENGTH,
@@ -25,9 +32,10 @@ from penstock.engine.settings import (
     MIN_WINDOW_NS,
     NO_CAPS,
     SECOND,
-    Caps,
+    StreamCaps,
 )
-from penstock.engine.subject_rules import check_stream_subjects, is_literal, is_valid
+from penstock.engine.sources import checks
+from penstock.engine.subject_rules import check_stream_subjects, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
@@ -53,20 +61,7 @@ class Gap:
     asked: Callable[[StreamConfig], object]  # truthy: the configuration asks for it
 
 
-UNSUPPORTED = (
-    Gap("retention other than limits", lambda config: config.retention != "limits"),
-    Gap("a mirror", lambda config: config.mirror),
-    Gap("sources", lambda config: config.sources),
-    Gap("a subject transform", lambda config: config.subject_transform),
-    Gap("republish", lambda config: config.republish),
-    Gap("per-message TTL", lambda config: config.allow_msg_ttl),
-    Gap("subject delete markers", lambda config: config.subject_delete_marker_ttl),
-    Gap("message counters", lambda config: config.allow_msg_counter),
-    Gap("atomic batch publish", lambda config: config.allow_atomic),
-    Gap("message schedules", lambda config: config.allow_msg_schedules),
-    Gap("batched publish", lambda config: config.allow_batched),
-    Gap("async persist mode", lambda config: config.persist_mode == "async"),
-)
+UNSUPPORTED = (Gap("message schedules", lambda config: config.allow_msg_schedules),)
 
 
 def from_request(request: StreamConfigRequest) -> StreamConfig:
@@ -75,36 +70,51 @@ def from_request(request: StreamConfigRequest) -> StreamConfig:
     return StreamConfig(**values)
 
 
-def checked(config: StreamConfig, *, pedantic: bool = False, caps: Caps = NO_CAPS) -> StreamConfig:
-    """The same configuration with the defaults filled in; ApiError for what is not allowed."""
+def checked(
+    config: StreamConfig,
+    *,
+    pedantic: bool = False,
+    find: checks.Find = lambda _: None,
+    caps: StreamCaps = NO_CAPS,
+) -> StreamConfig:
+    """The same configuration with the defaults filled in; ApiError for what is not allowed.
+
+    `find` gives the configuration of another stream, for what a mirror or a source asks of it.
+    """
     config = msgspec.structs.replace(config)
+    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     _check_texts(config)
     _default_limits(config, pedantic)
     _check_times(config, pedantic, caps.duplicate_window_ns)
     _check_features(config, pedantic)
     if config.mirror is not None:
-        _check_mirror(config, config.mirror)
-    _check_sources(config)
+        checks.check_mirror(config, config.mirror)
+    checks.check_sources(config)
+    checks.check_neighbours(config, find, pedantic=pedantic)
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
     if caps.max_bytes_required and config.max_bytes <= 0:
         raise errors.StreamMaxBytesRequiredError()
-    if 0 < caps.max_stream_bytes < config.max_bytes:
+    if 0 < caps.max_bytes < config.max_bytes:
         raise errors.StreamMaxStreamBytesExceededError()
     _check_transforms(config, pedantic)
-    if config.placement is not None:
-        if config.placement.preferred:
-            raise Invalid("preferred server not permitted in placement")
-        if config.placement == Placement():
-            config.placement = None
+    if config.placement == Placement():
+        config.placement = None
+    if config.placement is not None and config.placement.preferred:
+        raise Invalid("preferred server not permitted in placement")
     if config.first_seq > MAX_SEQUENCE:
         raise Invalid(f"first sequence is too high, maximum allowed is {MAX_SEQUENCE}")
+    return config
+
+
+def check_replicas_supported(config: StreamConfig) -> None:
+    """10074: a single server has no replicas; after the other checks of a create, and once an
+    update has found its stream.
+    """
     if config.num_replicas > 1:
         raise errors.StreamReplicasNotSupportedError()
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
-    return config
 
 
 def check_create(config: StreamConfig) -> None:
@@ -127,6 +137,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     change = "stream configuration update can not"
     if new.name != old.name:
         raise Invalid("stream configuration name must match original")
+    check_replicas_supported(new)
     if new.storage != old.storage:
         raise Invalid(f"{change} change storage type")
     if new.retention != old.retention and "workqueue" in (new.retention, old.retention):
@@ -252,22 +263,20 @@ def _check_times(config: StreamConfig, pedantic: bool, most_ns: int) -> None:
 def _check_features(config: StreamConfig, pedantic: bool) -> None:
     if config.deny_purge and config.allow_rollup_hdrs:
         raise Invalid("roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        _check_counters(config)
     if config.discard_new_per_subject:
         if config.discard != "new":
             raise Invalid("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise Invalid("discard new per subject requires max msgs per subject > 0")
-    _check_markers(config, pedantic)
-    if config.allow_msg_counter:
-        _check_counters(config)
+    if config.subject_delete_marker_ttl:
+        _check_markers(config, pedantic)
     if config.allow_msg_schedules:
         _check_schedules(config, pedantic)
     if config.persist_mode == "async":
-        if config.storage != "file":
-            raise Invalid("async persist mode is only supported on file storage")
-        if config.allow_atomic:
-            raise Invalid("async persist mode is not supported with atomic batch publish")
-    elif config.persist_mode == "default":
+        _check_async(config)
+    else:
         config.persist_mode = None
     # a copy: the caller keeps its own
     limits = config.consumer_limits
@@ -276,94 +285,89 @@ def _check_features(config: StreamConfig, pedantic: bool) -> None:
     )
 
 
-def _check_markers(config: StreamConfig, pedantic: bool) -> None:
-    ttl = config.subject_delete_marker_ttl
-    if ttl == 0:
-        return
-    if ttl < 0:
-        raise Invalid("subject delete marker TTL must not be negative")
-    if ttl < SECOND:
-        raise Invalid("subject delete marker TTL must be at least 1 second")
-    if config.mirror is not None:
-        raise Invalid("subject delete markers forbidden on mirrors")
-    if pedantic and not config.allow_msg_ttl:
-        raise Invalid("subject delete marker cannot be set if message TTLs are disabled")
-    if pedantic and not config.allow_rollup_hdrs:
-        raise Invalid("subject delete marker cannot be set if roll-ups are disabled")
-    config.allow_msg_ttl = config.allow_rollup_hdrs = True
-    config.deny_purge = False
-
-
 def _check_counters(config: StreamConfig) -> None:
-    if config.mirror is not None:
-        return  # the mirror checks name it
     if config.discard == "new":
         raise Invalid("counter stream cannot use discard new")
     if config.allow_msg_ttl:
         raise Invalid("counter stream cannot use message TTLs")
-    if config.retention != "limits":
-        raise Invalid("counter stream can only use limits retention")
     if config.allow_msg_schedules:
         raise Invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise Invalid("counter stream can only use limits retention")
+
+
+def _check_markers(config: StreamConfig, pedantic: bool) -> None:
+    ttl = config.subject_delete_marker_ttl
+    if ttl < 0:
+        raise Invalid("subject delete marker TTL must not be negative")
+    if ttl < SECOND:
+        raise Invalid("subject delete marker TTL must be at least 1 second")
+    if not config.allow_msg_ttl:
+        if pedantic:
+            raise Invalid("subject delete marker cannot be set if message TTLs are disabled")
+        config.allow_msg_ttl = True
+    if not config.allow_rollup_hdrs:
+        if pedantic:
+            raise Invalid("subject delete marker cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs, config.deny_purge = True, False
 
 
 def _check_schedules(config: StreamConfig, pedantic: bool) -> None:
-    if config.mirror is not None or config.sources:
-        return  # the mirror and source checks name it
     if config.discard == "new":
         raise Invalid("message scheduling cannot use discard new")
-    if pedantic and not config.allow_rollup_hdrs:
-        raise Invalid("message scheduling cannot be set if roll-ups are disabled")
-    config.allow_rollup_hdrs = True
-    config.deny_purge = False
+    if not config.allow_rollup_hdrs:
+        if pedantic:
+            raise Invalid("message scheduling cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs, config.deny_purge = True, False
 
 
-def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    if config.first_seq:
-        raise errors.MirrorWithFirstSeqError()
-    if config.subjects:
-        raise errors.MirrorWithSubjectsError()
-    if config.sources:
-        raise errors.MirrorWithSourcesError()
-    if config.allow_msg_counter:
-        raise errors.MirrorWithCountersError()
+def _check_async(config: StreamConfig) -> None:
+    if config.storage != "file":
+        raise Invalid("async persist mode is only supported on file storage")
+    if config.num_replicas > 1:
+        raise Invalid("async persist mode is not supported on replicated streams")
     if config.allow_atomic:
-        raise errors.MirrorWithAtomicPublishError()
-    if config.allow_batched:
-        raise errors.MirrorWithBatchPublishError()
-    if config.allow_msg_schedules:
-        raise errors.MirrorWithMsgSchedulesError()
-    if mirror.filter_subject and mirror.subject_transforms:
-        raise errors.MirrorMultipleFiltersNotAllowedError()
-    if not valid_name(mirror.name):
-        raise errors.MirrorInvalidStreamNameError()
-
-
-def _check_sources(config: StreamConfig) -> None:
-    seen: list[tuple[object, ...]] = []
-    for source in config.sources:
-        if config.allow_msg_schedules:
-            raise errors.SourceWithMsgSchedulesError()
-        if not valid_name(source.name):
-            raise errors.SourceInvalidStreamNameError()
-        identity = (source.name, source.external, source.filter_subject, source.subject_transforms)
-        if identity in seen:
-            raise errors.SourceDuplicateDetectedError()
-        seen.append(identity)
-        if source.filter_subject and source.subject_transforms:
-            raise errors.SourceMultipleFiltersNotAllowedError()
+        raise Invalid("async persist mode is not supported with atomic batch publish")
 
 
 def _check_transforms(config: StreamConfig, pedantic: bool) -> None:
     transform = config.subject_transform
-    if transform is not None and transform.src and not is_valid(transform.src):
-        raise errors.StreamTransformInvalidSourceError(f"invalid subject {transform.src}")
-    republish = config.republish
-    if republish is None:
-        return
+    if transform is not None:
+        if transform.src and not is_valid(transform.src):
+            raise errors.StreamTransformInvalidSourceError(f"invalid subject {transform.src}")
+        try:
+            transforms.check(transform.src, transform.dest)
+        except transforms.TransformError as error:
+            raise errors.StreamTransformInvalidDestinationError(error) from None
+    if config.republish is not None:
+        config.republish = _checked_republish(config, config.republish, pedantic)
+
+
+def _checked_republish(config: StreamConfig, republish: Republish, pedantic: bool) -> Republish:
     if not republish.src:
         if pedantic:
             raise errors.PedanticError("republish source can not be empty")
-        config.republish = republish = msgspec.structs.replace(republish, src=">")
-    if republish.dest in config.subjects and is_literal(republish.dest):
+        republish = msgspec.structs.replace(republish, src=">")
+    transform = config.subject_transform
+    if (
+        republish.src == republish.dest == ">"
+        and transform is not None
+        and config.subjects == [transform.src]
+    ):
+        # all messages go out under the subject that the transform gave them
+        if pedantic:
+            raise errors.PedanticError("implicit republish based on subject transform")
+        republish = msgspec.structs.replace(republish, src=transform.dest, dest=transform.dest)
+    if not republish.dest:
+        # it means `>`: what the stream would take again, unless it takes nothing
+        republish = msgspec.structs.replace(republish, dest=">")
+    if any(collide(republish.dest, subject) for subject in config.subjects):
         raise Invalid("stream configuration for republish destination forms a cycle")
+    try:
+        transforms.parse(republish.src, republish.dest)
+    except transforms.TransformError:
+        raise Invalid(
+            "stream configuration for republish with transform from "
+            f"'{republish.src}' to '{republish.dest}' not valid"
+        ) from None
+    return republish

@@ -15,6 +15,7 @@ from penstock.engine import consumers, limits, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
 
@@ -30,6 +31,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
             return present
         raise errors.StreamNameExistError()
     limits.check_stream(account, config)
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamCreateError(wrong)
     _check_overlap(account, config)
     stream_config.check_supported(config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
@@ -44,6 +47,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
     return entry
 
 
@@ -55,6 +60,8 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     entry = account.stream(config.name)
     config = stream_config.check_update(entry.config, config)
     limits.check_stream(account, config, present=entry.config)
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
     stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
@@ -71,6 +78,7 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
     configure_stream(entry.core, config)
     rules.apply(account, entry)
+    supply.changed(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -84,6 +92,8 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
+    supply.stop(entry)
+    supply.origin_gone(account, name)
     del account.streams[name]
     entry.core.log.join(None)
     entry.core.close()
@@ -122,6 +132,7 @@ def recover(account: Account) -> None:
         consumers.recover(account, entry)
     for entry in account.streams.values():
         rules.start(entry)
+        supply.start(account, entry)
 
 
 def _without_meta(files: StreamFiles) -> str:
@@ -146,6 +157,8 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
+        supply.stop(entry)
+    for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
@@ -157,6 +170,9 @@ def close(account: Account) -> None:
             entry.core.log.close()
         except OSError as error:
             account.report(f"stream {entry.config.name} could not be closed: {error}")
+            continue
+        if entry.supply is not None:
+            entry.supply.closed()
     account.streams.clear()
 
 
@@ -173,7 +189,11 @@ def _open(
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
         log = Log(files.log_folder, account.disk, first_seq=first_seq)
-    durable = files is not None and not account.settings.sync_interval_ns
+    durable = (
+        files is not None
+        and not account.settings.sync_interval_ns
+        and config.persist_mode != "async"  # an ack means written: it does not wait for the disk
+    )
     core = Stream(
         account.router,
         config.name,

@@ -42,9 +42,9 @@ def check_stream_subjects(subjects: Sequence[str], *, no_ack: bool) -> None:
             raise errors.StreamInvalidConfigError("invalid subject")
         if not no_ack:
             _check_reserved(subject)
-        for earlier in subjects[:index]:
-            if collide(earlier, subject):
-                what = f'subject "{earlier}" overlaps with "{subject}"'
+        for later in subjects[index + 1 :]:
+            if collide(subject, later):
+                what = f'subject "{subject}" overlaps with "{later}"'
                 raise errors.StreamInvalidConfigError(what)
 
 

@@ -4,9 +4,22 @@ A heap of (deadline, thing) in which only the latest deadline of a thing counts.
 """
 
 import heapq
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class Alarm:
+    """Something to do at a time: `ring` is called with the time when its deadline has come, and
+    says when it wants to be called again (0: not at all).
+    """
+
+    __slots__ = ("ring",)
+
+    def __init__(self, ring: Callable[[int], int]) -> None:
+        """Set it with `Timers.set`."""
+        self.ring = ring
 
 
 class Timers(Generic[T]):
@@ -17,6 +30,7 @@ class Timers(Generic[T]):
         self._heap: list[tuple[int, int, T]] = []
         self._current: dict[T, int] = {}
         self._order = 0  # things need no order of their own
+        self.sooner: Callable[[int], None] | None = None  # told of a deadline before all others
 
     def set(self, thing: T, due_ns: int) -> None:
         """This deadline is the thing's only one from now on; 0: none."""
@@ -26,6 +40,8 @@ class Timers(Generic[T]):
             self._current[thing] = due_ns
             self._order += 1
             heapq.heappush(self._heap, (due_ns, self._order, thing))
+            if self.sooner is not None and self._heap[0][1] == self._order:
+                self.sooner(due_ns)
 
     def pop(self, now_ns: int) -> T | None:
         """A thing whose deadline has come, which then has none any more; None: nothing is due."""

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.server.errors import ConfigError
 from penstock.server.grammar import Item, Tree, parse
-from penstock.server.settings import Settings, User
+from penstock.server.settings import RemoteServer, Settings, User
 from penstock.server.units import SECOND_NS, parse_address, parse_duration
 
 Convert = Callable[[Item], Any]
@@ -297,11 +298,13 @@ def _span(item: Item) -> int:
 
 
 def _limit(attribute: str, convert: Convert) -> _Key:
-    """One of `jetstream.limits`."""
+    """One of `jetstream.limits`; those of batches are in a part of their own."""
 
     def apply(reader: _Reader, name: str, item: Item) -> None:
+        part, _, key = attribute.rpartition(".")
+        where = "batch_limits" if part else "jetstream_limits"
         settings = reader.settings
-        settings.jetstream_limits = {**settings.jetstream_limits, attribute: convert(item)}
+        setattr(settings, where, {**getattr(settings, where), key: convert(item)})
 
     return apply
 
@@ -313,6 +316,12 @@ def _section(table: "Mapping[str, _Key]", where: str) -> _Key:
         reader.section(item.value, table, where)
 
     return apply
+
+
+def _no_queue(reader: _Reader, name: str, item: Item) -> None:
+    """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
+    _limit_size(item)
+    reader.warnings.append(f"{item.place}: {name} bounds a queue that this server does not have")
 
 
 def _authorization(reader: _Reader, name: str, item: Item) -> None:
@@ -349,6 +358,59 @@ def _users(reader: _Reader, name: str, item: Item) -> None:
     reader.settings.users = users
 
 
+def _remotes(reader: _Reader, name: str, item: Item) -> None:
+    if not isinstance(item.value, dict):
+        raise ValueError(f"expected a map of names to servers, got {_kind(item)}")
+    reader.settings.remotes = []
+    for key, entry in item.value.items():
+        if not re.fullmatch(r"[^\s.*>]+", key):
+            reader.problem(entry, f'"{key}" is no name for a remote: no space, ".", "*" or ">"')
+        elif not isinstance(entry.value, dict):
+            reader.problem(entry, f"expected a map {{url: nats://host}}, got {_kind(entry)}")
+        else:
+            reader.settings.remotes.append(_remote(reader, key, entry.value, entry))
+
+
+def _remote(reader: _Reader, name: str, fields: dict[str, Item], place: Item) -> RemoteServer:
+    remote = RemoteServer(name)
+    for key, item in fields.items():
+        try:
+            if key.lower() == "url":
+                remote.urls.append(_remote_url(item))
+            elif key.lower() == "urls" and isinstance(item.value, list):
+                remote.urls += [_remote_url(each) for each in item.value]
+            elif key.lower() in _REMOTE_FIELDS:
+                attribute = _REMOTE_FIELDS[key.lower()]
+                setattr(remote, attribute, _text(item))
+            else:
+                reader.section({key: item}, {}, "remotes.")
+        except ValueError as problem:
+            reader.problem(item, f"{key}: {problem}")
+    if not remote.urls:
+        reader.problem(place, f'remote "{name}" needs a url')
+    return remote
+
+
+def _remote_url(item: Item) -> str:
+    text = _text(item)
+    url = text if "://" in text else f"nats://{text}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("nats", "tls") or not parts.hostname:
+        raise ValueError(f'expected nats://host:port or tls://host:port, got "{text}"')
+    if parts.port == 0:  # ValueError when it is no number
+        raise ValueError(f'port 0 in "{text}"')
+    return url
+
+
+_REMOTE_FIELDS = {
+    "user": "user",
+    "username": "user",
+    "pass": "password",
+    "password": "password",
+    "token": "token",
+    "ca_file": "ca_file",
+}
+
 _USER_FIELDS = {"user": "name", "username": "name", "pass": "password", "password": "password"}
 
 _AUTHORIZATION: dict[str, _Key] = {
@@ -378,13 +440,18 @@ _JETSTREAM: dict[str, _Key] = {
     "max_file_store": _set("max_file", _limit_size),
     "max_file": _set("max_file", _limit_size),
     "domain": _set("domain", _domain),
+    "max_buffered_size": _no_queue,
+    "max_buffered_msgs": _no_queue,
+    "request_queue_limit": _no_queue,
+    "info_queue_limit": _no_queue,
+    "remotes": _remotes,
 }
 
 _BATCH_LIMITS: dict[str, _Key] = {
-    "max_inflight_per_stream": _limit("batch_max_inflight_per_stream", _count),
-    "max_inflight_total": _limit("batch_max_inflight_total", _count),
-    "max_msgs": _limit("batch_max_msgs", _count),
-    "timeout": _limit("batch_timeout_ns", _span),
+    "max_inflight_per_stream": _limit("batch.max_inflight_per_stream", _count),
+    "max_inflight_total": _limit("batch.max_inflight_total", _count),
+    "max_msgs": _limit("batch.max_msgs", _count),
+    "timeout": _limit("batch.timeout_ns", _span),
 }
 
 _LIMITS: dict[str, _Key] = {
@@ -453,9 +520,8 @@ _NOT_SERVED = frozenset(
     authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
     user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint
-    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.max_buffered_size
-    jetstream.max_buffered_msgs jetstream.request_queue_limit jetstream.info_queue_limit
+    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
+    jetstream.unique_tag jetstream.max_outstanding_catchup
     jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
     jetstream.max_concurrent_io
     """.split()  # noqa: SIM905 # one word on a line would be two pages

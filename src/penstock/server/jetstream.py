@@ -20,18 +20,20 @@ from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.entries import StreamEntry, consumer_info, stream_info
 from penstock.engine.limits import account_info
-from penstock.engine.settings import ServerLimits
+from penstock.engine.settings import BatchLimits, ServerLimits
 from penstock.server.clients import Client
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
+from penstock.server.remote import Remote
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, format_size
 
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
+SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
@@ -48,6 +50,7 @@ class JetStream:
         self._router = router
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ns = 0  # when the timer rings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine_settings = EngineSettings(
             server_name=name,
@@ -59,6 +62,7 @@ class JetStream:
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
             limits=ServerLimits(**settings.jetstream_limits),
+            batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
         )
         self._engine = Engine(
             turn,
@@ -70,6 +74,11 @@ class JetStream:
             report=log.warn,
         )
         self._engine.account.describe = self._client
+        self._remotes = [
+            Remote(each, turn, log, Random(os.urandom(16))) for each in settings.remotes
+        ]
+        for remote in self._remotes:
+            self._engine.account.remotes[remote.prefix] = remote
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Recover what the store holds and serve it; StartError when the store can't be used."""
@@ -100,6 +109,9 @@ class JetStream:
             prefix = f"$JS.{settings.domain}.API."
             self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
         self._loop = loop
+        for remote in self._remotes:
+            remote.open(loop)
+        self._engine.call_when_sooner(self._sooner)
         self._tick()
 
     def _from_domain(
@@ -132,8 +144,19 @@ class JetStream:
         ns = self._settings.sync_interval_ns
         return f"{ns / SECOND_NS:g}s" if ns else "always"
 
+    def _sooner(self, due_ns: int) -> None:
+        """A consumer wants to be called before the timer rings."""
+        if self._loop is None or self._timer is None or due_ns + SLACK_NS >= self._due_ns:
+            return
+        self._timer.cancel()
+        self._due_ns = due_ns
+        wait_s = max(due_ns - self._turn.clock.now(), 0) / SECOND_NS
+        self._timer = self._loop.call_later(wait_s, self._tick)
+
     def _tick(self) -> None:
+        self._due_ns = 0
         now_ns = self._turn.clock.now()
+        due_ns = 0
         try:
             due_ns = self._engine.tick(now_ns)
             self._turn.kick()
@@ -141,6 +164,7 @@ class JetStream:
             if self._loop is not None:
                 latest = now_ns + (BUSY_TICK_NS if self._engine.account.streams else IDLE_TICK_NS)
                 due_ns = min(due_ns, latest) if due_ns > now_ns else latest
+                self._due_ns = due_ns
                 self._timer = self._loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
 
     def close(self) -> None:
@@ -148,6 +172,8 @@ class JetStream:
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
+        for remote in self._remotes:
+            remote.close()
         self._engine.close()
         self._store.close()
 

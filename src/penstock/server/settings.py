@@ -25,6 +25,18 @@ class User:
 
 
 @dataclass(slots=True)
+class RemoteServer:
+    """One entry of ``jetstream.remotes``: a server whose streams can be followed."""
+
+    name: str
+    urls: list[str] = field(default_factory=list)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca_file: str = ""  # "": the system's certificates
+
+
+@dataclass(slots=True)
 class Settings:
     """All settings; durations in nanoseconds, sizes in bytes."""
 
@@ -42,9 +54,13 @@ class Settings:
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
     max_memory: int = -1  # -1: from what the machine has
     max_file: int = -1
-    jetstream_limits: dict[str, int] = field(default_factory=dict)  # what the engine's are called
+    # named as in the engine's ServerLimits and BatchLimits; what is not there has the default
+    jetstream_limits: dict[str, int] = field(default_factory=dict)
+    batch_limits: dict[str, int] = field(default_factory=dict)
     domain: str = ""
     strict: bool = True  # unknown fields in API requests are errors
+
+    remotes: list[RemoteServer] = field(default_factory=list)
 
     user: str = ""
     password: str = ""

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from penstock.api import ApiError
 from penstock.core.draft import Draft
+from penstock.core.refusals import Refusal
 
-Verdict = tuple[int, int, str] | bool | None
+Verdict = Refusal | bool | None
 Handler = Callable[[Draft], Verdict]
 
 
@@ -29,6 +31,11 @@ class Rule:
 
     def close(self) -> None:
         """The stream ends or gets other rules."""
+
+
+def refusal(error: ApiError) -> Refusal:
+    """An error of the API as a stage's verdict."""
+    return error.code, error.err_code, error.description
 
 
 _ESCAPES = {

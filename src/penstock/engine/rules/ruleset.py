@@ -18,7 +18,15 @@ from penstock.core.refusals import (
     STAGE_TTL_VALUE,
     not_allowed,
 )
-from penstock.engine.rules import rollup
+from penstock.engine.rules import (
+    atomic,
+    counters,
+    fast_batches,
+    lifetimes,
+    republish,
+    rollup,
+    transform,
+)
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ class RuleSet:
         handlers = self._handlers.get(stage)
         if handlers is None:
             name = _HEADERS.get(stage)
-            return not_allowed(stage, value(draft.headers, name) or b"" if name else b"")
+            return not_allowed(stage, value(draft.headers, name) or b"") if name else None
         for handler in handlers:
             verdict = handler(draft)
             if verdict is not None:
@@ -68,7 +76,15 @@ class RuleSet:
 
 Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
-FEATURES: tuple[Feature, ...] = (rollup.feature,)
+FEATURES: tuple[Feature, ...] = (
+    transform.feature,
+    counters.feature,
+    fast_batches.feature,
+    atomic.feature,
+    lifetimes.feature,
+    rollup.feature,
+    republish.feature,
+)
 """In the order of their checks. A feature that keeps something over a change of the stream's
 configuration finds the former rules in `StreamEntry.rules`.
 """

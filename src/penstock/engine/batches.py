@@ -1,0 +1,27 @@
+"""How many batches publishers have open on all streams of a server, and what they may ask for.
+
+Counts only: the batches themselves are kept by the streams' rules (`engine/rules/atomic`,
+`engine/rules/fast_batches`).
+"""
+
+from penstock.core.ingest import Inflight
+from penstock.engine.settings import BatchLimits
+
+ATOMIC_PER_STREAM = 50
+ATOMIC_TOTAL = 1000
+FAST_PER_STREAM = 1000
+FAST_TOTAL = 50_000
+
+
+class OpenBatches:
+    """The counts of one server."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        """Nothing is open."""
+        self.limits = limits
+        self.atomic_per_stream = limits.max_inflight_per_stream or ATOMIC_PER_STREAM
+        self.atomic_total = limits.max_inflight_total or ATOMIC_TOTAL
+        self.fast_per_stream = limits.max_inflight_per_stream or FAST_PER_STREAM
+        self.atomic = 0
+        self.staged_bytes = 0
+        self.fast = Inflight(limits.max_inflight_total or FAST_TOTAL)

@@ -1,0 +1,216 @@
+"""Counters: a message with `Nats-Incr` adds to the number that the last message of its subject holds.
+
+The stored body is `{"val":"<number>"}`; numbers have as many digits as they need. A counter that
+gathers other streams' counters keeps what each of them last told in `Nats-Counter-Sources`, and
+adds the difference; see `gathered`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.api import errors_generated as errors
+from penstock.core.draft import Draft
+from penstock.core.expect import value
+from penstock.core.refusals import STAGE_COUNT, STAGE_COUNTER
+from penstock.engine.rules import blocks
+from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+HEADER = b"Nats-Incr"
+SOURCES = b"Nats-Counter-Sources"
+ORIGIN = b"Nats-Stream-Source"
+INVALID = refusal(errors.MessageIncrInvalidError())
+PAYLOAD = refusal(errors.MessageIncrPayloadError())
+MISSING = refusal(errors.MessageIncrMissingError())
+BROKEN = refusal(errors.MessageCounterBrokenError())
+TOO_LARGE = refusal(errors.StreamMessageExceedsMaximumError())
+_INCOMPATIBLE = (
+    b"Nats-Rollup",
+    b"Nats-Expected-Stream",
+    b"Nats-Expected-Last-Msg-Id",
+    b"Nats-Expected-Last-Subject-Sequence-Subject",
+    b"Nats-Expected-Last-Sequence",
+    b"Nats-Expected-Last-Subject-Sequence",
+)
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_CHUNK = 4000  # digits converted at a time; Python bounds what int() and str() take
+
+Sources = dict[str, dict[str, str]]
+
+
+class BrokenCounterError(ValueError):
+    """What should be a counter's message is none."""
+
+
+def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+    """For counter streams."""
+    return Counters(account, entry) if entry.config.allow_msg_counter else None
+
+
+def gathered(
+    entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
+) -> tuple[bytes, bytes]:
+    """Headers and payload under which a counter stream stores a counter's message of another stream
+    (its headers carry Nats-Stream-Source already). Another stream stores it as it is.
+
+    BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
+    is not stored.
+    """
+    if not entry.config.allow_msg_counter:
+        return headers, payload
+    if not value(headers, HEADER):
+        raise BrokenCounterError(MISSING[2])
+    total, sources = _last(entry, subject)
+    fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
+    told = _number_in(payload)
+    known = sources.setdefault(fields[0], {})
+    origin = fields[4] if len(fields) >= 5 else subject
+    added = told - (_parse(known.get(origin, "")) or 0)
+    known[origin] = _text(told)
+    headers = _replaced(headers, HEADER, _text(added).encode())
+    return _with_sources(headers, sources), _body(total + added)
+
+
+class Counters(Rule):
+    """The counters of one stream."""
+
+    every = True
+
+    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+        """Keeps nothing: the last message of a subject is the truth."""
+        self._hub = account.hub
+        self._entry = entry
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The header is judged first of all headers; the sum is made when nothing else refuses."""
+        return {STAGE_COUNTER: self._check, STAGE_COUNT: self._add}
+
+    def _check(self, draft: Draft) -> Verdict:
+        text = value(draft.headers, HEADER) or b""
+        if not _NUMBER.fullmatch(text.decode("latin-1")):
+            return INVALID
+        if draft.payload:
+            return PAYLOAD
+        if any(value(draft.headers, name) for name in _INCOMPATIBLE):
+            return INVALID
+        return None
+
+    def _add(self, draft: Draft) -> Verdict:
+        text = value(draft.headers, HEADER)
+        if not text:
+            return MISSING
+        try:
+            total, sources = _last(self._entry, draft.subject)
+        except BrokenCounterError:
+            return BROKEN
+        total += _parse(text.decode("latin-1")) or 0
+        payload = _body(total)
+        headers = _with_sources(draft.headers, sources)
+        if len(headers) + len(payload) > self._hub.max_payload:
+            return TOO_LARGE
+        draft.change(headers=headers, payload=payload)
+        draft.extra = b',"val":"%s"' % _text(total).encode()
+        return None
+
+
+# --- numbers and what holds them
+
+
+def _last(entry: "StreamEntry", subject: str) -> tuple[int, Sources]:
+    message = entry.core.log.last_of(subject)
+    if message is None:
+        return 0, {}
+    told = value(message.headers, SOURCES)
+    return _number_in(message.payload), _sources_in(told) if told else {}
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise BrokenCounterError(BROKEN[2]) from None
+
+
+def _number_in(payload: bytes) -> int:
+    found = _decoded(payload)
+    if found is None:
+        return 0
+    if not isinstance(found, dict):
+        raise BrokenCounterError(BROKEN[2])
+    texts = [text for name, text in found.items() if name.lower() == "val" and text is not None]
+    if not all(isinstance(text, str) for text in texts):
+        raise BrokenCounterError(BROKEN[2])
+    return (_parse(texts[-1]) or 0) if texts else 0
+
+
+def _sources_in(text: bytes) -> Sources:
+    found = _decoded(text) or {}
+    if not isinstance(found, dict):
+        raise BrokenCounterError(BROKEN[2])
+    sources: Sources = {}
+    for stream, counters in found.items():
+        if not isinstance(counters, dict | None) or not all(
+            isinstance(number, str) for number in (counters or {}).values()
+        ):
+            raise BrokenCounterError(BROKEN[2])
+        sources[stream] = dict(counters or {})
+    return sources
+
+
+def _body(total: int) -> bytes:
+    return b'{"val":"%s"}' % _text(total).encode()
+
+
+def _with_sources(headers: bytes, sources: Sources) -> bytes:
+    if not sources:
+        return headers
+    text = json.dumps(sources, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return _replaced(headers, SOURCES, text.encode("utf-8", "surrogateescape"))
+
+
+def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
+    """The block with the value of a header changed where it stands, or added."""
+    lines = headers.split(b"\r\n")
+    start = name + b":"
+    for number, line in enumerate(lines):
+        if line.startswith(start):
+            lines[number] = b"%s: %s" % (name, text)
+            return b"\r\n".join(lines)
+    return blocks.added(headers, name, text)
+
+
+def _parse(text: str) -> int | None:
+    """A decimal number of any length; None when it is none."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    digits = text.lstrip("+-")
+    total = _parse_digits(digits)
+    return -total if text[0] == "-" else total
+
+
+def _parse_digits(digits: str) -> int:
+    if len(digits) <= _CHUNK:
+        return int(digits)
+    half = len(digits) // 2
+    return _parse_digits(digits[:-half]) * 10**half + _parse_digits(digits[-half:])
+
+
+def _text(number: int) -> str:
+    if number < 0:
+        return "-" + _text(-number)
+    if number.bit_length() <= 3 * _CHUNK:
+        return str(number)
+    half = int(number.bit_length() * 0.30103) // 2
+    high, low = divmod(number, 10**half)
+    return _text(high) + _padded(low, half)
+
+
+def _padded(number: int, digits: int) -> str:
+    return _text(number).rjust(digits, "0")

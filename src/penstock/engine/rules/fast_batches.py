@@ -1,0 +1,53 @@
+"""Fast-ingest batches (`allow_batched`): publishes that are answered once per many messages.
+
+What is done per message is compiled (`penstock.core.ingest`); here is when a stream has it, and the
+look at batches whose publisher has gone.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.core.ingest import Ingest
+from penstock.engine.rules.base import Rule
+from penstock.engine.settings import SECOND
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+LOOK_INTERVAL_NS = SECOND
+"""Between two looks; a batch whose time is over takes nothing more in any case."""
+
+
+def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+    """For streams that allow it; open batches stay when such a stream is updated."""
+    if not entry.config.allow_batched:
+        return None
+    former = entry.rules.rules if entry.rules is not None else []
+    kept = [rule for rule in former if isinstance(rule, FastBatches)]
+    return kept[0] if kept else FastBatches(account, entry)
+
+
+class FastBatches(Rule):
+    """The fast-ingest batches of one stream."""
+
+    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+        """The stream takes them from now on."""
+        batches = account.batches
+        self._core = entry.core
+        self.ingest = Ingest(
+            entry.core,
+            batches.fast,
+            limit=batches.fast_per_stream,
+            timeout_ns=batches.limits.timeout_ns,
+        )
+        entry.core.batched = self.ingest
+
+    def tick(self, now_ns: int) -> int:
+        """Give up batches that nothing was heard of."""
+        self.ingest.expire(now_ns)
+        return now_ns + LOOK_INTERVAL_NS
+
+    def close(self) -> None:
+        """Open batches end without a word."""
+        self.ingest.close()
+        self._core.batched = None

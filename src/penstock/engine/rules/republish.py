@@ -1,0 +1,75 @@
+"""republish: what a stream has stored is published again, under another subject and with headers
+that say where it is stored.
+
+It goes out when the message is as durable as the stream promises, before its PubAck. A message that
+was not stored for want of interest is not published again.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.api.times import format_time
+from penstock.core.draft import Draft
+from penstock.core.refusals import STAGE_COUNT, STAGE_STORED
+from penstock.engine import transforms
+from penstock.engine.rules.base import Handler, Rule, Verdict
+from penstock.engine.rules.blocks import STATUS
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+
+def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+    """For streams that republish."""
+    wanted = entry.config.republish
+    if wanted is None:
+        return None
+    return Republished(entry, transforms.parse(wanted.src, wanted.dest, account.random_below))
+
+
+class Republished(Rule):
+    """Republishing of one stream."""
+
+    every = True
+
+    def __init__(self, entry: "StreamEntry", transform: transforms.Transform) -> None:
+        """A transform from the stored to the published subject."""
+        self._core = entry.core
+        self._headers_only = entry.config.republish is not None and (
+            entry.config.republish.headers_only
+        )
+        self._apply = transform.apply
+        self._time = (0, "")  # of the messages of one turn
+        self._head = f"Nats-Stream: {entry.config.name}\r\nNats-Subject: "
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The message of before is looked up while it is still the last one of its subject."""
+        return {STAGE_COUNT: self._before, STAGE_STORED: self._stored}
+
+    def _before(self, draft: Draft) -> Verdict:
+        draft.notes["previous"] = self._core.log.subject_state(draft.subject)[2]
+        return None
+
+    def _stored(self, draft: Draft) -> Verdict:
+        if getattr(draft, "skipped", False):
+            return None
+        target = self._apply(draft.subject)
+        if target is None or not transforms.publishable(target):
+            return None
+        ts_ns, time = self._time
+        if ts_ns != self._core.log.last_ts_ns:
+            ts_ns = self._core.log.last_ts_ns
+            time = format_time(ts_ns)
+            self._time = (ts_ns, time)
+        size = f"Nats-Msg-Size: {len(draft.payload)}\r\n" if self._headers_only else ""
+        added = (
+            f"{self._head}{draft.subject}\r\n"
+            f"Nats-Sequence: {draft.seq}\r\n"
+            f"Nats-Time-Stamp: {time}\r\n"
+            f"Nats-Last-Sequence: {draft.notes['previous']}\r\n{size}\r\n"
+        )
+        headers = (draft.headers[:-2] or STATUS) + added.encode("utf-8", "surrogateescape")
+        payload = b"" if self._headers_only else draft.payload
+        self._core.announce(target, payload, headers, after_seq=draft.seq)
+        return None

@@ -1,0 +1,73 @@
+"""What names a source of a stream, and what it does with subjects: plain functions of its
+configuration.
+
+Several sources of one stream may have the same origin with different filters; the index name tells
+them apart, in memory, in files, and in the header `Nats-Stream-Source`:
+
+    <name>[:<hash of external.api>][:C=<hash of consumer.name>] <filter> <destination>
+"""
+
+import hashlib
+from collections.abc import Callable
+
+from penstock.api.streams import StreamSource
+from penstock.engine.transforms import Random, parse
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HASH_LENGTH = 8
+_SEVERAL = "\f"  # between the filters of several transforms
+ALL = ">"
+
+
+def name_hash(text: str) -> str:
+    """Eight letters and digits that stand for a text in an index name."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])
+
+
+def index_name(source: StreamSource) -> str:
+    """Three words without blanks: origin, filter, destination."""
+    name = source.name
+    if source.external is not None:
+        name += f":{name_hash(source.external.api)}"
+    if source.consumer is not None:
+        name += f":C={name_hash(source.consumer.name)}"
+    if source.subject_transforms:
+        src = _SEVERAL.join(each.src or ALL for each in source.subject_transforms)
+        dest = _SEVERAL.join(each.dest or ALL for each in source.subject_transforms)
+    else:
+        src, dest = source.filter_subject or ALL, ALL
+    return f"{name} {src} {dest}"
+
+
+def header_parts(source: StreamSource) -> tuple[bytes, bytes]:
+    """The value of `Nats-Stream-Source` before and after the sequence; the subject follows."""
+    name, src, dest = index_name(source).split(" ")
+    return (
+        f"{name} ".encode("utf-8", "surrogateescape"),
+        f" {src} {dest} ".encode("utf-8", "surrogateescape"),
+    )
+
+
+def filters(source: StreamSource) -> tuple[str, ...]:
+    """What it wants of its origin; () is everything."""
+    if source.subject_transforms:
+        return tuple(each.src or ALL for each in source.subject_transforms)
+    return (source.filter_subject,) if source.filter_subject else ()
+
+
+def renaming(source: StreamSource, random: Random) -> Callable[[str], str] | None:
+    """What its transforms make of a subject: the first that matches decides. None: nothing."""
+    wanted = [each for each in source.subject_transforms if each.dest]
+    transforms = [parse(each.src, each.dest, random) for each in wanted]
+    if not transforms:
+        return None
+
+    def rename(subject: str) -> str:
+        for transform in transforms:
+            found = transform.apply(subject)
+            if found is not None:
+                return found
+        return subject
+
+    return rename

@@ -1,0 +1,95 @@
+"""How an upstream reaches the JetStream API of its origin: requests, subscriptions, publishes.
+
+    RouterLink    the account's own subjects: a consumer of this server, or who else serves the API
+                  prefix here
+    a remote      another NATS server, under the API prefix of its domain: server/remote
+
+A link does not block and keeps no order but that of one direction. Knows nothing of streams.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.core.hub import Connection
+from penstock.core.router import CallbackSink, Router
+from penstock.nuid import Nuid
+
+API_PREFIX = "$JS.API"
+
+Receive = Callable[[str, str, bytes, bytes], None]
+"""Called with subject, reply, headers and payload of a message."""
+
+
+class Subscribed(Protocol):
+    """A subscription of a link."""
+
+    def close(self) -> None:
+        """No message comes any more."""
+
+
+class Link(Protocol):
+    """What an upstream asks of the way to its origin."""
+
+    prefix: str
+    """What API subjects start with here, instead of `$JS.API`."""
+
+    @property
+    def up(self) -> bool:
+        """Whether what is sent now may arrive."""
+
+    def publish(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        """Send a message; `subject` is one of the origin's server."""
+
+    def subscribe(self, subject: str, receive: Receive) -> Subscribed:
+        """Take what the origin's server sends to a subject."""
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` when the link has gone up or down; what is returned ends that."""
+
+
+class RouterLink:
+    """The subjects of the account, `$JS.API` under another prefix."""
+
+    up = True
+
+    def __init__(self, router: Router, prefix: str = API_PREFIX) -> None:
+        """Needs nothing else."""
+        self.prefix = prefix
+        self._router = router
+
+    def publish(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        """To whoever takes it here."""
+        if subject.startswith(f"{API_PREFIX}.") and self.prefix != API_PREFIX:
+            subject = self.prefix + subject.removeprefix(API_PREFIX)
+        self._router.publish_message(subject, payload, reply, headers)
+
+    def subscribe(self, subject: str, receive: Receive) -> Subscribed:
+        """A sink on the account's router."""
+        return _RouterSubscription(self._router, subject, receive)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """It never changes."""
+        return lambda: None
+
+
+class _RouterSubscription:
+    def __init__(self, router: Router, subject: str, receive: Receive) -> None:
+        self._router = router
+        self._subject = subject
+        self._receive = receive
+        self._sink = CallbackSink(self._take)
+        router.attach(subject, self._sink)
+
+    def _take(
+        self, _: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
+    ) -> bool:
+        self._receive(subject, reply, headers, payload)
+        return True
+
+    def close(self) -> None:
+        self._router.detach(self._subject, self._sink)
+
+
+def inbox(ids: Nuid, kind: str) -> str:
+    """A subject for answers (`R`), or for the messages of a mirror (`M`) or source (`S`)."""
+    return f"$JS.{kind}.{ids.next()}"

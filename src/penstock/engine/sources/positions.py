@@ -1,0 +1,140 @@
+"""Where the sources of a stream stand: the sequence in each origin up to which the stream has it.
+
+The stream's messages say it themselves, in their `Nats-Stream-Source` headers, and that is what
+counts; but to read them all would take long, and the newest of a source may have been removed. So
+there is a file, which says how it was when the stream was at a sequence; what the stream holds
+above that is looked at when it is opened. Before the removal of a message that the file does not
+know of is written to the log, the file is (see `holds` and `save`, which the log calls).
+
+    <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
+
+Without a good file the whole stream is looked at. Positions of sources that were taken out of the
+configuration stay, so that one that comes back goes on where it was.
+"""
+
+from typing import Annotated
+
+from msgspec import Struct, field
+
+from penstock.api.fields import OMIT, Int, Uint64
+from penstock.core.copying import Landing, last_positions
+from penstock.core.log import Log
+from penstock.engine.files import FORMAT, BadFileError, Dated, StreamFiles
+from penstock.engine.settings import SECOND
+
+SAVE_INTERVAL_NS = 5 * SECOND
+
+
+class Position(Struct, kw_only=True):
+    """How far one source is; `created` tells its origin from a later one of the same name."""
+
+    name: str = ""
+    seq: Uint64 = 0
+    created: Annotated[Int, OMIT] = 0
+
+
+class PositionsFile(Dated, kw_only=True):
+    """sources.json; `seq`: where the stream was."""
+
+    seq: Uint64 = 0
+    positions: list[Position] = field(default_factory=list)
+
+
+class Positions:
+    """The positions of one stream's sources, by index name."""
+
+    def __init__(self, files: StreamFiles | None, log: Log) -> None:
+        """Without files (a stream in memory) nothing is kept for later."""
+        self._files = files
+        self._log = log
+        self._known: dict[str, Position] = {}
+        self._landings: dict[str, Landing] = {}
+        self._saved_seq = 0
+        self._saved: list[Position] = []
+        self._waiting: PositionsFile | None = None  # to be written once the log is as far
+        self._save_at_ns = 0
+
+    def load(self, names: set[str], report_to: list[str]) -> None:
+        """Find out where the named sources stand. What is wrong with the file goes to `report_to`;
+        then the stream itself says it.
+        """
+        above = 0
+        found: PositionsFile | None = None
+        if self._files is not None:
+            try:
+                found = self._files.read_positions(PositionsFile)
+            except (BadFileError, OSError) as error:
+                report_to.append(str(error))
+        if found is not None and found.seq <= self._log.last_seq:
+            self._known = {position.name: position for position in found.positions}
+            above = found.seq
+        read = last_positions(self._log, above, set(self._known) | names)
+        for name, (seq, _) in read.items():
+            before = self._known.get(name)
+            if before is None or seq > before.seq:
+                created = before.created if before is not None else 0
+                self._known[name] = Position(name=name, seq=seq, created=created)
+        self._saved_seq = above
+        if self._files is not None:
+            self._log.guard = self
+            self._log.guard_above = above
+
+    def of(self, name: str) -> Position:
+        """Where a source stands; from then on `follow` what lands."""
+        return self._known.get(name, Position(name=name))
+
+    def follow(self, name: str, landing: Landing, created: int) -> None:
+        """The position of this source is its landing's."""
+        self._landings[name] = landing
+        self._known[name] = Position(name=name, seq=landing.position, created=created)
+
+    def leave(self, name: str) -> None:
+        """Nothing lands any more: what is known stays."""
+        self._collect()
+        self._landings.pop(name, None)
+
+    def tick(self, now_ns: int) -> int:
+        """Write the file when it is worth it; when to call again."""
+        if self._files is None or now_ns < self._save_at_ns:
+            return self._save_at_ns
+        self._save_at_ns = now_ns + SAVE_INTERVAL_NS
+        if self._waiting is not None and self._log.synced_seq >= self._waiting.seq:
+            self._write(self._waiting)
+            self._waiting = None
+        if self._waiting is None:
+            self._collect()
+            if list(self._known.values()) != self._saved:
+                self._waiting = self._file()
+                self._save_at_ns = now_ns + SECOND
+        return self._save_at_ns
+
+    def holds(self, top: int) -> bool:
+        """For the log: whether the file has to be written before messages up to a sequence go."""
+        return any(self._saved_seq < landing.anchor <= top for landing in self._landings.values())
+
+    def save(self) -> None:
+        """Write down how it is now; all of the stream is in its file already. OSError."""
+        if self._files is not None:
+            self._collect()
+            self._write(self._file())
+            self._waiting = None
+
+    def close(self) -> None:
+        """The stream has been closed, or will not be followed any more."""
+        self._log.guard = None
+
+    def _collect(self) -> None:
+        for name, landing in self._landings.items():
+            if self._known[name].seq != landing.position:
+                created = self._known[name].created
+                self._known[name] = Position(name=name, seq=landing.position, created=created)
+
+    def _file(self) -> PositionsFile:
+        positions = list(self._known.values())
+        return PositionsFile(format=FORMAT, seq=self._log.last_seq, positions=positions)
+
+    def _write(self, file: PositionsFile) -> None:
+        assert self._files is not None
+        self._files.write_positions(file)
+        self._saved_seq = self._log.guard_above = file.seq
+        self._saved = file.positions

@@ -1,0 +1,355 @@
+"""An origin that is reached by the JetStream API over a link: a push consumer there, made by us.
+
+    waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
+
+The consumer is ephemeral, without acks, with flow control and a heartbeat each second. Its messages
+carry their sequence in the origin and in the consumer: a step of the consumer's sequence by more
+than one means that something was lost on the way, and another consumer is made where the follower
+stands. So what lands is always the next one. A consumer that was made beforehand (`consumer` in the
+configuration) is reset instead; it counts a message as taken when we answer its flow control, which
+happens when what came before is as durable as the follower promises.
+
+Knows no time but what `tick` says, no sockets.
+"""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.api import ApiError
+from penstock.api import errors_generated as errors
+from penstock.api.calls import ConsumerInfoResponse
+from penstock.api.codec import JsonError, decode_response
+from penstock.api.errors import error_from
+from penstock.api.streams import StreamSource, StreamSourceInfo
+from penstock.api.times import format_time
+from penstock.core.copying import Landing
+from penstock.core.expect import value
+from penstock.engine.settings import SECOND
+from penstock.engine.sources import identity
+from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox
+from penstock.engine.sources.upstream import refusal_body, source_info
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+
+HEARTBEAT_NS = SECOND
+STALLED_NS = 10 * SECOND
+"""Silence after which the consumer is given up; it lives as long without us."""
+ANSWER_NS = 30 * SECOND
+"""How long an answer to a request may take."""
+GAP_NS = 2 * SECOND
+"""Between two requests, at least."""
+BACKOFF_NS = 10 * SECOND
+BACKOFF_MAX_NS = 120 * SECOND
+_ACK_WAIT_NS = 22 * 3600 * SECOND
+_SHORT_ACK_TOKENS = 9
+
+
+class RemoteUpstream:
+    """See Upstream."""
+
+    def __init__(
+        self,
+        account: "Account",
+        source: StreamSource,
+        landing: Landing,
+        link: Link,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when tick is wanted earlier than it said."""
+        self.source = source
+        self.name = identity.index_name(source)
+        self.landing = landing
+        self.caught_up = False
+        self._account = account
+        self._link = link
+        self._wake = wake
+        self._unwatch = link.watch(self._link_changed)
+        self._error: ApiError | None = None
+        self._fails = 0
+        self._lag = 0
+        self._heard_ns = 0
+        self._asked_ns = 0
+        self._ask_at_ns = 0  # waiting: when to ask
+        self._consumer = ""  # following: its name
+        self._delivered = 0  # following: the consumer's sequence of the last message
+        self._answer: Subscribed | None = None  # asking
+        self._messages: Subscribed | None = None  # asking and following
+        self._flow: list[tuple[int, str]] = []  # flow control to be answered, at a sequence here
+        self._closed = False
+
+    def start(self) -> None:
+        """See Upstream."""
+        self._ask_at_ns = self._account.now_ns
+        if self._link.up:
+            self._ask()
+
+    def tick(self, now_ns: int) -> int:
+        """See Upstream."""
+        if self._closed:
+            return 0
+        self._answer_flow()
+        if self._messages is None:
+            if self._link.up and now_ns >= self._ask_at_ns:
+                self._ask()
+                return now_ns + SECOND
+            return max(self._ask_at_ns, now_ns + 1) if self._link.up else 0
+        if self._answer is not None:
+            if now_ns - self._asked_ns > ANSWER_NS:
+                self._give_up(failed=True)
+        elif now_ns - self._heard_ns > STALLED_NS:
+            self._give_up(failed=False)
+        return now_ns + SECOND // 4 if self._flow else now_ns + SECOND
+
+    def info(self, now_ns: int) -> StreamSourceInfo:
+        """See Upstream."""
+        info = source_info(self.source)
+        info.lag = self._lag
+        info.active = now_ns - self._heard_ns if self._heard_ns else -1
+        info.error = refusal_body(self.landing.refusal)
+        if self._error is not None:
+            info.error = self._error.body()
+        return info
+
+    def close(self) -> None:
+        """See Upstream."""
+        if not self._closed:
+            self._closed = True
+            self._unwatch()
+            self._leave()
+
+    # -- asking for a consumer
+
+    def _ask(self) -> None:
+        """Ask for a consumer that begins where the follower stands."""
+        self._leave()
+        now_ns = self._account.now_ns
+        self._asked_ns = now_ns
+        self._error = None
+        given = self.source.consumer
+        kind = "M" if self.landing.mirror else "S"
+        if given is not None:
+            deliver = given.deliver_subject
+        else:
+            deliver = inbox(self._account.ids, kind)
+            external = self.source.external
+            if external is not None and external.deliver:
+                deliver = f"{external.deliver}.{kind}.{self._account.ids.next()}"
+        self._messages = self._link.subscribe(deliver, self._receive)
+        reply = inbox(self._account.ids, "R")
+        self._answer = self._link.subscribe(reply, self._answered)
+        if given is not None:
+            self._delivered = 0
+            subject = f"{API_PREFIX}.CONSUMER.RESET.{self.source.name}.{given.name}"
+            self._link.publish(subject, reply, b"", b"")
+            return
+        subject, body = self._request(deliver)
+        self._link.publish(subject, reply, b"", body)
+
+    def _request(self, deliver: str) -> tuple[str, bytes]:
+        """Subject and body of the request for an ephemeral consumer."""
+        stream = self.source.name
+        letters = "MIRROR" if self.landing.mirror else "SRC"
+        name = f"JS_{letters}_{self._account.ids.next()}"
+        config: dict[str, object] = {
+            "name": name,
+            "deliver_subject": deliver,
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "ack_wait": _ACK_WAIT_NS,
+            "max_deliver": 1,
+            "replay_policy": "instant",
+            "flow_control": True,
+            "idle_heartbeat": HEARTBEAT_NS,
+            "direct": True,
+            "num_replicas": 0,
+            "inactive_threshold": STALLED_NS,
+        }
+        config.update(self._start())
+        subject = f"{API_PREFIX}.CONSUMER.CREATE.{stream}"
+        filters = identity.filters(self.source)
+        if len(filters) == 1:
+            config["filter_subject"] = filters[0]
+            subject += f".{name}.{filters[0]}"
+        elif filters:
+            config["filter_subjects"] = list(filters)
+            subject += f".{name}"
+        else:
+            subject += f".{name}"
+        body = json.dumps({"stream_name": stream, "config": config, "action": ""})
+        return subject, body.encode("utf-8", "surrogateescape")
+
+    def _start(self) -> dict[str, object]:
+        mirror = self.landing.mirror
+        taken = self.landing.target.log.last_seq if mirror else self.landing.position
+        if taken:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": taken + 1}
+        if self.source.opt_start_seq:
+            start = self.source.opt_start_seq
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+        if self.source.opt_start_time is not None:
+            start_time = format_time(self.source.opt_start_time)
+            return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
+        return {}
+
+    def _answered(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        if self._answer is None:
+            return
+        self._answer.close()
+        self._answer = None
+        setup_failed = (
+            errors.MirrorConsumerSetupFailedError
+            if self.landing.mirror
+            else errors.SourceConsumerSetupFailedError
+        )
+        if headers and not payload:  # nobody serves the API there (now)
+            self._fail(setup_failed("no responders"))
+            return
+        try:
+            response = decode_response(ConsumerInfoResponse, payload)
+        except JsonError as error:
+            self._fail(setup_failed(error))
+            return
+        if response.error is not None:
+            self._fail(error_from(response.error))
+            return
+        info = response.info
+        if info is None or info.config is None:
+            self._fail(setup_failed("invalid consumer create response"))
+            return
+        if self.source.consumer is not None and info.config.ack_policy != "flow_control":
+            self._fail(
+                errors.MirrorConsumerRequiresAckFCError()
+                if self.landing.mirror
+                else errors.SourceConsumerRequiresAckFCError()
+            )
+            return
+        self._consumer = info.name
+        self._fails = 0
+        self._heard_ns = self._account.now_ns
+        self._lag = info.num_pending
+        self.caught_up = self.caught_up or not info.num_pending
+        if self.landing.mirror:
+            self._skip(info.delivered.stream_seq)
+        self._wake()
+
+    def _skip(self, upto: int) -> None:
+        try:
+            self.landing.skip(upto)
+        except OSError as error:
+            self._fail(errors.MirrorConsumerSetupFailedError(error))
+
+    def _fail(self, error: ApiError) -> None:
+        self._give_up(failed=True)
+        self._error = error
+
+    def _give_up(self, *, failed: bool) -> None:
+        """Begin again later, with another consumer."""
+        self._leave()
+        if failed:
+            self._fails += 1
+            pause_ns = min(self._fails * BACKOFF_NS, BACKOFF_MAX_NS)
+        else:
+            pause_ns = GAP_NS
+        self._ask_at_ns = max(self._asked_ns + GAP_NS, self._account.now_ns + pause_ns - GAP_NS)
+        self._wake()
+
+    def _leave(self) -> None:
+        """Let the consumer go, if there is one."""
+        for subscribed in (self._answer, self._messages):
+            if subscribed is not None:
+                subscribed.close()
+        self._answer = self._messages = None
+        self._flow.clear()
+        if self._consumer and self.source.consumer is None and self._link.up:
+            subject = f"{API_PREFIX}.CONSUMER.DELETE.{self.source.name}.{self._consumer}"
+            self._link.publish(subject, "", b"", b"")
+        self._consumer = ""
+        self._delivered = 0
+
+    def _link_changed(self) -> None:
+        if self._closed:
+            return
+        self._consumer = ""
+        self._leave()
+        self._fails = 0
+        self._ask_at_ns = self._account.now_ns
+        if self._link.up:
+            self._ask()
+        self._wake()
+
+    # -- following
+
+    def _receive(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        if self._messages is None:
+            return
+        self._heard_ns = self._account.now_ns
+        if headers.startswith(b"NATS/1.0 100"):
+            self._control(reply, headers)
+            return
+        place = ack_place(reply)
+        if place is None:
+            return
+        consumer, deliveries, seq, delivered, ts_ns, pending = place
+        if deliveries > 1 or (self._consumer and consumer != self._consumer):
+            return
+        if delivered != self._delivered + 1:
+            if delivered > self._delivered:
+                self._give_up(failed=False)
+            return
+        if self.landing.mirror and seq - 1 > self.landing.target.log.last_seq:
+            self._skip(seq - 1)
+            if self._messages is None:
+                return
+        if not self.landing.land(seq, ts_ns, subject, headers, payload):
+            self._give_up(failed=False)
+            return
+        self._delivered = delivered
+        self._lag = max(pending - 1, 0)
+        self.caught_up = self.caught_up or not pending
+
+    def _control(self, reply: str, headers: bytes) -> None:
+        """A heartbeat, or a request for an answer before more is sent."""
+        if reply:
+            self._flow.append((self.landing.target.log.last_seq, reply))
+            self._answer_flow()
+            if self._flow:
+                self._wake()
+            return
+        last = value(headers, b"Nats-Last-Consumer") or b""
+        if last.isdigit() and int(last) and int(last) != self._delivered and self._consumer:
+            self._give_up(failed=False)
+            return
+        stalled = value(headers, b"Nats-Consumer-Stalled")
+        if stalled:
+            self._link.publish(stalled.decode("utf-8", "surrogateescape"), "", b"", b"")
+
+    def _answer_flow(self) -> None:
+        """Answer what asks how far we are, once that is durable. A consumer without acks does not
+        have to wait: what is lost here is asked for again.
+        """
+        target = self.landing.target
+        while self._flow and (self.source.consumer is None or target.visible >= self._flow[0][0]):
+            _, reply = self._flow.pop(0)
+            headers = (
+                f"NATS/1.0\r\nNats-Last-Consumer: {self._delivered}\r\n"
+                f"Nats-Last-Stream: {self.landing.position}\r\n\r\n"
+            )
+            self._link.publish(reply, "", headers.encode(), b"")
+
+
+def ack_place(reply: str) -> tuple[str, int, int, int, int, int] | None:
+    """What an ack subject says: consumer, deliveries, sequence in the stream, in the consumer, time
+    stored (ns), messages to come; this one counts. None: it is no ack subject.
+    """
+    tokens = reply.split(".")
+    if len(tokens) < _SHORT_ACK_TOKENS or tokens[:2] != ["$JS", "ACK"]:
+        return None
+    consumer, *numbers = tokens[3:9] if len(tokens) == _SHORT_ACK_TOKENS else tokens[5:11]
+    try:
+        deliveries, seq, delivered, ts_ns, pending = map(int, numbers)
+    except ValueError:
+        return None
+    return consumer, deliveries, seq, delivered, ts_ns, pending

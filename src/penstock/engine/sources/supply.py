@@ -1,0 +1,186 @@
+"""What a stream that follows others keeps beside its messages: its upstreams, their positions.
+
+Called by the lifecycle of streams (made, changed, gone) and by the engine's timer. A change of the
+configuration keeps what did not change; a mirror whose `mirror` is taken away becomes an ordinary
+stream, its supply ends.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
+from penstock.core.copying import Landing
+from penstock.engine.sources import identity
+from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
+from penstock.engine.sources.positions import Positions
+from penstock.engine.sources.remote import RemoteUpstream
+from penstock.engine.sources.upstream import LocalUpstream, Upstream, origin_gone, origin_made
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+__all__ = ["Supply", "changed", "origin_gone", "origin_made", "start", "stop"]
+
+
+class Supply:
+    """The upstreams of one stream."""
+
+    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+        """Reads where the sources stand; nothing is copied before `configure`."""
+        self._account = account
+        self._entry = entry
+        self.upstreams: list[Upstream] = []
+        self._positions: Positions | None = None
+        self._stands_for = ""  # a mirror: the origin whose direct gets it may answer
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow what the configuration says from now on."""
+        wanted = [config.mirror] if config.mirror is not None else config.sources
+        present = {upstream.name: upstream for upstream in self.upstreams}
+        names = [identity.index_name(source) for source in wanted]
+        if config.mirror is None and self._positions is None:
+            self._open_positions(set(names))
+        for name, upstream in present.items():
+            if name not in names or upstream.source not in wanted:
+                upstream.close()
+                if self._positions is not None:
+                    self._positions.leave(name)
+        kept = {
+            name: upstream
+            for name, upstream in present.items()
+            if name in names and upstream.source in wanted
+        }
+        self.upstreams = [
+            kept[name] if name in kept else self._make(source, name, mirror=bool(config.mirror))
+            for source, name in zip(wanted, names, strict=True)
+        ]
+        for upstream in self.upstreams:
+            if upstream.name not in kept:
+                self._follow(upstream)
+                upstream.start()
+        mirror = config.mirror
+        self._stand_for(mirror.name if mirror is not None and config.mirror_direct else "")
+        self._entry.supply_at_ns = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it had everything there was, at some time since the start."""
+        return all(upstream.caught_up for upstream in self.upstreams)
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; when to call again."""
+        due = [upstream.tick(now_ns) for upstream in self.upstreams]
+        if self._positions is not None:
+            try:
+                due.append(self._positions.tick(now_ns))
+            except OSError as error:
+                name = self._entry.config.name
+                self._account.report(f"stream {name}: positions of sources not saved: {error}")
+        return min((due_ns for due_ns in due if due_ns), default=0)
+
+    def infos(self, now_ns: int) -> list[StreamSourceInfo]:
+        """How far each upstream is, in the order of the configuration."""
+        return [upstream.info(now_ns) for upstream in self.upstreams]
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stand_for("")
+        for upstream in self.upstreams:
+            upstream.close()
+
+    def closed(self) -> None:
+        """The stream's log is whole on the disk: so are the positions afterwards."""
+        if self._positions is not None:
+            self._positions.close()
+            with contextlib.suppress(OSError):  # the messages say it as well
+                self._positions.save()
+
+    def _open_positions(self, names: set[str]) -> None:
+        problems: list[str] = []
+        self._positions = Positions(self._entry.files, self._entry.core.log)
+        self._positions.load(names, problems)
+        for problem in problems:
+            self._account.report(f"stream {self._entry.config.name}: {problem}")
+
+    def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
+        account, core = self._account, self._entry.core
+        before, after = identity.header_parts(source)
+        position = self._positions.of(name) if self._positions is not None else None
+        landing = Landing(
+            core,
+            mirror=mirror,
+            position=position.seq if position is not None else core.log.last_seq,
+            before=before,
+            after=after,
+            transform=identity.renaming(source, account.random_below),
+        )
+        link = self._link(source)
+        if link is not None:
+            return RemoteUpstream(account, source, landing, link, wake=self._wake)
+        upstream = LocalUpstream(account, source, landing, blocked=self._wake, met=self._met)
+        upstream.created_ns = position.created if position is not None else 0
+        return upstream
+
+    def _link(self, source: StreamSource) -> Link | None:
+        """The way to an origin; None: it is in the same account."""
+        if source.external is None or not source.external.api:
+            return RouterLink(self._account.router) if source.consumer is not None else None
+        api = source.external.api
+        remote = self._account.remotes.get(api)
+        return remote if remote is not None else RouterLink(self._account.router, api or API_PREFIX)
+
+    def _follow(self, upstream: Upstream) -> None:
+        if self._positions is not None:
+            created = upstream.created_ns if isinstance(upstream, LocalUpstream) else 0
+            self._positions.follow(upstream.name, upstream.landing, created)
+
+    def _met(self, upstream: LocalUpstream, again: bool) -> None:
+        """The origin is there. When it is not the one that the position was of, the file says so
+        before anything comes from there.
+        """
+        self._follow(upstream)
+        if again and self._positions is not None:
+            self._entry.core.log.fsync()
+            self._positions.save()
+
+    def _stand_for(self, origin: str) -> None:
+        mirrors = self._account.direct_mirrors
+        if self._stands_for == origin:
+            return
+        if self._stands_for:
+            mirrors[self._stands_for].remove(self._entry)
+            if not mirrors[self._stands_for]:
+                del mirrors[self._stands_for]
+        if origin:
+            mirrors.setdefault(origin, []).append(self._entry)
+        self._stands_for = origin
+
+    def _wake(self) -> None:
+        self._entry.supply_at_ns = 0
+
+
+def start(account: "Account", entry: "StreamEntry") -> None:
+    """A stream is there, or all are recovered: it follows what it shall follow."""
+    config = entry.config
+    if config.mirror is not None or config.sources:
+        entry.supply = Supply(account, entry)
+        entry.supply.configure(config)
+
+
+def changed(account: "Account", entry: "StreamEntry") -> None:
+    """A stream has another configuration."""
+    if entry.supply is None:
+        start(account, entry)
+    elif entry.config.mirror is None and not entry.config.sources:
+        stop(entry)
+        entry.supply.closed()
+        entry.supply = None
+    else:
+        entry.supply.configure(entry.config)
+
+
+def stop(entry: "StreamEntry") -> None:
+    """The stream ends, or follows nobody any more."""
+    if entry.supply is not None:
+        entry.supply.close()

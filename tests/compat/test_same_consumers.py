@@ -1,0 +1,633 @@
+"""Rarer rules of consumers, compared with a real nats-server step by step."""
+
+import time
+
+import pytest
+
+from tests.compat.scene import NEEDS_BOTH, NEXT, Scene, second
+
+pytestmark = NEEDS_BOTH
+
+
+def soon(seconds):
+    """A time as the API writes it."""
+    at = time.time() + seconds
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1e6):06d}Z"
+
+
+# -- pause
+
+
+def test_a_pause(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer()
+    pause = f"CONSUMER.PAUSE.{scene.name}.c"
+    answer = scene.ok(pause, {"pause_until": "2099-01-01T00:00:00Z"})
+    assert answer["paused"]
+    scene.info()
+    scene.pull({"batch": 2, "expires": second(5)})
+    scene.pull({"batch": 2, "no_wait": True}, "in.b")
+    scene.pull({"batch": 2, "no_wait": True, "expires": second(5)}, "in.c")
+    scene.info()
+    # going on is noticed with the next request
+    more = f"PUB $JS.API.{pause} answer 0\r\n\r\nPUB {NEXT}.{scene.name}.c in.d 1\r\n1\r\n"
+    client.say(more)
+    scene.info()
+    scene.ok(pause, {"pause_until": "2001-01-01T00:00:00Z"})
+    scene.info()
+    scene.ok(pause, {})
+    scene.info()
+    for body in ("{", '{"pause_until":5}', '{"pause_until":"soon"}', '{"x":1}', "[]", "garbage"):
+        client.ask(pause, body)
+    client.ask(f"CONSUMER.PAUSE.{scene.name}.none", {"pause_until": "2099-01-01T00:00:00Z"})
+    client.ask("CONSUMER.PAUSE.none.c", {"pause_until": "2099-01-01T00:00:00Z"})
+
+
+def test_a_pause_ends_by_itself(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer()
+    scene.pull({"batch": 2})
+    scene.info()
+    scene.ok(f"CONSUMER.PAUSE.{scene.name}.c", {"pause_until": soon(0.6)})
+    scene.pull({"batch": 2})
+    scene.client.answer(0, "-NAK")
+    scene.client.answer(1, "", "in.z")
+    scene.info()
+    client.wait(0.8)
+    scene.info()
+
+
+def test_paused_from_the_start(client):
+    scene = Scene(client)
+    scene.fill(2)
+    scene.consumer(pause_until=soon(0.8))
+    scene.pull({"batch": 2})
+    # a create of what is there does not touch the pause
+    scene.consumer(pause_until="2099-01-01T00:00:00Z")
+    scene.consumer(pause_until="2099-01-01T00:00:00Z", description="another")
+    client.wait(1)
+    scene.info()
+
+
+def test_paused_push_consumers_beat(client):
+    scene = Scene(client)
+    scene.fill(2)
+    client.say("SUB push.p 7\r\n")
+    scene.consumer(
+        deliver_subject="push.p", idle_heartbeat=second(0.3), pause_until="2099-01-01T00:00:00Z"
+    )
+    client.wait(0.7)
+
+
+# -- reset
+
+
+def test_resets(client):
+    scene = Scene(client)
+    scene.fill(6)
+    scene.consumer()
+    reset = f"CONSUMER.RESET.{scene.name}.c"
+    scene.pull(4)
+    client.answer(0, "")
+    client.answer(2, "")
+    scene.info()
+    scene.ok(reset)
+    scene.info()
+    scene.pull(2)
+    scene.info()
+    scene.ok(reset, {"seq": 5})
+    scene.pull(2)
+    scene.info()
+    scene.ok(reset, {"seq": 1})
+    scene.ok(reset, {"seq": 50})
+    scene.info()
+    scene.ok(reset, {})
+    scene.info()
+    for body in ("{", '{"seq":-1}', '{"seq":"x"}', '{"x":1,"seq":2}', "garbage", "[1]"):
+        client.ask(reset, body)
+        scene.info()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"deliver_policy": "last"},
+        {"deliver_policy": "new"},
+        {"deliver_policy": "last_per_subject", "filter_subject": ">"},
+        {"deliver_policy": "by_start_sequence", "opt_start_seq": 3},
+        {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
+        {"deliver_policy": "by_start_time", "opt_start_time": "2050-01-01T00:00:00Z"},
+        {"ack_policy": "none"},
+        {"ack_policy": "all"},
+        {"filter_subject": "*.b"},
+    ],
+    ids=str,
+)
+def test_what_a_reset_may_do(client, config):
+    scene = Scene(client)
+    scene.fill(6, "a", "b")
+    if "filter_subject" in config and config["filter_subject"] != ">":
+        config = {"filter_subject": f"{scene.name}.b"}
+    scene.consumer(**config)
+    scene.pull({"batch": 2, "no_wait": True})
+    for body in (b"", {"seq": 2}, {"seq": 3}, {"seq": 7}):
+        client.ask(f"CONSUMER.RESET.{scene.name}.c", body)
+        scene.info()
+        scene.pull({"batch": 2, "no_wait": True})
+        scene.info()
+
+
+def test_reset_of_nothing(client):
+    scene = Scene(client)
+    assert client.ask(f"CONSUMER.RESET.{scene.name}.none") is None
+    assert client.ask("CONSUMER.RESET.none.none") is None
+
+
+# -- priority groups
+
+
+def test_overflow(client):
+    scene = Scene(client)
+    scene.consumer(priority_policy="overflow", priority_groups=["g"], ack_wait=second(30))
+    scene.info()
+    scene.pull({"batch": 3, "group": "g", "min_pending": 4}, "in.a")
+    scene.fill(3)
+    scene.info()
+    scene.pull({"batch": 2, "group": "g"}, "in.b")
+    scene.fill(3)
+    scene.info()
+    scene.fill(3)
+    scene.info()
+    scene.pull({"batch": 9, "group": "g", "min_ack_pending": 5}, "in.c")
+    scene.info()
+    scene.pull({"batch": 2, "group": "g", "min_ack_pending": 50, "no_wait": True}, "in.d")
+    scene.pull("3", "in.e")
+    scene.fill(2)
+    scene.info()
+
+
+def test_overflow_turns(client):
+    scene = Scene(client)
+    scene.consumer(priority_policy="overflow", priority_groups=["g"], max_ack_pending=100)
+    scene.pull({"batch": 4, "group": "g", "min_pending": 3}, "in.a")
+    scene.pull({"batch": 4, "group": "g"}, "in.b")
+    scene.pull({"batch": 4, "group": "g", "min_pending": 5}, "in.c")
+    client.say(
+        "".join(f"PUB {scene.name}.a 2\r\nm{n}\r\n" for n in range(1)),
+    )
+    scene.fill(4)
+    scene.info()
+
+
+@pytest.mark.parametrize("policy", ["overflow", "pinned_client", "prioritized", "none"])
+def test_requests_and_groups(client, policy):
+    scene = Scene(client)
+    config = {} if policy == "none" else {"priority_policy": policy, "priority_groups": ["g", "h"]}
+    scene.consumer(**config)
+    for body in (
+        {"batch": 1},
+        {"batch": 1, "group": ""},
+        {"batch": 1, "group": "x"},
+        {"batch": 1, "group": 5},
+        {"batch": 1, "group": "g", "min_pending": 1},
+        {"batch": 1, "group": "g", "min_pending": -1},
+        {"batch": 1, "group": "g", "min_ack_pending": 1},
+        {"batch": 1, "group": "g", "id": "x"},
+        {"batch": 1, "group": "g", "priority": 10},
+        {"batch": 1, "group": "g", "priority": -1},
+        {"batch": 1, "group": "g", "priority": 1},
+        {"batch": 1, "group": "h", "id": "y\n", "min_pending": 1},
+        {"batch": 1, "group": "h", "no_wait": True},
+        {"batch": 1, "group": "x", "no_wait": True},
+    ):
+        scene.pull({**body, "expires": second(0.2)} if "no_wait" not in body else body)
+    client.wait(0.3)
+    scene.info()
+
+
+def test_priorities(client):
+    scene = Scene(client)
+    scene.consumer(priority_policy="prioritized", priority_groups=["g"])
+    for n, priority in enumerate((5, 0, 9, 5, 0)):
+        scene.pull({"batch": 2, "group": "g", "priority": priority}, f"in.{n}")
+    scene.pull("2", "in.plain")
+    scene.info()
+    scene.fill(3)
+    scene.info()
+    scene.fill(9)
+    scene.info()
+
+
+def test_a_pinned_client(client):
+    scene = Scene(client)
+    scene.consumer(
+        priority_policy="pinned_client", priority_groups=["g"], priority_timeout=second(1)
+    )
+    scene.info()
+    scene.pull({"batch": 2, "group": "g"}, "in.a")
+    scene.pull({"batch": 2, "group": "g"}, "in.b")
+    scene.pull({"batch": 2, "group": "g", "id": "wrong"}, "in.c")
+    scene.fill(1)
+    scene.pull({"batch": 2, "group": "g", "id": "wrong"}, "in.c")
+    scene.info()
+    scene.fill(2)
+    scene.info()
+
+    def again(twin):
+        body = b'{"batch":2,"group":"g","id":"%s"}' % twin.pins[-1]
+        head = f"PUB {NEXT}.{scene.name}.c in.p {len(body)}\r\n".encode()
+        twin.send(head + body + b"\r\n")
+
+    client.both(again, "pull of the pinned client")
+    scene.info()
+    scene.fill(1)
+    client.wait(1.3)
+    scene.info()
+    scene.ok(f"CONSUMER.UNPIN.{scene.name}.c", {"group": "g"})
+    scene.info()
+    client.both(again, "pull with an old pin")
+    scene.fill(2)
+    scene.info()
+
+
+def test_unpinning(client):
+    scene = Scene(client)
+    scene.consumer(priority_policy="pinned_client", priority_groups=["g"])
+    scene.consumer("plain")
+    unpin = f"CONSUMER.UNPIN.{scene.name}"
+    for body in (b"", "{}", "{", '{"group":""}', '{"group":"bad name"}', '{"group":"h"}', "[]"):
+        client.ask(f"{unpin}.c", body)
+    client.ask(f"{unpin}.c", '{"group":"g","unknown":1}')
+    client.ask(f"{unpin}.plain", '{"group":"g"}')
+    client.ask(f"{unpin}.none", '{"group":"g"}')
+    client.ask("CONSUMER.UNPIN.none.none", '{"group":"g"}')
+    client.ask("CONSUMER.UNPIN.none.none", '{"group":""}')
+
+
+def test_pinned_and_plain_requests(client):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer(priority_policy="pinned_client", priority_groups=["g"], headers_only=True)
+    scene.pull("1", "in.a")
+    scene.pull({"batch": 1, "group": "g", "max_bytes": 3}, "in.b")
+    scene.info()
+    scene.pull({"batch": 2, "group": "g"}, "in.c")
+    scene.info()
+    scene.pull("", "in.d")
+    scene.info()
+
+
+# -- sampling
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+def test_ack_metrics(client, policy):
+    client.say("SUB $JS.EVENT.METRIC.> 8\r\n")
+    scene = Scene(client)
+    scene.fill(5)
+    scene.consumer(sample_freq="100%", ack_policy=policy)
+    scene.pull(4)
+    client.answer(0, "")
+    client.answer(0, "")
+    client.answer(1, "+NXT")
+    client.answer(2, "+TERM why")
+    client.answer(3, "-NAK")
+    scene.info()
+
+
+# -- requests
+
+
+def test_no_wait_with_acks_missing(client):
+    scene = Scene(client)
+    scene.fill(6)
+    scene.consumer(max_ack_pending=2)
+    scene.pull({"batch": 1})
+    scene.pull({"batch": 5, "no_wait": True, "expires": second(0.5)}, "in.b")
+    scene.info()
+    client.wait(0.6)
+    scene.info()
+    scene.pull({"batch": 2, "no_wait": True}, "in.c")
+    scene.info()
+    client.answer(0, "")
+    scene.info()
+    client.answer(1, "")
+    scene.info()
+
+
+def test_batch_of_none(client):
+    scene = Scene(client)
+    scene.consumer()
+    for n, body in enumerate(
+        (
+            {"expires": second(0.3)},
+            {"batch": 0, "expires": second(0.3), "max_bytes": 1000},
+            {"batch": -4, "expires": second(0.3), "max_bytes": 1000},
+        )
+    ):
+        scene.pull(body, f"in.{n}")
+    client.wait(0.5)
+    for n, body in enumerate(({"batch": 0, "max_bytes": 1000}, {"batch": -4, "max_bytes": 1000})):
+        scene.pull(body, f"in.{n}")
+    scene.fill(4)
+    scene.info()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{",
+        '{"batch":"5"}',
+        '{"batch":1.5}',
+        '{"batch":99999999999999999999}',
+        '{"expires":"1s"}',
+        '{"no_wait":1}',
+        '{"batch":1}}',
+        '{"batch":1,}',
+        "{batch:1}",
+        '{"group":1}',
+        '{"min_pending":"x"}',
+        '{"priority":"x"}',
+        '{"id":{}}',
+        '{"max_bytes":true}',
+    ],
+)
+def test_texts_of_bad_requests(client, body):
+    scene = Scene(client)
+    scene.consumer()
+    scene.pull(body)
+
+
+# -- redelivery
+
+
+def test_spent_messages(client):
+    scene = Scene(client)
+    scene.fill(2)
+    scene.consumer(max_deliver=2, ack_wait=second(0.6))
+    scene.pull(2)
+    scene.pull({"batch": 2, "expires": second(3)})
+    client.wait(0.9)
+    scene.info()
+    client.wait(0.8)
+    info = scene.info()
+    assert info["num_ack_pending"] == 0
+    assert info["num_redelivered"] == 2
+    client.answer(0, "", "in.z")
+    assert scene.info()["num_redelivered"] == 1
+    scene.fill(3)
+    scene.pull(3)
+    client.answer(5, "", "in.z")
+    scene.info()
+    client.answer(4, "", "in.z")
+    scene.info()
+    client.answer(6, "", "in.z")
+    scene.info()
+
+
+def test_a_nak_of_the_last_delivery(client):
+    scene = Scene(client)
+    scene.fill(2)
+    scene.consumer(max_deliver=1)
+    scene.pull(1)
+    client.answer(0, "-NAK")
+    scene.info()
+    scene.pull(1)
+    scene.info()
+
+
+def test_messages_that_leave_while_they_are_out(client):
+    scene = Scene(client, max_msgs=3)
+    scene.fill(3)
+    scene.consumer()
+    scene.pull(3)
+    scene.fill(1)
+    scene.info()
+    scene.ok(f"STREAM.MSG.DELETE.{scene.name}", {"seq": 3})
+    scene.info()
+    scene.ok(f"STREAM.PURGE.{scene.name}")
+    scene.info()
+
+
+def test_messages_that_age_while_they_are_out(client):
+    scene = Scene(client, max_age=second(0.6), duplicate_window=second(0.5))
+    scene.fill(1)
+    scene.consumer()
+    scene.pull(1)
+    client.wait(1.6)
+    info = scene.info()
+    assert info["num_ack_pending"] == 0
+
+
+def test_backoff(client):
+    scene = Scene(client)
+    scene.fill(1)
+    scene.consumer(max_deliver=4, backoff=[second(0.3), second(0.6)])
+    scene.pull({"batch": 9, "expires": second(9)})
+    client.wait(0.45)
+    client.wait(0.7)
+    scene.info()
+    client.wait(1.4)
+    scene.info()
+
+
+# -- starts
+
+
+def test_last_per_subject_without_a_match(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer(deliver_policy="last_per_subject", filter_subject=f"{scene.name}.none")
+    scene.info()
+    scene.pull(1)
+    scene.fill(1, "none")
+    scene.info()
+
+
+@pytest.mark.parametrize("policy", ["all", "last", "new", "last_per_subject"])
+def test_starts_on_nothing(client, policy):
+    scene = Scene(client)
+    scene.consumer("before", deliver_policy=policy, filter_subject=">")
+    scene.fill(2)
+    scene.ok(f"STREAM.PURGE.{scene.name}")
+    scene.consumer("after", deliver_policy=policy, filter_subject=">")
+    scene.info("before")
+    scene.fill(1)
+    for name in ("before", "after"):
+        scene.pull({"batch": 3, "no_wait": True}, name=name)
+        scene.info(name)
+
+
+# -- create
+
+
+def test_creating_what_is_there(client):
+    scene = Scene(client)
+    path = f"CONSUMER.CREATE.{scene.name}.e"
+    for action in ("create", "create", "", "update", ""):
+        body = {"stream_name": scene.name, "config": {"name": "e"}, "action": action}
+        client.ask(path, body)
+    body = {"stream_name": scene.name, "config": {"name": "e", "inactive_threshold": second(5)}}
+    client.ask(path, {**body, "action": "create"})
+    body["config"]["durable_name"] = "e"
+    client.ask(path, {**body, "action": "create"})
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("length", [255, 256, 300])
+def test_long_names(client, durable, length):
+    scene = Scene(client)
+    name = "n" * length
+    config = {"name": name, "inactive_threshold": second(20)}
+    if durable:
+        config["durable_name"] = name
+    client.ask(
+        f"CONSUMER.CREATE.{scene.name}.{name}", {"stream_name": scene.name, "config": config}
+    )
+
+
+PUSH = {"deliver_subject": "push.f", "ack_policy": "flow_control"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"ack_policy": "flow_control"},
+        PUSH,
+        {**PUSH, "flow_control": True, "idle_heartbeat": second(1)},
+        {**PUSH, "idle_heartbeat": second(5)},
+        {**PUSH, "max_ack_pending": -1},
+        {**PUSH, "ack_wait": second(5)},
+        {**PUSH, "backoff": [second(5)]},
+        {**PUSH, "max_deliver": 5},
+        {**PUSH, "max_deliver": -1},
+        {"direct": True},
+        {"direct": True, "deliver_subject": "push.f"},
+        {"direct": True, "deliver_subject": "push.f", "durable_name": "c"},
+        {"sourcing": True},
+        {"priority_policy": "overflow", "priority_groups": ["g"], "deliver_subject": "push.f"},
+        {"priority_policy": "overflow", "priority_groups": ["g"], "priority_timeout": second(1)},
+        {"priority_policy": "prioritized", "priority_groups": []},
+        {"priority_policy": "prioritized", "priority_groups": [""]},
+        {"priority_policy": "prioritized", "priority_groups": ["a b"]},
+        {"priority_policy": "prioritized", "priority_groups": ["x" * 17]},
+        {"priority_policy": "none", "priority_groups": ["g"]},
+        {"priority_policy": "none", "priority_timeout": 5},
+        {"priority_policy": "odd"},
+        {"priority_groups": ["g"]},
+        {"priority_timeout": 5},
+        {"sample_freq": "x"},
+        {"sample_freq": "-1"},
+        {"sample_freq": "200"},
+        {"sample_freq": "30%"},
+        {"sample_freq": "30%%"},
+        {"pause_until": "2001-01-01T00:00:00Z"},
+        {"ack_policy": "all", "ack_wait": -1, "backoff": [-1]},
+        {"rate_limit_bps": 5, "direct": True},
+        {"filter_subject": "a..b", "direct": True},
+        {"filter_subjects": ["a", ""], "deliver_policy": "last", "opt_start_seq": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("pedantic", [False, True])
+def test_configurations(client, config, pedantic):
+    scene = Scene(client)
+    scene.fill(2)
+    scene.client.ask(
+        f"CONSUMER.CREATE.{scene.name}.c",
+        {"stream_name": scene.name, "config": {"name": "c", **config}, "pedantic": pedantic},
+    )
+
+
+@pytest.mark.parametrize("retention", ["limits"])
+def test_the_origin_of_a_mirror(client, retention):
+    """What nats-server asks for when it mirrors a stream."""
+    scene = Scene(client, retention=retention)
+    scene.fill(3)
+    client.say("SUB mirror.in 7\r\n")
+    config = {
+        "name": "JS_MIRROR_abc",
+        "deliver_policy": "all",
+        "deliver_subject": "mirror.in",
+        "ack_policy": "none",
+        "ack_wait": 79200000000000,
+        "max_deliver": 1,
+        "flow_control": True,
+        "idle_heartbeat": second(1),
+        "inactive_threshold": second(10),
+        "direct": True,
+        "replay_policy": "instant",
+        "num_replicas": 0,
+    }
+    call = f"CONSUMER.CREATE.{scene.name}.JS_MIRROR_abc"
+    answer = scene.ok(call, {"stream_name": scene.name, "config": config})
+    assert answer["config"]["direct"]
+    client.ask(f"CONSUMER.NAMES.{scene.name}")
+    client.ask(f"CONSUMER.LIST.{scene.name}")
+    scene.info("JS_MIRROR_abc")
+    scene.client.ask(f"STREAM.INFO.{scene.name}")
+    scene.fill(2)
+    client.wait(1.2)
+
+
+# -- push
+
+
+def test_deliver_groups(client):
+    scene = Scene(client)
+    client.say("SUB push.g 7\r\n")
+    scene.consumer(deliver_subject="push.g", deliver_group="q")
+    scene.fill(1)
+    scene.info()
+    client.say("SUB push.g other 8\r\n")
+    scene.fill(1)
+    scene.info()
+    client.say("SUB push.g q 9\r\n")
+    scene.info()
+    scene.fill(1)
+    client.say("UNSUB 9\r\n")
+    scene.fill(1)
+    scene.info()
+
+
+def test_a_queue_subscriber_without_a_group(client):
+    scene = Scene(client)
+    client.say("SUB push.q q 7\r\n")
+    scene.consumer(deliver_subject="push.q")
+    scene.fill(2)
+    scene.info()
+    client.say("SUB push.q 8\r\n")
+    scene.fill(2)
+    scene.info()
+    client.say("UNSUB 7\r\n")
+    scene.fill(1)
+    scene.info()
+
+
+def test_acks_by_flow_control(client):
+    scene = Scene(client)
+    client.say("SUB push.f 7\r\n")
+    scene.consumer(deliver_subject="push.f", ack_policy="flow_control", max_ack_pending=2)
+    scene.fill(3)
+    scene.info()
+
+    def answer(place, cseq, sseq):
+        head = (
+            f"NATS/1.0\r\nNats-Last-Consumer: {cseq}\r\nNats-Last-Stream: {sseq}\r\n\r\n".encode()
+        )
+
+        def act(twin):
+            asked = [one for one in twin.acks if one.startswith(b"$JS.FC")][place]
+            twin.send(b"HPUB %s %d %d\r\n%s\r\n" % (asked, len(head), len(head), head))
+
+        client.both(act, f"flow answer {place} {cseq} {sseq}")
+
+    answer(0, 1, 1)
+    scene.info()
+    client.wait(1.3)
+    answer(1, 2, 2)
+    scene.info()
+    client.answer(0, "", "in.z")
+    scene.info()

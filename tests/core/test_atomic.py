@@ -1,0 +1,308 @@
+"""Groups of messages that are stored whole or not at all: whatever the disk does, at any byte."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from penstock.core.atomic import store_whole
+from penstock.core.disk import PyDisk
+from penstock.core.draft import Draft, draft
+from penstock.core.log import Log
+from penstock.core.stream import SYNC_ALWAYS, StreamRefused
+from tests.core.simdisk import SimDisk
+from tests.core.streams import Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEGMENT = 4096
+
+
+class Disk(SimDisk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[int] = []  # bytes of each write
+
+    def write_at(self, handle: int, data: bytes, offset: int) -> None:
+        self.written.append(len(data))
+        super().write_at(handle, data, offset)
+
+    def close(self, handle: int) -> None:
+        self.handles.pop(handle, None)  # after a crash, the dead one's log still closes its own
+
+
+def group(*payloads: bytes, subject: str = "s.a") -> list[Draft]:
+    return [draft(subject, payload, b"H" * (len(payload) % 3)) for payload in payloads]
+
+
+def contents(log: Log) -> dict[int, bytes]:
+    found = {}
+    message = log.next_of(">", 1)
+    while message is not None:
+        found[message.seq] = message.payload
+        message = log.next_of(">", message.seq + 1)
+    assert len(found) == log.msgs
+    return found
+
+
+def record_starts(data: bytes) -> list[int]:
+    starts = [32]
+    while starts[-1] < len(data):
+        starts.append(starts[-1] + int.from_bytes(data[starts[-1] : starts[-1] + 4], "little"))
+    return starts[:-1]
+
+
+def only_segment(folder: Path) -> Path:
+    (path,) = folder.glob("*.seg")
+    return path
+
+
+@pytest.mark.parametrize("removals", [False, True])
+def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals: bool) -> None:
+    site = Site(folder=str(tmp_path / "S"), max_msgs=5 if removals else -1)
+    for n in range(3):
+        site.stream.publish("s.a", b"before %d" % n)
+    site.hub.settle()
+    before = contents(site.log)
+    assert store_whole(site.stream, group(b"1", b"22" * 30, b"333", b"4")) == [4, 5, 6, 7]
+    site.hub.settle()
+    after = contents(site.log)
+    path = only_segment(tmp_path / "S")
+    data = path.read_bytes()
+    first, *_, last = [
+        at for at in record_starts(data) if data[at + 4] == 1 and data[at + 16] in (4, 7)
+    ]
+    length = int.from_bytes(data[last : last + 4], "little")
+    for cut in range(first, len(data) + 1):
+        folder = tmp_path / f"cut{cut}"
+        folder.mkdir()
+        (folder / path.name).write_bytes(data[:cut])
+        log = Log(str(folder))
+        if cut < last + length:
+            assert contents(log) == before
+            kept = b"".join(each.read_bytes() for each in folder.glob("*.torn-*"))
+            assert kept == data[first:cut]
+        else:
+            assert after.items() <= contents(log).items()
+            assert contents(log) == (after if cut == len(data) else before | after)
+        assert log.lost == []
+        assert log.last_seq in ((3, 4, 5, 6, 7) if cut < last + length else (7,))
+        following = log.add(5000, "s.a", b"following")
+        assert following == max(log.last_seq, following)
+        log.flush()
+        found = contents(log)
+        del log
+        assert contents(Log(str(folder))) == found
+
+
+def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
+    disk = Disk()
+    site = Site(log=Log("S", PyDisk(disk), segment_bytes=SEGMENT), sync=SYNC_ALWAYS)
+    site.stream.publish("s.a", b"x" * 100)
+    seqs = store_whole(site.stream, group(*[b"%d" % n * 300 for n in range(30)]))
+    assert seqs == list(range(2, 32))
+    site.stream.publish("s.a", b"after")
+    site.hub.settle()
+    assert [name for name in disk.list_dir("S") if name.endswith(".seg")] == [
+        f"{first:020}.seg" for first in (1, 2, 32)
+    ]
+    disk.crash()
+    assert len(contents(Log("S", PyDisk(disk), segment_bytes=SEGMENT))) == 32
+
+
+def test_compaction_and_removal_of_the_last_one_do_not_open_a_group(tmp_path: Path) -> None:
+    folder = tmp_path / "S"
+    site = Site(log=Log(str(folder), segment_bytes=SEGMENT))
+    store_whole(site.stream, group(*[b"%02d" % n * 50 for n in range(20)]))
+    for seq in [*range(2, 18), 20]:
+        site.stream.delete_message(seq, seq == 20)
+    for _ in range(20):
+        site.stream.publish("s.a", b"y" * 2000)
+    site.hub.settle()
+    assert site.log.maintain()
+    site.log.flush()
+    rest = contents(site.log)
+    assert {1, 18, 19} < set(rest)
+    del site
+    for path in folder.glob("*.idx"):
+        path.unlink()
+    for path in sorted(folder.glob("*.seg"))[1:]:
+        path.unlink()
+    assert set(contents(Log(str(folder), segment_bytes=SEGMENT))) == {1, 18, 19}
+
+
+def test_the_last_one_removed_before_a_crash(tmp_path: Path) -> None:
+    site = Site(folder=str(tmp_path / "S"))
+    store_whole(site.stream, group(b"1", b"2", b"3"))
+    site.stream.delete_message(3, erase=True)
+    site.stream.delete_message(2, erase=False)
+    site.hub.settle()
+    del site
+    assert contents(Log(str(tmp_path / "S"))) == {1: b"1"}
+
+
+def test_a_damaged_end_of_a_whole_group_is_told(tmp_path: Path) -> None:
+    site = Site(folder=str(tmp_path / "S"))
+    site.stream.publish("s.a", b"0")
+    store_whole(site.stream, group(b"1", b"2", b"3"))
+    site.hub.settle()
+    del site
+    path = only_segment(tmp_path / "S")
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.write_bytes(data)
+    log = Log(str(tmp_path / "S"))
+    assert contents(log) == {1: b"0"}
+    assert log.lost == [(2, 3, "damaged at the end")]
+    assert log.last_seq == 4
+
+
+def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -> None:
+    site = Site(folder=str(tmp_path / "S"))
+    store_whole(site.stream, group(b"1", b"2", b"3"))
+    store_whole(site.stream, group(b"4", b"5", b"6"))
+    site.stream.publish("s.a", b"7")
+    site.hub.settle()
+    del site
+    path = only_segment(tmp_path / "S")
+    data = bytearray(path.read_bytes())
+    starts = record_starts(bytes(data))
+    for number in (2, 4):  # the third message and the fifth
+        data[starts[number] + 40] ^= 1
+    path.write_bytes(data)
+    log = Log(str(tmp_path / "S"))
+    assert set(contents(log)) == {1, 2, 4, 6, 7}
+    assert [(first, count) for first, count, _ in log.lost] == [(3, 1), (5, 1)]
+
+
+def test_a_full_disk_takes_the_whole_group_or_none() -> None:
+    disk = Disk()
+    site = Site(log=Log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
+    site.stream.publish("s.a", b"0")
+    site.hub.settle()
+    disk.room = sum(len(inode.data) for inode in disk.names.values()) + 100
+    assert store_whole(site.stream, group(b"x" * 90, b"y" * 90)) == [2, 3]
+    site.hub.settle()
+    assert site.stream.visible == 1
+    with pytest.raises(StreamRefused):
+        store_whole(site.stream, group(b"1", b"2"))
+    survivor = Disk()
+    survivor.names = survivor.durable_names = dict(disk.names)
+    survivor.folders = disk.folders
+    assert set(contents(Log("S", PyDisk(survivor)))) == {1}
+    disk.room = None
+    site.stream.expire()
+    site.hub.settle()
+    assert site.stream.visible == 3
+    disk.crash()
+    assert set(contents(Log("S", PyDisk(disk)))) == {1, 2, 3}
+
+
+def test_a_group_of_many_bytes_is_one_write() -> None:
+    disk = Disk()
+    site = Site(log=Log("S", PyDisk(disk)), sync=SYNC_ALWAYS)
+    site.hub.settle()
+    disk.written.clear()
+    store_whole(site.stream, group(*[b"z" * 300_000] * 10))
+    site.hub.settle()
+    assert len([n for n in disk.written if n > 3_000_000]) == 1
+    assert max(disk.written) == sum(disk.written)
+
+
+class Crashes(RuleBasedStateMachine):
+    """A stream with a limit on a disk that may lose and tear what is not synced.
+
+    `units` are what was accepted, in order: single messages and groups. After a crash the stream
+    holds what the first so many of them leave, never a part of one.
+    """
+
+    limit = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = Disk()
+        self.numbers = itertools.count()
+        self.units: list[dict[int, bytes]] = []
+        self.written = self.synced = 0
+        self.base: dict[int, bytes] = {}
+        self.open()
+
+    def open(self) -> None:
+        log = Log("S", PyDisk(self.disk), segment_bytes=SEGMENT)
+        self.site = Site(log=log, sync=SYNC_ALWAYS, max_msgs=self.limit)
+        assert log.lost == []
+
+    @initialize(limit=st.sampled_from([-1, 3, 12]))
+    def limits(self, limit: int) -> None:
+        self.limit = limit
+        self.site.stream.configure(max_msgs=limit)
+
+    def payload(self, size: int) -> bytes:
+        return (b"%d " % next(self.numbers)).ljust(size, b".")
+
+    @rule(size=st.integers(1, 600))
+    def publish(self, size: int) -> None:
+        payload = self.payload(size)
+        self.units.append({self.site.stream.publish("s.b", payload): payload})
+
+    @rule(sizes=st.lists(st.integers(1, 600), min_size=1, max_size=20))
+    def batch(self, sizes: list[int]) -> None:
+        payloads = [self.payload(size) for size in sizes]
+        seqs = store_whole(self.site.stream, group(*payloads))
+        assert seqs == list(range(seqs[0], seqs[0] + len(sizes)))
+        self.units.append(dict(zip(seqs, payloads, strict=True)))
+
+    @rule()
+    def turn(self) -> None:
+        self.site.hub.settle()
+        self.written = self.synced = len(self.units)
+
+    @rule()
+    def write(self) -> None:
+        self.site.log.flush()
+        self.written = len(self.units)
+
+    @rule()
+    def kill(self) -> None:
+        """The process ends; what was written is in the page cache."""
+        self.reopen(self.written)
+
+    @rule(seed=st.integers(0, 2**32))
+    def power_cut(self, seed: int) -> None:
+        pick = random.Random(seed)
+        self.disk.crash(pick if seed % 4 else None)
+        self.reopen(self.synced)
+
+    def state(self, count: int) -> dict[int, bytes]:
+        found = dict(self.base)
+        for unit in self.units[:count]:
+            found |= unit
+        return dict(list(found.items())[-self.limit :]) if self.limit > 0 else found
+
+    def reopen(self, least: int) -> None:
+        last = self.site.log.last_seq
+        self.open()
+        self.site.stream.configure(max_msgs=self.limit)
+        found = contents(self.site.log)
+        states = [self.state(count) for count in range(least, len(self.units) + 1)]
+        assert found in states, (found, states)
+        assert self.site.log.last_seq <= last or self.site.log.last_seq - last < 2
+        self.base = found
+        self.units = []
+        self.site.hub.settle()
+        self.written = self.synced = 0
+
+    @invariant()
+    def what_is_there_is_right(self) -> None:
+        assert contents(self.site.log) == self.state(len(self.units))
+
+
+TestCrashes = Crashes.TestCase
+TestCrashes.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)

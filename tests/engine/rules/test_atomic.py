@@ -1,0 +1,234 @@
+"""Atomic batches of one server: what is open, what a commit does, what is left after the end."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.disk import PyDisk
+from penstock.engine.rules.atomic import without
+from penstock.engine.settings import BatchLimits
+from tests.engine.house import SECOND, House
+from tests.engine.test_power import FolderDisk
+
+COMMIT = "Nats-Batch-Commit: 1"
+EOB = "Nats-Batch-Commit: eob"
+
+
+def block(*lines: str) -> bytes:
+    return ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
+
+
+def put(
+    house: House, batch: str, seq: int, *more: str, body: bytes = b"x", subject: str = "S"
+) -> Any:
+    """One message of a batch: None for the empty ack, else the PubAck."""
+    lines = block(f"Nats-Batch-Id: {batch}", f"Nats-Batch-Sequence: {seq}", *more)
+    answers = house.request(subject, body, lines)
+    assert len(answers) == 1
+    return json.loads(answers[0][1]) if answers[0][1] else None
+
+
+def messages(house: House, stream: str = "S") -> list[bytes]:
+    log = house.engine.account.streams[stream].core.log
+    found = [log.get(seq) for seq in range(1, log.last_seq + 1)]
+    return [message.payload for message in found if message is not None]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    made = House(tmp_path)
+    made.stream(allow_atomic=True)
+    return made
+
+
+def test_nothing_is_there_before_the_commit(house: House) -> None:
+    house.consumer(ack_policy="none")
+    assert put(house, "b", 1, body=b"1") is None
+    assert put(house, "b", 2, body=b"2") is None
+    assert house.publish("S", b"plain")["seq"] == 1
+    assert messages(house) == [b"plain"]
+    assert [event[5] for event in house.pull(9)] == [b"plain"]
+    assert put(house, "b", 3, COMMIT, body=b"3") == {
+        "stream": "S",
+        "seq": 4,
+        "batch": "b",
+        "count": 3,
+    }
+    assert [event[5] for event in house.pull(9)] == [b"1", b"2", b"3"]
+
+
+def test_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
+    disk = FolderDisk()
+    house = House(tmp_path, disk=PyDisk(disk))
+    house.stream(allow_atomic=True)
+    put(house, "b", 1)
+    disk.fail_sync = 5
+    lines = block("Nats-Batch-Id: b", "Nats-Batch-Sequence: 2", COMMIT)
+    assert house.request("S", b"x", lines) == []
+
+
+def test_a_batch_is_given_up_after_its_time(house: House) -> None:
+    house.client.send("SUB $JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.> 2\r\n")
+    put(house, "b", 1)
+    house.pass_time(9 * SECOND)
+    put(house, "b", 2)
+    house.pass_time(9 * SECOND)
+    assert house.client.events() == []
+    house.pass_time(2 * SECOND)
+    (event,) = house.client.events()
+    told = json.loads(event[5])
+    assert event[1] == "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
+    assert (told["batch"], told["reason"], told["stream"]) == ("b", "timeout", "S")
+    assert put(house, "b", 3, COMMIT)["error"]["err_code"] == 10176
+    assert house.engine.account.batches.atomic == 0
+    assert house.engine.account.batches.staged_bytes == 0
+
+
+@pytest.mark.parametrize("end", ["delete", "update", "restart"])
+def test_open_batches_end_with_the_stream(tmp_path: Path, end: str) -> None:
+    house = House(tmp_path)
+    house.stream(allow_atomic=True)
+    put(house, "b", 1)
+    assert house.engine.account.batches.atomic == 1
+    if end == "delete":
+        house.ok("STREAM.DELETE.S")
+    elif end == "update":
+        house.ok("STREAM.UPDATE.S", {"name": "S"})
+    else:
+        house = house.restart()
+    assert house.engine.account.batches.atomic == 0
+    assert house.engine.account.batches.staged_bytes == 0
+    if end == "restart":
+        assert put(house, "b", 2, COMMIT)["error"]["err_code"] == 10176
+
+
+def test_limits_are_settings(tmp_path: Path) -> None:
+    limits = BatchLimits(
+        max_inflight_per_stream=2,
+        max_inflight_total=3,
+        max_msgs=2,
+        max_staged_bytes=20_000,
+        timeout_ns=SECOND,
+    )
+    house = House(tmp_path, batch=limits)
+    house.stream("S", allow_atomic=True)
+    house.stream("T", allow_atomic=True, subjects=["T"])
+    assert put(house, "a", 1) is None
+    assert put(house, "b", 1) is None
+    assert put(house, "c", 1)["error"]["err_code"] == 10210
+    assert put(house, "c", 1, subject="T") is None
+    assert put(house, "d", 1, subject="T")["error"]["err_code"] == 10210
+    assert put(house, "a", 2) is None
+    assert put(house, "a", 3)["error"]["description"] == "atomic publish batch is too large: 2"
+    assert put(house, "a", 1, body=b"y" * 19_000)["error"]["err_code"] == 10023
+    house.pass_time(2 * SECOND)
+    assert house.engine.account.batches.atomic == 0
+    assert house.engine.account.batches.staged_bytes == 0
+
+
+def test_rollups_and_ends_within_a_batch(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(allow_atomic=True, allow_rollup_hdrs=True, allow_msg_ttl=True, subjects=["s.*"])
+    for subject in ("s.a", "s.b", "s.a"):
+        house.publish(subject, b"old")
+    put(house, "r", 1, "Nats-Rollup: sub", subject="s.a", body=b"1")
+    put(house, "r", 2, subject="s.a", body=b"2")
+    put(house, "r", 3, COMMIT, "Nats-TTL: 5", subject="s.b", body=b"3")
+    assert messages(house) == [b"old", b"1", b"2", b"3"]
+    house = house.crash()
+    assert messages(house) == [b"old", b"1", b"2", b"3"]
+    house.pass_time(7 * SECOND)
+    assert messages(house) == [b"old", b"1", b"2"]
+    put(house, "q", 1, "Nats-Rollup: all", subject="s.a", body=b"4")
+    put(house, "q", 2, COMMIT, subject="s.c", body=b"5")
+    assert messages(house) == [b"4", b"5"]
+    put(house, "p", 1, subject="s.c")
+    refused = put(house, "p", 2, COMMIT, "Nats-Rollup: sub", subject="s.c")
+    assert refused["error"]["description"] == "batch rollup sub invalid"
+    put(house, "p", 1, subject="s.c")
+    refused = put(house, "p", 2, COMMIT, "Nats-Rollup: all", subject="s.d")
+    assert refused["error"]["description"] == "batch rollup all invalid"
+    assert messages(house) == [b"4", b"5"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    disk = FolderDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream(allow_atomic=True)
+    number = 0
+    kept: list[list[bytes]] = []
+    for _ in range(6):
+        for _ in range(rng.randint(1, 4)):
+            number += 1
+            count = rng.randint(1, 6)
+            bodies = [b"%d.%d " % (number, n) + b"y" * rng.randint(0, 400) for n in range(count)]
+            for n, body in enumerate(bodies, 1):
+                commit = (COMMIT,) if n == count else ()
+                answer = put(house, f"b{number}", n, *commit, body=body)
+            assert answer["count"] == count
+            kept.append(bodies)
+        # one more that the power goes away under: its write may be torn anywhere
+        disk.sync = lambda handle: None  # type: ignore[method-assign]  # nothing gets durable
+        bodies = [b"last.%d" % n for n in range(3)]
+        for n, body in enumerate(bodies, 1):
+            put(house, "last", n, *((COMMIT,) if n == 3 else ()), body=body)
+        del disk.sync
+        disk.crash(rng)
+        house = house.crash()
+        assert not house.reports
+        found = messages(house)
+        assert found in (
+            [b for each in kept for b in each],
+            [b for e in [*kept, bodies] for b in e],
+        )
+        if found[-1] == bodies[-1]:
+            kept.append(bodies)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(0, 2),
+            st.sampled_from(["", "", "", COMMIT, EOB]),
+        ),
+        max_size=40,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> None:
+    """`skip` 1 is the next sequence; 0 repeats one, 2 leaves one out."""
+    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house.stream(allow_atomic=True, storage="memory")
+    is_open: dict[str, list[bytes]] = {}
+    stored: list[bytes] = []
+    for number, (batch, skip, end) in enumerate(steps):
+        before = len(is_open.get(batch, []))
+        seq = before + skip
+        body = b"%d" % number
+        answer = put(house, batch, seq, *((end,) if end else ()), body=body)
+        if skip != 1 or (end == EOB and before == 0):
+            is_open.pop(batch, None)
+            assert answer["error"]["err_code"] == 10176
+        elif not end:
+            is_open.setdefault(batch, []).append(body)
+            assert answer is None
+        else:
+            stored += is_open.pop(batch, []) + ([body] if end == COMMIT else [])
+            count = before + (end == COMMIT)
+            assert answer == {"stream": "S", "seq": len(stored), "batch": batch, "count": count}
+        assert messages(house) == stored
+    assert house.engine.account.batches.atomic == len(is_open)
+
+
+def test_header_blocks_without_a_line() -> None:
+    assert without(block("A: 1", "B: 2", "A: 3"), b"A") == block("B: 2")
+    assert without(block("A: 1"), b"A") == b""
+    assert without(block("AB: 1"), b"A") == block("AB: 1")

@@ -1,0 +1,146 @@
+"""Fast-ingest batches of one server; message by message they are compared with another server in
+tests/compat.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.disk import PyDisk
+from penstock.engine.settings import BatchLimits
+from tests.engine.house import SECOND, House
+from tests.engine.test_power import FolderDisk
+
+START, APPEND, COMMIT, EOB, PING = range(5)
+
+
+class Publisher:
+    """Publishes batches to S and keeps what it hears, in order."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        house.client.send("SUB fast.> 9\r\n").events()
+
+    def put(
+        self, batch: str, seq: int, op: int, *, flow: int = 10, gap: str = "ok", body: bytes = b"x"
+    ) -> list[Any]:
+        reply = f"fast.{batch}.{flow}.{gap}.{seq}.{op}.$FI".encode()
+        self.house.client.send(b"PUB S %s %d\r\n%s\r\n" % (reply, len(body), body))
+        return [json.loads(event[5]) for event in self.house.client.events()]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    made = House(tmp_path)
+    made.stream(allow_batched=True)
+    return made
+
+
+def ack(seq: int, messages: int) -> dict[str, Any]:
+    return {"type": "ack", "seq": seq, "msgs": messages}
+
+
+def test_one_answer_for_many(house: House) -> None:
+    publisher = Publisher(house)
+    assert publisher.put("b", 1, START, flow=4) == [ack(0, 4)]
+    heard = [publisher.put("b", seq, APPEND, flow=4) for seq in range(2, 12)]
+    assert [len(each) for each in heard] == [0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
+    assert heard[2] == [ack(4, 4)]
+    assert publisher.put("b", 11, PING, flow=4) == [ack(8, 4)]
+    assert publisher.put("b", 12, COMMIT, flow=4) == [
+        {"stream": "S", "seq": 12, "batch": "b", "count": 12}
+    ]
+    assert publisher.put("b", 13, APPEND)[0]["error"]["err_code"] == 10208
+
+
+def test_flow_acks_wait_for_the_disk() -> None:
+    disk = FolderDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream(allow_batched=True)
+    publisher = Publisher(house)
+    assert publisher.put("b", 1, START, flow=2) == [ack(0, 2)]
+    disk.fail_sync = 5
+    assert publisher.put("b", 2, APPEND, flow=2) == []
+    disk.fail_sync = 0
+    assert publisher.put("b", 3, APPEND, flow=2)[0]["type"] == "err"
+    assert publisher.put("b", 4, COMMIT, flow=2)[0]["type"] == "err"
+
+
+def test_a_batch_that_is_not_heard_of_ends(house: House) -> None:
+    publisher = Publisher(house)
+    ingest = house.engine.account.batches.fast
+    publisher.put("b", 1, START)
+    publisher.put("c", 1, START)
+    house.pass_time(6 * SECOND)
+    publisher.put("c", 1, PING)
+    house.pass_time(6 * SECOND)
+    assert ingest.count == 1
+    assert house.client.events() == []
+    assert publisher.put("b", 2, APPEND)[0]["error"]["err_code"] == 10208
+    assert publisher.put("c", 2, COMMIT)[0]["count"] == 2
+    assert ingest.count == 0
+
+
+def test_limits_are_settings(tmp_path: Path) -> None:
+    limits = BatchLimits(max_inflight_per_stream=2, timeout_ns=SECOND)
+    house = House(tmp_path, batch=limits)
+    house.stream(allow_batched=True)
+    publisher = Publisher(house)
+    publisher.put("a", 1, START)
+    publisher.put("b", 1, START)
+    assert publisher.put("c", 1, START)[0]["error"]["err_code"] == 10211
+    house.server.clock.advance(2 * SECOND)
+    house.server.hub.settle()
+    assert publisher.put("c", 1, START) == [ack(0, 10)]
+
+
+@pytest.mark.parametrize("end", ["delete", "update"])
+def test_open_batches_end_with_the_stream(house: House, end: str) -> None:
+    Publisher(house).put("b", 1, START)
+    assert house.engine.account.batches.fast.count == 1
+    if end == "delete":
+        house.ok("STREAM.DELETE.S")
+    else:
+        house.ok("STREAM.UPDATE.S", {"name": "S"})
+        assert Publisher(house).put("b", 2, APPEND)[0]["error"]["err_code"] == 10205
+    assert house.engine.account.batches.fast.count == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4)), max_size=120),
+    st.integers(1, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) -> None:
+    """Batches side by side, with gaps allowed: every message is stored, acks never run ahead, and
+    come before more than the promised number of messages is unanswered.
+    """
+    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house.stream(allow_batched=True, storage="memory")
+    publisher = Publisher(house)
+    last: dict[str, int] = {}
+    told: dict[str, int] = {}
+    every: dict[str, int] = {}
+    stored = 0
+    for batch, skip in steps:
+        seq = last.get(batch, 0) + 1
+        if seq > 1:
+            seq += skip == 4
+        heard = publisher.put(batch, seq, APPEND if seq > 1 else START, flow=flow)
+        stored += 1
+        last[batch] = seq
+        for each in heard:
+            if each["type"] == "ack":
+                assert told.get(batch, 0) <= each["seq"] <= seq
+                told[batch], every[batch] = each["seq"], each["msgs"]
+                assert 1 <= each["msgs"] <= flow
+        assert seq - told[batch] < every[batch] or seq == 1 == every[batch]
+    for batch, seq in last.items():
+        (answer,) = publisher.put(batch, seq + 1, EOB, flow=flow)
+        assert answer["count"] == seq
+    assert house.engine.account.streams["S"].core.log.msgs == stored
+    assert house.engine.account.batches.fast.count == 0

@@ -1,0 +1,106 @@
+"""Transforms on the way in, and what is stored published again: when, and with which headers."""
+
+from pathlib import Path
+
+from penstock.api.times import format_time
+from tests.core.streams import block
+from tests.engine.house import SECOND, House
+
+
+def heard(house: House, subject: str) -> list[tuple[bytes, bytes]]:
+    """Headers and payload of what came on a subject of the client's subscription 2."""
+    return [(event[4], event[5]) for event in house.client.events() if event[1] == subject]
+
+
+def test_a_message_is_stored_under_its_new_subject(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(
+        subjects=["s.>"], subject_transform={"src": "s.*", "dest": "t.$1.{{partition(1)}}"}
+    )
+    house.publish("s.a")
+    house.publish("s.a.b")
+    ack = house.publish("s.a", b"x", block("Nats-Expected-Last-Subject-Sequence: 1"))
+    assert ack["seq"] == 3
+    subjects = house.ok("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"]
+    assert subjects == {"t.a.0": 2, "s.a.b": 1}
+    base = {"name": "S", "subjects": ["s.>"]}
+    house.ok("STREAM.UPDATE.S", base)
+    house.publish("s.a")
+    subjects = house.ok("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"]
+    assert subjects == {"t.a.0": 2, "s.a.b": 1, "s.a": 1}
+
+
+def test_what_is_stored_is_published_again(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.>"], republish={"src": "s.*", "dest": "r.$1"}, no_ack=True)
+    house.client.send("SUB r.> 2\r\n")
+    house.send("s.a", b"one")
+    house.client.send(b"PUB s.a 3\r\none\r\n")
+    log = house.engine.account.streams["S"].core.log
+    (second,) = heard(house, "r.a")
+    assert second == (
+        b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s.a\r\nNats-Sequence: 2\r\n"
+        b"Nats-Time-Stamp: %s\r\nNats-Last-Sequence: 1\r\n\r\n"
+        % format_time(log.get(2).ts_ns).encode(),
+        b"one",
+    )
+    headers = block("My: own")
+    house.client.send(b"HPUB s.b %d %d\r\n%sx\r\n" % (len(headers), len(headers) + 1, headers))
+    ((block_sent, payload),) = heard(house, "r.b")
+    assert block_sent.startswith(b"NATS/1.0\r\nMy: own\r\nNats-Stream: S\r\nNats-Subject: s.b\r\n")
+    assert payload == b"x"
+    house.send("s.a.b")
+    assert heard(house, "s.a.b") == []
+
+
+def test_only_headers_when_that_is_wanted(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.>"], republish={"dest": "r.>", "headers_only": True})
+    house.client.send("SUB r.> 2\r\n")
+    house.client.send(b"PUB s.a 3\r\none\r\n")
+    ((headers, payload),) = heard(house, "r.s.a")
+    assert headers.endswith(b"\r\nNats-Last-Sequence: 0\r\nNats-Msg-Size: 3\r\n\r\n")
+    assert payload == b""
+
+
+def test_markers_are_published_again_too(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(
+        subjects=["s.>"],
+        republish={"dest": "r.>"},
+        subject_delete_marker_ttl=60 * SECOND,
+        max_age=SECOND,
+    )
+    house.client.send("SUB r.> 2\r\nPUB s.a 3\r\none\r\n")
+    house.client.events()
+    house.pass_time(2 * SECOND)
+    ((headers, payload),) = heard(house, "r.s.a")
+    assert b"Nats-Marker-Reason: MaxAge\r\n" in headers
+    assert b"Nats-Sequence: 2\r\n" in headers
+    assert b"Nats-Last-Sequence: 1\r\n" in headers
+    assert payload == b""
+
+
+def test_nothing_goes_out_before_it_is_durable(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.>"], republish={"dest": "r.>"})
+    core = house.engine.account.streams["S"].core
+    house.client.send("SUB r.> 2\r\n")
+    house.client.events()
+    core.publish("s.a", b"x")
+    assert core.visible == 0
+    core.log.fsync()  # on the disk, but the stream does not know yet
+    assert core.visible == 0
+    ((headers, _),) = heard(house, "r.s.a")
+    assert b"Nats-Sequence: 1\r\n" in headers
+    assert core.visible == 1
+
+
+def test_a_stream_hears_what_another_republishes(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.>"], republish={"dest": "r.>"})
+    house.stream("T", subjects=["r.>"])
+    house.publish("s.a", b"x")
+    house.server.hub.settle()
+    stored = house.engine.account.streams["T"].core.log.get(1)
+    assert (stored.subject, stored.payload) == ("r.s.a", b"x")

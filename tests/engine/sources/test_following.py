@@ -1,0 +1,222 @@
+"""Mirrors and sources within a server, as a client sees them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.house import SECOND, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def stored(house: House, stream: str) -> list[tuple[int, int, str, bytes, bytes]]:
+    """Everything in a stream: sequence, time, subject, headers, payload."""
+    log = house.engine.account.streams[stream].core.log
+    found = [log.get(seq) for seq in range(log.first_seq, log.last_seq + 1)]
+    return [tuple(message) for message in found if message is not None]
+
+
+def state(house: House, stream: str) -> tuple[int, int, int]:
+    """First and last sequence, and how many messages."""
+    found = house.ok(f"STREAM.INFO.{stream}")["state"]
+    return found["first_seq"], found["last_seq"], found["messages"]
+
+
+def source_header(message: tuple[int, int, str, bytes, bytes]) -> str:
+    for line in message[3].decode().split("\r\n"):
+        if line.startswith("Nats-Stream-Source: "):
+            return line.partition(": ")[2]
+    return ""
+
+
+def test_a_mirror_is_a_copy(house: House) -> None:
+    house.stream("O", subjects=["o.>"])
+    for n in range(5):
+        house.publish(f"o.{n}", b"%d" % n)
+    house.ok("STREAM.MSG.DELETE.O", {"seq": 2})
+    house.stream("M", mirror={"name": "O"})
+    house.server.hub.settle()
+    assert stored(house, "M") == stored(house, "O")
+    house.publish("o.9", b"later", b"NATS/1.0\r\nNats-Expected-Last-Sequence: 5\r\nA: b\r\n\r\n")
+    house.server.hub.settle()
+    assert stored(house, "M")[-1][3] == b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert state(house, "M") == (1, 6, 5)
+    mirror = house.ok("STREAM.INFO.M")["mirror"]
+    assert mirror["name"] == "O"
+    assert mirror["lag"] == 0
+    assert 0 <= mirror["active"] < SECOND
+
+
+def test_a_source_appends_and_says_where_from(house: House) -> None:
+    house.stream("A", subjects=["a.>"])
+    house.stream("B", subjects=["b.>"])
+    house.publish("a.1")
+    house.publish("b.1", b"x", b"NATS/1.0\r\nK: v\r\n\r\n")
+    house.stream("S", sources=[{"name": "A"}, {"name": "B", "filter_subject": "b.*"}])
+    house.server.hub.settle()
+    house.publish("a.2")
+    house.server.hub.settle()
+    messages = stored(house, "S")
+    assert [message[2] for message in messages] == ["a.1", "b.1", "a.2"]
+    assert [source_header(message) for message in messages] == [
+        "A 1 > > a.1",
+        "B 1 b.* > b.1",
+        "A 2 > > a.2",
+    ]
+    assert messages[1][3].startswith(b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: ")
+
+
+def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
+    house.stream("M", mirror={"name": "O"})
+    house.stream("S", sources=[{"name": "O"}])
+    info = house.ok("STREAM.INFO.M")["mirror"]
+    assert info["active"] == -1
+    assert info["error"]["err_code"] == 10059
+    house.stream("O", subjects=["o"])
+    house.publish("o", b"1")
+    house.publish("o", b"2")
+    house.server.hub.settle()
+    assert [message[4] for message in stored(house, "M")] == [b"1", b"2"]
+    house.ok("STREAM.DELETE.O")
+    assert house.ok("STREAM.INFO.M")["mirror"]["error"]["err_code"] == 10059
+    house.pass_time(SECOND)
+    house.stream("O", subjects=["o"])
+    for payload in (b"3", b"4", b"5"):
+        house.publish("o", payload)
+    house.server.hub.settle()
+    # a mirror has what is above its last sequence; a source begins again
+    assert [message[4] for message in stored(house, "M")] == [b"1", b"2", b"5"]
+    assert [message[4] for message in stored(house, "S")] == [b"1", b"2", b"3", b"4", b"5"]
+    after = house.restart()
+    after.server.hub.settle()
+    assert [message[4] for message in stored(after, "S")] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_source_goes_on_where_it_was_after_its_messages_are_gone(
+    house: House, clean: bool
+) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[{"name": "O"}])
+    for n in range(3):
+        house.publish("o", b"%d" % n)
+    house.server.hub.settle()
+    house.ok("STREAM.PURGE.S")
+    house.server.hub.settle()
+    after = house.restart() if clean else house.crash()
+    after.publish("o", b"later")
+    after.server.hub.settle()
+    assert [message[4] for message in stored(after, "S")] == [b"later"]
+    after.ok("STREAM.MSG.DELETE.S", {"seq": 4})
+    last = after.crash()
+    last.server.hub.settle()
+    assert stored(last, "S") == []
+
+
+def test_a_promoted_mirror_is_an_ordinary_stream(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    house.publish("o")
+    config = house.stream("M", mirror={"name": "O"})["config"]
+    house.server.hub.settle()
+    assert house.error("STREAM.UPDATE.M", {**config, "mirror": {"name": "P"}})[0] == 10055
+    del config["mirror"]
+    info = house.ok("STREAM.UPDATE.M", {**config, "subjects": ["m"]})
+    assert "mirror" not in info
+    house.publish("o")
+    house.server.hub.settle()
+    assert house.publish("m")["seq"] == 2
+
+
+def test_a_refused_message_waits_for_room(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[{"name": "O"}], max_msgs=2, discard="new")
+    for n in range(4):
+        house.publish("o", b"%d" % n)
+    house.server.hub.settle()
+    assert state(house, "S") == (1, 2, 2)
+    info = house.ok("STREAM.INFO.S")["sources"][0]
+    assert info["lag"] == 2
+    assert info["error"]["description"] == "maximum messages exceeded"
+    house.ok("STREAM.MSG.DELETE.S", {"seq": 1})
+    house.pass_time(SECOND)
+    assert [message[4] for message in stored(house, "S")] == [b"1", b"2"]
+
+
+def test_transforms_and_filters(house: House) -> None:
+    house.stream("O", subjects=["o.>"])
+    for subject in ("o.a.1", "o.b.2", "o.c.3"):
+        house.publish(subject)
+    transforms = [{"src": "o.a.*", "dest": "x.$1"}, {"src": "o.b.*", "dest": ""}]
+    house.stream("M", mirror={"name": "O", "filter_subject": "o.c.>"})
+    house.stream("S", sources=[{"name": "O", "subject_transforms": transforms}])
+    house.server.hub.settle()
+    assert [(message[0], message[2]) for message in stored(house, "M")] == [(3, "o.c.3")]
+    messages = stored(house, "S")
+    assert [message[2] for message in messages] == ["x.1", "o.b.2"]
+    assert source_header(messages[0]) == "O 1 o.a.*\fo.b.* x.$1\f> o.a.1"
+
+
+def test_start_sequence_and_time(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    for n in range(4):
+        house.publish("o", b"%d" % n)
+        house.pass_time(SECOND)
+    at = house.ok("STREAM.MSG.GET.O", {"seq": 3})["message"]["time"]
+    house.stream("M", mirror={"name": "O", "opt_start_seq": 3})
+    house.stream("T", mirror={"name": "O", "opt_start_time": at})
+    house.stream("S", sources=[{"name": "O", "opt_start_seq": 4}])
+    house.server.hub.settle()
+    assert state(house, "M") == (3, 4, 2)
+    assert state(house, "T") == (3, 4, 2)
+    assert [message[4] for message in stored(house, "S")] == [b"3"]
+
+
+def test_sources_can_be_added_and_taken_away(house: House) -> None:
+    for name in ("A", "B"):
+        house.stream(name, subjects=[name.lower()])
+        house.publish(name.lower(), name.encode())
+    config = house.stream("S", sources=[{"name": "A"}])["config"]
+    house.server.hub.settle()
+    house.ok("STREAM.UPDATE.S", {**config, "sources": [{"name": "B"}]})
+    house.server.hub.settle()
+    house.publish("a", b"not taken yet")
+    house.ok("STREAM.UPDATE.S", {**config, "sources": [{"name": "B"}, {"name": "A"}]})
+    house.server.hub.settle()
+    assert [message[4] for message in stored(house, "S")] == [b"A", b"B", b"not taken yet"]
+    names = [source["name"] for source in house.ok("STREAM.INFO.S")["sources"]]
+    assert names == ["B", "A"]
+
+
+def test_a_message_that_is_there_already_is_passed_over(house: House) -> None:
+    block = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
+    for name in ("A", "B"):
+        house.stream(name, subjects=[name.lower()])
+        house.publish(name.lower(), name.encode(), block)
+    window: Any = {"duplicate_window": 60 * SECOND}
+    house.stream("S", sources=[{"name": "A"}, {"name": "B"}], **window)
+    house.stream("T", sources=[{"name": "A"}, {"name": "B"}])
+    house.publish("b", b"C")
+    house.server.hub.settle()
+    assert [message[4] for message in stored(house, "S")] == [b"A", b"B"[:0] or b"C"]
+    assert sorted(message[4] for message in stored(house, "T")) == [b"A", b"B", b"C"]
+
+
+def test_a_mirror_answers_direct_gets_of_its_origin(house: House) -> None:
+    house.stream("O", subjects=["o"], allow_direct=True)
+    house.publish("o", b"1")
+    config = house.stream("M", mirror={"name": "O"})["config"]
+    assert config["mirror_direct"]
+    house.server.hub.settle()
+    house.ok("STREAM.DELETE.O")
+    headers, payload = house.request("$JS.API.DIRECT.GET.O", {"seq": 1})[0]
+    assert payload == b"1"
+    assert b"Nats-Stream: M\r\n" in headers
+    for name, subject in (("", "M"), ("M", "O")):
+        if name:
+            house.ok(f"STREAM.DELETE.{name}")
+        headers, _ = house.request(f"$JS.API.DIRECT.GET.{subject}", {"seq": 1})[0]
+        assert headers.startswith(b"NATS/1.0 503")
