@@ -78,6 +78,7 @@ _ESCAPED = {
     "\t": "\\t",
     "\v": "\\v",
 }
+_DIGITS_MOST = 100  # a whole number of more is none that a field could hold
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
 
@@ -135,13 +136,17 @@ def _parse_each(text: str) -> Iterator[Any]:
             try:
                 value = _PARSER.decode(clean)
             except msgspec.DecodeError:
-                # half a surrogate pair: no Unicode, but it is let pass
-                value = _clean(json.loads(clean, parse_float=_Literal))
+                # half a surrogate pair: no Unicode, but it is let pass; or a very long number
+                value = _clean(json.loads(clean, parse_float=_Literal, parse_int=_whole))
             yield value
     except JsonFaultError as fault:
         raise JsonError(str(fault)) from None
     except RecursionError:
         raise JsonError("exceeded max depth") from None
+
+
+def _whole(digits: str) -> int | _Literal:
+    return int(digits) if len(digits) < _DIGITS_MOST else _Literal(digits)
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -343,6 +348,8 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
 
 def _clean(value: Any) -> Any:
     """The same tree with text that is no Unicode made so, the lost bytes as U+FFFD."""
+    if isinstance(value, _Literal):
+        return value
     if isinstance(value, str):
         return _NO_UNICODE.sub("\ufffd", value)
     if isinstance(value, dict):
