@@ -43,9 +43,11 @@ Streams:
 """
 
 NOTES = """
-Accepted, and of no effect on a single server: `placement`, `compression: s2` (messages are stored
-as they are). `num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they
-have been unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file streams
+Accepted, and of no effect on a single server: `placement`. With `compression: s2` the segment files
+that are full are compressed, those from before the option too; what is compressed when the option
+is taken away stays so until it is rewritten. `num_replicas` above 1 is refused (10074). Ephemeral
+consumers are removed when they have been unused for `inactive_threshold` (a pull consumer, a tenth
+of a second longer). Consumers of file streams
 survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
 most 100 ms old.
 """

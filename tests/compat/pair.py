@@ -29,6 +29,8 @@ CONFIGURED = {"opt_start_time", "start_time", "pause_until"}
 
 # Of one server only: its version and level, how many calls it has refused, its clock.
 UNCOMMON = {"_nats.ver", "_nats.level", "leader", "level", "errors", "pause_remaining"}
+# How far a mirror or a source is by now.
+PROGRESS = {"lag", "active", "error"}
 LISTED = "change to limits violates consumers: "
 # What this server refuses although it is a valid request.
 NOT_SUPPORTED = "not supported by this server version"
@@ -118,6 +120,8 @@ def both(*arguments: str) -> Iterator[Pair]:
 
 def normal(value: Any, key: str = "") -> Any:
     """The same JSON value without what two servers can not have in common."""
+    if isinstance(value, dict) and "lag" in value and "active" in value:
+        value = {name: value[name] for name in value if name not in PROGRESS}
     if isinstance(value, dict):
         return {name: normal(inner, name) for name, inner in value.items() if name not in UNCOMMON}
     if isinstance(value, list):
@@ -136,7 +140,9 @@ def comparable(raw: bytes | None) -> Any:
     if raw is None or not raw.startswith(b"{"):
         return raw
     ordered = json.loads(raw)
-    return normal(ordered), [*_keys(ordered)]
+    if isinstance(ordered.get("sources"), list):
+        ordered["sources"].sort(key=str)  # in no order there
+    return normal(ordered), [key for key in _keys(ordered) if key not in PROGRESS]
 
 
 def _keys(value: Any) -> Iterator[str]:

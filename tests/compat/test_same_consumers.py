@@ -30,15 +30,20 @@ def test_a_pause(client):
     scene.pull({"batch": 2, "no_wait": True}, "in.b")
     scene.pull({"batch": 2, "no_wait": True, "expires": second(5)}, "in.c")
     scene.info()
-    # going on is noticed with the next request
-    more = f"PUB $JS.API.{pause} answer 0\r\n\r\nPUB {NEXT}.{scene.name}.c in.d 1\r\n1\r\n"
-    client.say(more)
+
+    def go_on(twin):
+        # nats-server notices with the next request
+        twin.send(f"PUB $JS.API.{pause} answer 0\r\n\r\n".encode())
+        time.sleep(0.2)
+        twin.send(f"PUB {NEXT}.{scene.name}.c in.d 1\r\n1\r\n".encode())
+
+    client.both(go_on, "go on")
     scene.info()
     scene.ok(pause, {"pause_until": "2001-01-01T00:00:00Z"})
     scene.info()
     scene.ok(pause, {})
     scene.info()
-    for body in ("{", '{"pause_until":5}', '{"pause_until":"soon"}', '{"x":1}', "[]", "garbage"):
+    for body in ("{", '{"pause_until":"soon"}', '{"x":1}', "[]", "garbage"):
         client.ask(pause, body)
     client.ask(f"CONSUMER.PAUSE.{scene.name}.none", {"pause_until": "2099-01-01T00:00:00Z"})
     client.ask("CONSUMER.PAUSE.none.c", {"pause_until": "2099-01-01T00:00:00Z"})
@@ -368,7 +373,8 @@ def test_spent_messages(client):
     scene.fill(2)
     scene.consumer(max_deliver=2, ack_wait=second(0.6))
     scene.pull(2)
-    scene.pull({"batch": 2, "expires": second(3)})
+    # nats-server lets go of those with several deliveries only when somebody asks for messages
+    scene.pull({"batch": 9, "expires": second(3)})
     client.wait(0.9)
     scene.info()
     client.wait(0.8)
@@ -378,7 +384,6 @@ def test_spent_messages(client):
     client.answer(0, "", "in.z")
     assert scene.info()["num_redelivered"] == 1
     scene.fill(3)
-    scene.pull(3)
     client.answer(5, "", "in.z")
     scene.info()
     client.answer(4, "", "in.z")

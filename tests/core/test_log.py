@@ -44,6 +44,7 @@ class Model(RuleBasedStateMachine):
     """Holds the live messages in a dict; every question is asked of both."""
 
     memory = False
+    compress = False
 
     @initialize(first_seq=st.sampled_from([1, 1, 1, 5000]))
     def start(self, first_seq: int) -> None:
@@ -60,6 +61,7 @@ class Model(RuleBasedStateMachine):
         log.subjects_table.debt_free = 20
         self.used = Usage(whole=Usage())
         log.join(self.used)
+        log.compress = self.compress
         return log
 
     def teardown(self) -> None:
@@ -271,10 +273,16 @@ class MemoryModel(Model):
     memory = True
 
 
+class CompressedModel(Model):
+    compress = True
+
+
 COMMON = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestFileLog = Model.TestCase
+TestCompressedLog = CompressedModel.TestCase
+TestCompressedLog.settings = COMMON
 TestFileLog.settings = COMMON
 TestMemoryLog = MemoryModel.TestCase
 TestMemoryLog.settings = COMMON

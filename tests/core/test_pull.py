@@ -54,8 +54,10 @@ def expected_of(fields: dict[str, object]) -> tuple[object, ...] | None:
             if isinstance(value, bool) or not isinstance(value, int) or value >= 2**63:
                 return None
             values[name] = value
-    numbers = [max(int(str(values[name])), 0) for name in ORDER[:4]]
-    return (int(str(values["batch"])), *numbers[1:], values["no_wait"])
+    numbers = [int(str(values[name])) for name in ORDER[:4]]
+    kept = ("batch", "expires")  # what is below zero is for the consumer to refuse
+    signed = [n if name in kept else max(n, 0) for name, n in zip(ORDER, numbers, strict=False)]
+    return (*signed, values["no_wait"])
 
 
 @given(FIELDS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]))

@@ -22,7 +22,7 @@ from penstock.api.fields import (
     Time,
     Uint64,
 )
-from penstock.api.streams import Placement, StreamConfig, StreamInfo
+from penstock.api.streams import Placement, StreamConfig, StreamInfo, StreamState
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 
@@ -37,6 +37,25 @@ class StreamConfigRequest(StreamConfig, kw_only=True):
     """STREAM.CREATE and STREAM.UPDATE."""
 
     pedantic: Annotated[bool, OMIT] = False
+
+
+class StreamSnapshotRequest(Struct, kw_only=True):
+    """STREAM.SNAPSHOT: where the chunks go, and how."""
+
+    type_name: ClassVar[str] = "JSApiStreamSnapshotRequest"
+    deliver_subject: str = ""
+    no_consumers: Annotated[bool, OMIT] = False
+    chunk_size: Annotated[Int, OMIT] = 0
+    window_size: Annotated[Int, OMIT] = 0
+    jsck: Annotated[bool, OMIT] = False
+
+
+class StreamRestoreRequest(Struct, kw_only=True):
+    """STREAM.RESTORE: what the stream is to be, and what it was."""
+
+    type_name: ClassVar[str] = "JSApiStreamRestoreRequest"
+    config: StreamConfig = field(default_factory=StreamConfig)
+    state: StreamState = field(default_factory=StreamState)
 
 
 class StreamNamesRequest(Struct, kw_only=True):
@@ -179,6 +198,19 @@ class StreamCreateResponse(Response, kw_only=True):
 
     info: Annotated[StreamInfo | None, FLATTEN] = None
     did_create: Annotated[bool, OMIT] = False
+
+
+class StreamSnapshotResponse(Response, kw_only=True):
+    """Answer to STREAM.SNAPSHOT, before the chunks."""
+
+    config: Annotated[StreamConfig | None, OMIT] = None
+    state: Annotated[StreamState | None, OMIT] = None
+
+
+class StreamRestoreResponse(Response, kw_only=True):
+    """Answer to STREAM.RESTORE: where the chunks go."""
+
+    deliver_subject: str = ""
 
 
 class StreamUpdateResponse(Response, kw_only=True):

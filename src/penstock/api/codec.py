@@ -293,7 +293,11 @@ def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
         ]
 
     return _Kind(
-        None if encode is None else lambda value: [encode(element) for element in value], read, name
+        None
+        if encode is None
+        else lambda value: [None if element is None else encode(element) for element in value],
+        read,
+        name,
     )
 
 

@@ -45,7 +45,7 @@ cdef class Handout(Listener):
     cdef public object desk                # the Desk it is registered with (advisories), or None
     cdef public object deadline_changed    # called with (self, ns) when tick() is needed earlier than the last one said; or None
     cdef readonly bint closed
-    cdef readonly bint changed             # state differs from the last snapshot()
+    cdef public bint changed               # state differs from the last snapshot()
     cdef public object on_change           # called without arguments when it begins to differ; or None
     cdef public object save                # called without arguments to write the state; the writer then calls saved(). None: in memory
     cdef list unanswered                   # reply subjects of acks that are answered once the state is written

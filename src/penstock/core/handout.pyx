@@ -395,6 +395,7 @@ cdef class Handout(Listener):
             return self.ack_upto(seq, cseq)
         e = self.pending.find(seq)
         if e == NULL:
+            self.acked_ns = self.hub.now_ns
             if self.spent is not None and seq in self.spent:
                 self.forget(seq)
             if self.stream.keeper is not None:

@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef class Interest(Keeper):
-    """The retention of one stream. Made by Stream.configure."""
+    """The retention of one stream. Handed to Stream.configure."""
 
     def __init__(self, Stream stream) -> None:
         self.stream = stream

@@ -89,7 +89,7 @@ class Log(LogFiles):
     def sync_done(self, upto: int, error: int = 0) -> None:
         """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
     def maintain(self) -> bool:
-        """Compact at most one segment that is mostly dead; whether one was. It may take 0.1 s."""
+        """Compact one segment that is mostly dead, or compress one; whether one was. It may take 0.1 s."""
     def close(self) -> None:
         """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
     def destroy(self) -> None:

@@ -57,6 +57,7 @@ cdef class LogFiles:
     cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
     cdef public uint64_t guard_above         # ... of messages with a higher sequence
     cdef uint64_t segment_bytes
+    cdef public bint compress                # segments that are full are compressed by maintain(); those that are stay so
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
     cdef readonly Usage usage                # whose bytes these are; never None

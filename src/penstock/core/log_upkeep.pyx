@@ -4,14 +4,20 @@ Compaction rewrites a sealed segment of which less than half is live: same name,
 was removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file,
 synced, and renamed over it, so that at any moment one whole version is there.
 
+Compression, when the owner wants it, rewrites a sealed segment in the same way (core/packed draws the file): offsets, salt and so
+the index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
+
 Knows nothing of the protocol. Called by the methods of Log (core/log).
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+import errno
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.packed cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
 from penstock.core.record cimport (
     ERASED, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
     seal_record,
@@ -186,15 +192,57 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     if s is log.active and offset >= log.tail_base:
         memcpy(log.tail.data + (offset - log.tail_base), q, length)
     log.pages.forget(s.serial)
+    if s.packed is not None:
+        return overwrite_packed(log, s, q, length, offset)
     log.disk.write_at(log.segments.handle(s), q, length, offset)
     log.disk.sync(s.handle)
     return 0
 
 
+cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint64_t offset) except -1:
+    # The file is made anew without the bytes; in the old one, which has no name any more, the blocks that held them become zeros.
+    cdef bytes data = all_of(log, s)
+    cdef Packed was = s.packed
+    cdef uint32_t k = <uint32_t>(offset // PACKED_BLOCK_BYTES)
+    cdef uint32_t end = <uint32_t>((offset + length - 1) // PACKED_BLOCK_BYTES) + 1
+    cdef int old
+    memcpy(PyBytes_AS_STRING(data) + offset, q, length)
+    old = log.disk.open(log.segments.path(s, ".seg"), False)
+    try:
+        write_segment(log, s, data, True)
+        zeros = bytes(was.starts[end] - was.starts[k])
+        log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
+        log.disk.sync(old)
+    finally:
+        log.disk.close(old)
+    return 0
+
+
+cdef bytes all_of(Log log, Segment s):
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, s.size)
+    if log.segments.read_at(s, PyBytes_AS_STRING(data), s.size, 0) != <int64_t>s.size:
+        raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
+    return data
+
+
+cdef bint write_segment(Log log, Segment s, bytes data, bint compress) except -1:
+    # Replace the file of a sealed segment, durably, by one with these bytes; whether it is compressed.
+    cdef bytes packed
+    if compress:
+        packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16
+        s.unpackable = not compress
+    log.segments.close_handle(s)
+    log.disk.write_file_atomic(log.segments.path(s, ".seg"), packed if compress else data, True)
+    s.packed = open_packed(log.disk, log.segments.handle(s)) if compress else None
+    s.synced_size = s.written_size
+    return compress
+
+
 # --- compaction ----------------------------------------------------------------------------------
 
 def maintain(Log log) -> bool:
-    """Compact at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
+    """Compact or compress at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
     cdef Segment s, worst = None
     if log.memory or log.condition != TAKES:
         return False
@@ -206,9 +254,35 @@ def maintain(Log log) -> bool:
             continue
         if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
             worst = s
-    if worst is None:
+    if worst is not None:
+        return compact(log, worst)
+    if log.compress:
+        for s in log.segments.items:
+            if s is not log.active and s.live and s.packed is None and not (s.damaged or s.unpackable or s.sync_target):
+                return compress(log, s)
+    return False
+
+
+cdef bint compress(Log log, Segment s) except -1:
+    """Rewrite a sealed segment with its bytes compressed; index and sidecar stay as they are."""
+    cdef bytes data
+    log.write()
+    if s not in log.segments.items or s.size < COMPACT_MIN_BYTES:
+        s.unpackable = True
         return False
-    return compact(log, worst)
+    if log.folder_dirty:
+        log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
+    data = all_of(log, s)
+    if pack_helps(data):
+        return write_segment(log, s, data, True)
+    s.unpackable = True
+    return False
+
+
+cdef bint pack_helps(bytes data):
+    """Whether the first blocks get smaller: what does not compress is not rewritten."""
+    cdef size_t n = min(<size_t>PyBytes_GET_SIZE(data), <size_t>4 * PACKED_BLOCK_BYTES)
+    return len(pack(PyBytes_AS_STRING(data), n)) < n - n // 16
 
 
 cdef bint compact(Log log, Segment s) except -1:
@@ -232,8 +306,7 @@ cdef bint compact(Log log, Segment s) except -1:
         put_ranges(&out, kept.items, kept.count, log.last_seq, salt)
         if out.len >= before:
             return False
-        log.segments.close_handle(s)
-        log.disk.write_file_atomic(log.segments.path(s, ".seg"), PyBytes_FromStringAndSize(out.data, out.len), True)
+        write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress)
         take_over(log, s, salt, out.len, offsets)
         ranges_free(&s.removes)
         s.removes = kept

@@ -64,7 +64,7 @@ cdef class Pages:
             total_bytes -= w.cap
             w.data = <char*>grown
             w.cap = want
-        got = segments.disk.read_at(segments.handle(s), w.data, want, offset)
+        got = segments.read_at(s, w.data, want, offset)
         self.tick += 1
         w.used = self.tick
         w.serial = s.serial

@@ -55,6 +55,9 @@ cdef void ranges_sort(Ranges* r) noexcept            # ascending, overlapping an
 cdef void ranges_free(Ranges* r) noexcept
 
 cdef int put_segment_head(Out* out, uint64_t first_seq, uint32_t salt) except -1
+# The head of the file that holds the same segment compressed (core/packed), from the segment's own.
+cdef int put_packed_head(Out* out, const char* head) except -1
+cdef bint is_packed_head(const char* p) noexcept             # of a good head: whether it is that one
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept
 cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept   # one flipped bit put right; False: more is wrong
 

@@ -1,7 +1,7 @@
 """The bytes of a segment file.
 
     segment file   = head, record*                                    all numbers little-endian
-    head (32)      = "PNSTKSEG"  u32 version=1  u32 salt  u64 first_seq  u32 0  u32 crc32c(the 28 bytes before)
+    head (32)      = "PNSTKSEG"  u32 version  u32 salt  u64 first_seq  u32 0  u32 crc32c(the 28 bytes before)
     record         =
          0  u32 length        the whole record, this field and the checksum included
          4  u8  kind          1 message, 2 remove, 3 skip
@@ -16,6 +16,8 @@
         32  subject, body (headers then payload; remove: (u64 first, u64 count)*)
        end  u32 crc32c of everything before it, started with the segment's salt
 
+Version 1 is drawn here; version 2 is the head of a file that holds such a segment compressed (core/packed).
+
 The salt differs per file, so that the image of a record inside somebody's payload, or bytes an earlier file left on the
 disk, never pass as a record of this one. Memory segments hold the same records without the checksum's value.
 """
@@ -27,6 +29,7 @@ from penstock.core.buffer cimport Out, crc32c, out_reserve
 cdef const char* SEGMENT_MAGIC = b"PNSTKSEG"
 cdef enum:
     SEGMENT_VERSION = 1
+    PACKED_VERSION = 2
 
 
 # --- ranges of sequences -------------------------------------------------------------------------
@@ -105,13 +108,30 @@ cdef int put_segment_head(Out* out, uint64_t first_seq, uint32_t salt) except -1
     return 0
 
 
+cdef int put_packed_head(Out* out, const char* head) except -1:
+    cdef char* p = out_reserve(out, SEGMENT_HEAD_BYTES)
+    cdef uint32_t version = PACKED_VERSION, crc
+    memcpy(p, head, SEGMENT_HEAD_BYTES)
+    memcpy(p + 8, &version, 4)
+    crc = crc32c(p, 28, 0)
+    memcpy(p + 28, &crc, 4)
+    out.len += SEGMENT_HEAD_BYTES
+    return 0
+
+
+cdef bint is_packed_head(const char* p) noexcept:
+    cdef uint32_t version
+    memcpy(&version, p + 8, 4)
+    return version == PACKED_VERSION
+
+
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept:
     cdef uint32_t version, crc
     if n < SEGMENT_HEAD_BYTES or memcmp(p, SEGMENT_MAGIC, 8) != 0:
         return False
     memcpy(&version, p + 8, 4)
     memcpy(&crc, p + 28, 4)
-    if version != SEGMENT_VERSION or crc != crc32c(p, 28, 0):
+    if (version != SEGMENT_VERSION and version != PACKED_VERSION) or crc != crc32c(p, 28, 0):
         return False
     memcpy(salt, p + 12, 4)
     memcpy(first_seq, p + 16, 8)

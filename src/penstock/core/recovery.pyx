@@ -10,20 +10,22 @@ Knows nothing of what a caller asks of the log afterwards.
 """
 import errno
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
+from penstock.core.packed cimport open_packed
 from penstock.core.record cimport (
     ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
+    check_record, get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
+    resync,
 )
-from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
+from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
-from penstock.core.usage cimport use
-from penstock.core.subject_table cimport Subject, SubjectTable
+from penstock.core.subject_table cimport SubjectTable
+from penstock.core.tally cimport count_bytes, count_entries, merge, recount
 
 from penstock.core.lost import without
 
@@ -116,6 +118,9 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     s.sealed = not is_last
     got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
+    if good and is_packed_head(head):
+        s.packed = open_packed(log.disk, s.handle)
+        s.size = s.written_size = s.synced_size = s.packed.size
     if not good or named != first:
         if is_last and got < SEGMENT_HEAD_BYTES:
             restart(log, s)
@@ -174,7 +179,12 @@ cdef uint64_t guess_last(Log log, Segment s) except? 0:
 
 
 cdef bytes read_all(Log log, Segment s):
-    return log.disk.read_file(log.segments.path(s, ".seg"))
+    cdef bytes data
+    if s.packed is None:
+        return log.disk.read_file(log.segments.path(s, ".seg"))
+    data = PyBytes_FromStringAndSize(NULL, s.packed.size)
+    log.segments.read_at(s, PyBytes_AS_STRING(data), s.packed.size, 0)
+    return data
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
@@ -209,6 +219,8 @@ cdef Scan scan(Log log, Segment s):
             found.damaged.append((at, end))
             if bad is None:
                 bad = claimed_seq(p + at, size - at, expected)
+                if bad and s.packed is not None and plausible(p + at, size - at, &head) and head.length != end - at:
+                    bad = 0                      # a damaged block takes more than the record that it begins in
             at = end
             continue
         if head.kind == MESSAGE:
@@ -386,10 +398,14 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Head head
     cdef uint64_t expected, seen = 0, first
     cdef Py_ssize_t at
-    if o.headless:
-        # It can't be carried on. It stays as it is, and a new segment follows.
+    if o.headless or s.packed is not None:
+        # It can't be carried on: its head is gone, or it is compressed (the file of the segment behind it never reached the disk).
+        # It stays as it is, and a new segment follows.
         s.sealed = True
         log.start_segment(log.last_seq + 1)
+        if s.packed is not None:
+            note_bad_end(o, log.last_seq + 1)
+            settle(log, o)
         return 0
     if o.scan is not None and o.scan.group_at:
         seen = drop_group(o)
@@ -499,40 +515,6 @@ cdef int count_all(Log log, list opened) except -1:
     return 0
 
 
-cdef int merge(SubjectTable subjects, uint32_t id, uint32_t live, uint64_t first, uint64_t last) except -1:
-    cdef Subject* t = &subjects.table[id]
-    if live == 0:
-        return 0
-    if t.state.msgs == 0:
-        t.state.first = first
-        subjects.live += 1
-    t.state.last = last
-    t.state.msgs += live
-    subjects.total += live
-    return 0
-
-
-cdef int count_bytes(Log log, Segment s) except -1:
-    cdef uint32_t i = s.next_live(0), size
-    s.live_bytes = 0
-    while i < s.count:
-        size = s.entries[i].size
-        s.live_bytes += (size & SIZE_MASK) + log.size_extra + (log.header_extra if size & HAS_HEADERS else 0)
-        i = s.next_live(i + 1)
-    return 0
-
-
-cdef int count_entries(Log log, Segment s) except -1:
-    cdef uint32_t i
-    log.segments.need(s)
-    count_bytes(log, s)
-    i = s.next_live(0)
-    while i < s.count:
-        merge(log.subjects_table, s.entries[i].subject, 1, s.first + i, s.first + i)
-        i = s.next_live(i + 1)
-    return 0
-
-
 # --- while the log is open: a sidecar that no longer holds ---------------------------------------
 
 cdef class Rebuild:
@@ -551,6 +533,7 @@ cdef class Rebuild:
         cdef bint short = False
         fresh.first = s.first
         fresh.salt = s.salt
+        fresh.packed = s.packed
         fresh.size = s.size
         fresh.sealed = True
         log.segments.serials += 1
@@ -577,24 +560,3 @@ cdef class Rebuild:
             recount(log)
         if not s.damaged:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
-
-
-cdef int recount(Log log) except -1:
-    # Damage took messages whose subjects are not known any more: all counts are made again from the index.
-    cdef Segment s
-    cdef uint64_t before = log.msgs
-    cdef int64_t bytes_before = <int64_t>log.bytes
-    log.subjects_table.reset()
-    log.subjects_table.tracking = False
-    log.msgs = 0
-    log.bytes = 0
-    for s in list(log.segments.items):
-        if s.live:
-            count_entries(log, s)
-        log.msgs += s.live
-        log.bytes += s.live_bytes
-    use(log.usage, <int64_t>log.bytes - bytes_before)
-    log.removed += before - log.msgs
-    log.subject_count = log.subjects_table.live
-    log.first_seq = log.segments.next_live(log.first_seq) if log.msgs else log.last_seq + 1
-    return 0

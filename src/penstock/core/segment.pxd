@@ -6,6 +6,7 @@ bitmap says which are gone. Entry arrays of sealed segments are dropped and read
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.core.buffer cimport Out
 from penstock.core.disk cimport Disk
+from penstock.core.packed cimport Packed
 from penstock.core.record cimport Ranges
 
 cdef enum:
@@ -34,6 +35,8 @@ cdef class Segment:
     cdef uint64_t sync_target             # what a running sync will have reached
     cdef uint32_t salt
     cdef int handle                       # -1: not open
+    cdef readonly Packed packed           # its file is compressed; None: it is not
+    cdef bint unpackable                  # compressing it was of no use
     cdef readonly bint sealed
     cdef bint has_index                   # a sidecar that belongs to it is on the disk
     cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
@@ -98,6 +101,7 @@ cdef class SegmentList:
     cdef int load(self, Segment s) except -1
     cdef int make_room(self, Segment keep) except -1
     cdef int handle(self, Segment s) except -1                  # its open file
+    cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1     # bytes of the segment, compressed or not
     cdef int spare_handles(self) except -1
     cdef int close_handle(self, Segment s) except -1
     cdef uint64_t next_live(self, uint64_t seq) noexcept

@@ -303,6 +303,10 @@ cdef class SegmentList:
         self.open_handles += 1
         return s.handle
 
+    cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1:
+        cdef int handle = self.handle(s)
+        return self.disk.read_at(handle, p, n, offset) if s.packed is None else s.packed.read_at(self.disk, handle, p, n, offset)
+
     cdef int spare_handles(self) except -1:
         # Room for one more open file: the sealed one used longest ago is closed.
         cdef Segment s, oldest = None

@@ -1,5 +1,8 @@
 """The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
+from collections.abc import Callable
+from typing import Any
+
 from penstock.core.consumer import Consumer
 from penstock.core.log import Log
 from penstock.core.refusals import Rules
@@ -7,10 +10,6 @@ from penstock.core.router import Router, Sink
 
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
 SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
-
-RETAIN_BY_LIMITS: int
-RETAIN_BY_INTEREST: int  # what no consumer takes is not stored; a message goes when all that take it have acknowledged it
-RETAIN_AS_QUEUE: int  # the same, but what no consumer takes is kept
 
 class Batched: ...
 
@@ -70,7 +69,8 @@ class Stream(Sink):
         duplicate_window_ns: int = 120_000_000_000,
         no_ack: bool = False,
         sealed: bool = False,
-        retention: int = ...,
+        keeper: Callable[[Stream], Any] | None = None,
+        selective: bool = False,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
     def review(self, start: int = 0, orphans: bool = False) -> None:

@@ -29,9 +29,6 @@ from penstock.core.intake import Batched, StreamRefused
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
-RETAIN_BY_LIMITS = 0
-RETAIN_BY_INTEREST = 1                 # what no consumer takes is not stored
-RETAIN_AS_QUEUE = 2
 
 cdef enum:
     SYNC_HANDLES = 64
@@ -151,7 +148,7 @@ cdef class Stream(Intake):
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
         max_msg_size: int = -1, discard_new: bool = False, discard_new_per_subject: bool = False,
-        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, retention: int = RETAIN_BY_LIMITS,
+        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, keeper=None, selective: bool = False,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
         cdef uint32_t i
@@ -171,19 +168,18 @@ cdef class Stream(Intake):
                 if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:
                     self.trim_subject(i)
         self.trim()
-        self.retain(retention)
+        self.retain(keeper, selective)
         self.settle()
 
-    def retain(self, int retention) -> None:
+    def retain(self, keeper, bint selective) -> None:
         """Keep messages by limits alone, or as long as consumers need them. Those they are done with go when this changes."""
-        cdef bint changes = self.configured and (self.keeper is None) != (retention == RETAIN_BY_LIMITS)
+        cdef bint changes = self.configured and (self.keeper is None) != (keeper is None)
         self.configured = True
-        self.selective = retention == RETAIN_BY_INTEREST
-        if retention == RETAIN_BY_LIMITS:
+        self.selective = selective
+        if keeper is None:
             self.keeper = None
         elif self.keeper is None:
-            from penstock.core.interest import Interest
-            self.keeper = Interest(self)
+            self.keeper = keeper(self)
             if changes:
                 self.keeper.sweep(self.log.first_seq, False)
 

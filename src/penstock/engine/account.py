@@ -7,7 +7,7 @@ and one disk.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountLimits, ClientInfo, PullRequest
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
+
+
+class Transfer(Protocol):
+    """A backup or a restore that is on its way; works by messages and jobs of the hub."""
+
+    def tick(self, now_ns: int) -> None:
+        """Called now and then, for what happens when nothing does."""
 
 
 class Account:
@@ -80,6 +87,7 @@ class Account:
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
+        self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.alarms: Timers[Alarm] = Timers()
         self.unsaved: set[StreamEntry] = set()  # that have consumers whose states are to be written
         self.api_total = 0

@@ -6,11 +6,12 @@ order on the wire.
 
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
-from penstock.api.fields import OMIT, Duration, Time, Uint64
+from penstock.api.fields import OMIT, Duration, Int64, Time, Uint64
+from penstock.api.streams import StreamState
 from penstock.api.subjects import ADVISORY_PREFIX
 from penstock.core.router import Router
 from penstock.nuid import Nuid
@@ -84,6 +85,41 @@ class ApiAudit(Advisory, kw_only=True):
     subject: str = ""
     request: Annotated[str, OMIT] = ""
     response: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
+class SnapshotCreate(Advisory, kw_only=True):
+    """A backup begins."""
+
+    stream: str = ""
+    state: StreamState = field(default_factory=StreamState)
+    domain: Annotated[str, OMIT] = ""
+
+
+class SnapshotComplete(Advisory, kw_only=True):
+    """A backup has ended; `error`: it failed."""
+
+    stream: str = ""
+    start: Time = 0
+    end: Time = 0
+    domain: Annotated[str, OMIT] = ""
+    error: Annotated[str, OMIT] = ""
+
+
+class RestoreCreate(Advisory, kw_only=True):
+    """A restore begins."""
+
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
+class RestoreComplete(Advisory, kw_only=True):
+    """A restore has ended, well or not."""
+
+    stream: str = ""
+    start: Time = 0
+    end: Time = 0
+    bytes: Int64 = 0
     domain: Annotated[str, OMIT] = ""
 
 
@@ -241,6 +277,38 @@ class Advisories:
         """A call was answered; the caller has asked `audited`."""
         event.domain = self._domain
         self._publish(API_AUDIT, "api_audit", event, now_ns)
+
+    def snapshot_create(self, stream: str, state: StreamState, now_ns: int) -> None:
+        """A backup begins, of a stream in this state."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_CREATE.{stream}"
+        if self._router.has_interest(subject):
+            event = SnapshotCreate(stream=stream, state=state, domain=self._domain)
+            self._publish(subject, "snapshot_create", event, now_ns)
+
+    def snapshot_complete(self, stream: str, start_ns: int, now_ns: int, error: str) -> None:
+        """A backup has ended; `error`: "" when all of it went out."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream}"
+        if self._router.has_interest(subject):
+            event = SnapshotComplete(
+                stream=stream, start=start_ns, end=now_ns, error=error, domain=self._domain
+            )
+            self._publish(subject, "snapshot_complete", event, now_ns)
+
+    def restore_create(self, stream: str, now_ns: int) -> None:
+        """A restore begins."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_CREATE.{stream}"
+        if self._router.has_interest(subject):
+            event = RestoreCreate(stream=stream, domain=self._domain)
+            self._publish(subject, "restore_create", event, now_ns)
+
+    def restore_complete(self, stream: str, start_ns: int, now_ns: int, taken_bytes: int) -> None:
+        """A restore has ended; `taken_bytes` came."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
+        if self._router.has_interest(subject):
+            event = RestoreComplete(
+                stream=stream, start=start_ns, end=now_ns, bytes=taken_bytes, domain=self._domain
+            )
+            self._publish(subject, "restore_complete", event, now_ns)
 
     def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
         """`reason`: timeout, large, incomplete or unsupported."""

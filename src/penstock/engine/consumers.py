@@ -116,6 +116,7 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     del stream.consumers[entry.name]
     stream.changed.discard(entry)
     stream.internal_consumers -= entry.internal
+    stream.direct_consumers -= entry.config.direct
 
 
 def recover(account: Account, stream: StreamEntry) -> None:
@@ -143,6 +144,13 @@ def recover(account: Account, stream: StreamEntry) -> None:
                 account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
     if complete:
         stream.core.review()
+
+
+def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: bytes) -> None:
+    """Bring back one consumer of a stream in memory; `state` as it is saved, empty: as new."""
+    entry = _start(account, stream, meta)
+    if state:
+        entry.core.restore(state)
 
 
 def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
@@ -293,6 +301,7 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         _note_change(account, stream, entry)
     stream.consumers[meta.name] = entry
     stream.internal_consumers += entry.internal
+    stream.direct_consumers += meta.config.direct
     if account.desk is not None:
         account.desk.add(core)
     configure_consumer(core, meta.config, stream.config)

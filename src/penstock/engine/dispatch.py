@@ -45,6 +45,10 @@ from penstock.api.calls import (
     StreamNamesResponse,
     StreamPurgeRequest,
     StreamPurgeResponse,
+    StreamRestoreRequest,
+    StreamRestoreResponse,
+    StreamSnapshotRequest,
+    StreamSnapshotResponse,
     StreamUpdateResponse,
     SuccessResponse,
 )
@@ -53,7 +57,14 @@ from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
-from penstock.engine import consumer_calls, direct_get, message_calls, stream_calls
+from penstock.engine import (
+    consumer_calls,
+    direct_get,
+    message_calls,
+    restores,
+    snapshots,
+    stream_calls,
+)
 from penstock.engine.account import Account
 from penstock.engine.advisories import ApiAudit
 
@@ -87,6 +98,7 @@ class Call:
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, and told as an advisory, when it succeeds
+    later: bool = False  # the handler gets a function to answer with and may return None
     replied: bool = False  # nothing is done for a request without a reply subject
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
@@ -155,6 +167,23 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+    ),
+    Call(
+        "STREAM.SNAPSHOT.*",
+        snapshots.start,
+        StreamSnapshotRequest,
+        StreamSnapshotResponse,
+        "stream_snapshot_response",
+        Body.REQUIRED,
+        later=True,
+    ),
+    Call(
+        "STREAM.RESTORE.*",
+        restores.start,
+        StreamRestoreRequest,
+        StreamRestoreResponse,
+        "stream_restore_response",
+        Body.REQUIRED,
     ),
     Call(
         "STREAM.MSG.GET.*",
@@ -311,6 +340,18 @@ CALLS = (
 )
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A request on its way."""
+
+    call: Call
+    names: list[str]
+    source: Connection | None
+    subject: str
+    reply: str
+    body: bytes
+
+
 class Dispatcher:
     """Answers the API requests of one account; `take` is what its desk calls."""
 
@@ -342,14 +383,10 @@ class Dispatcher:
         call, names = found
         if call.replied and not reply:
             return True
-        response, answer_headers = self._response(call, names, headers, body)
-        if response is None:
-            return True
-        answer = encode(response)
-        if reply:
-            self._send(reply, names, response, (answer_headers, answer))
-        if (call.counted or response.error is not None) and self._account.advisories.audited():
-            self._audit(source, subject, body, answer)
+        asked = _Asked(call, names, source, subject, reply, body)
+        response, answer_headers = self._response(asked, headers)
+        if response is not None:
+            self._finish(asked, response, answer_headers)
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -363,62 +400,63 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _send(
-        self, reply: str, names: list[str], response: Response, answer: tuple[bytes, bytes]
-    ) -> None:
+    def _finish(self, asked: _Asked, response: Response, headers: bytes = b"") -> None:
+        """Count the answer, send it, and tell those who want to know of calls."""
+        account, call = self._account, asked.call
+        told = call.counted or response.error is not None
+        account.api_total += told
+        response.type = TYPE_PREFIX + call.type
+        answer = encode(response)
+
         def publish() -> None:
-            self._account.router.publish_message(reply, answer[1], headers=answer[0])
+            account.router.publish_message(asked.reply, answer, headers=headers)
 
-        if isinstance(response, MsgGetResponse) and response.message is not None:
+        if asked.reply and isinstance(response, MsgGetResponse) and response.message is not None:
             # what a crash could still take back is not shown
-            answers = direct_get.answers_of(self._account.stream(names[0]))
+            answers = direct_get.answers_of(account.stream(asked.names[0]))
             answers.when_visible(response.message.seq, publish)
-        else:
+        elif asked.reply:
             publish()
+        if told and account.advisories.audited():
+            event = ApiAudit(
+                server=account.settings.server_name,
+                client=account.client_info(asked.source),
+                subject=asked.subject,
+                request=asked.body.decode("utf-8", "surrogateescape"),
+                response=answer.decode("utf-8", "surrogateescape"),
+            )
+            account.advisories.api_call(event, account.now_ns)
 
-    def _audit(self, source: Connection | None, subject: str, body: bytes, answer: bytes) -> None:
-        account = self._account
-        event = ApiAudit(
-            server=account.settings.server_name,
-            client=account.client_info(source),
-            subject=subject,
-            request=body.decode("utf-8", "surrogateescape"),
-            response=answer.decode("utf-8", "surrogateescape"),
-        )
-        account.advisories.api_call(event, account.now_ns)
+    def _later(self, asked: _Asked, response: Response) -> None:
+        self._account.api_errors += response.error is not None
+        self._finish(asked, response)
 
-    def _response(
-        self, call: Call, names: list[str], headers: bytes, body: bytes
-    ) -> tuple[Response | None, bytes]:
-        """The answer (None: there is none) and its headers."""
+    def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
+        """The answer (None: there is none, or not yet) and its headers. What a handler raises is an
+        error of the account's statistics; an error that it returns is none.
+        """
+        call, names = asked.call, asked.names
         account = self._account
-        response: Response | None
-        answer_headers = b""
         try:
             self._check_level(headers)
-            request = self._request(call, body)
+            request = self._request(call, asked.body)
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
-            response = call.handler(account, request, *names)
-            answer_headers = identity
+            arguments: list[Any] = [account, request]
+            if call.later:
+                arguments.append(lambda late: self._later(asked, late))
+            return call.handler(*arguments, *names), identity
         except ApiError as error:
-            account.api_errors += 1
-            response = call.response(error=error.body())
+            answer = error.body()
         except OSError as error:
             # the disk failed where no call has a better word for it
-            account.api_errors += 1
             account.report(f"{call.pattern}: {error}")
-            response = call.response(error=errors.StreamGeneralError(error).body())
+            answer = errors.StreamGeneralError(error).body()
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
-            account.api_errors += 1
             account.report(f"{call.pattern}: internal error: {error!r}")
-            response = call.response(error=errors.StreamGeneralError("internal error").body())
-        if response is None:
-            return None, b""
-        if call.counted or response.error is not None:
-            account.api_total += 1
-        response.type = TYPE_PREFIX + call.type
-        return response, answer_headers
+            answer = errors.StreamGeneralError("internal error").body()
+        account.api_errors += 1
+        return call.response(error=answer), b""
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:

@@ -30,6 +30,8 @@ RULES_STEP_NS = 5 * MILLISECOND
 """Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
+MAINTAIN_AGAIN_NS = 200 * MILLISECOND
+"""And when the last look found one: each stops the server for some tens of milliseconds."""
 ASYNC_INTERVAL_NS = 120 * SECOND
 """Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
@@ -111,12 +113,14 @@ class Engine:
                 self._save(stream, now_ns)
         if now_ns >= self._idle_at_ns:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
+            for transfer in list(self.account.transfers):
+                transfer.tick(now_ns)
             self._expire(now_ns)
         if now_ns >= self._rules_at_ns:
             self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
-            self._maintain_at_ns = now_ns + MAINTAIN_INTERVAL_NS
-            self._maintain()
+            busy = self._maintain()
+            self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
             self._sync()
@@ -124,7 +128,7 @@ class Engine:
 
     def next_deadline_ns(self) -> int:
         """When `tick` has something to do; 0: not needed."""
-        if not self.account.streams:
+        if not self.account.streams and not self.account.transfers:
             return 0
         soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
         due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
@@ -144,16 +148,19 @@ class Engine:
             if stream.files is not None:
                 stream.core.sync_soon()
 
-    def _maintain(self) -> None:
-        """Compact one segment that is mostly removed messages, of whichever stream has one."""
+    def _maintain(self) -> bool:
+        """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to
+        be compressed; whether there was one.
+        """
         for stream in self.account.streams.values():
             if stream.files is not None:
                 try:
                     if stream.core.log.maintain():
                         stream.core.settle()  # what it has to write is written with this turn
-                        return
+                        return True
                 except OSError as error:
                     self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
+        return False
 
     def _expire(self, now_ns: int) -> None:
         for stream in self.account.streams.values():

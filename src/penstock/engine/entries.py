@@ -24,7 +24,8 @@ from penstock.api.streams import (
 )
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
 from penstock.core.direct_get import Answers
-from penstock.core.stream import RETAIN_AS_QUEUE, RETAIN_BY_INTEREST, RETAIN_BY_LIMITS, Stream
+from penstock.core.interest import Interest
+from penstock.core.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.rules import RuleSet
@@ -42,11 +43,6 @@ _ACK_POLICIES = {
     "flow_control": ACK_FLOW,
 }
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
-_RETENTIONS = {
-    "limits": RETAIN_BY_LIMITS,
-    "interest": RETAIN_BY_INTEREST,
-    "workqueue": RETAIN_AS_QUEUE,
-}
 
 
 @dataclass(eq=False)
@@ -97,6 +93,7 @@ class StreamEntry:
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal
+    direct_consumers: int = 0  # how many are not even shown
 
     def file(self) -> StreamFile:
         """What is written down about it."""
@@ -117,8 +114,10 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         duplicate_window_ns=config.duplicate_window,
         no_ack=config.no_ack,
         sealed=config.sealed,
-        retention=_RETENTIONS[config.retention],
+        keeper=None if config.retention == "limits" else Interest,
+        selective=config.retention == "interest",
     )
+    core.log.compress = config.compression == "s2"
 
 
 def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -163,7 +162,7 @@ def stream_state(entry: StreamEntry) -> StreamState:
         last_ts=log.last_ts_ns,
         num_subjects=log.subject_count,
         num_deleted=log.deleted_count(),
-        consumer_count=len(entry.consumers),
+        consumer_count=len(entry.consumers) - entry.direct_consumers,
     )
     if log.last_seq == 0:
         state.first_seq = 0

@@ -7,6 +7,7 @@
                                                  consumers/states.N    their states (engine/states)
                                                  consumers/<c>.state   a consumer's confirmed acks
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
+    <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
 A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
 without such a line (somebody has changed the file by hand) it is taken as it is.
@@ -74,11 +75,14 @@ class AccountFiles:
         root = f"{store}/jetstream/{file_name(account)}"
         self._streams = f"{root}/streams"
         self._deleted = f"{root}/deleted"
+        self._restoring = f"{root}/restoring"
 
     def open(self) -> list[str]:
         """Make the folders, finish deletions that were cut short; the stream folders there are."""
         self._disk.make_dir(self._streams)
         self._disk.make_dir(self._deleted)
+        for name in self._disk.list_dir(self._restoring):
+            self._disk.remove_tree(f"{self._restoring}/{name}")
         for name in self._disk.list_dir(self._deleted):
             self._disk.remove_tree(f"{self._deleted}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
@@ -87,6 +91,25 @@ class AccountFiles:
         """The files of a stream, by its name or by its folder."""
         folder = f"{self._streams}/{file_name(folder_or_name)}" if by_name else folder_or_name
         return StreamFiles(self._disk, folder)
+
+    def restoring(self, unique: str) -> "StreamFiles":
+        """The files of a stream that is being restored; a start of the server removes them."""
+        return StreamFiles(self._disk, f"{self._restoring}/{unique}")
+
+    def adopt(self, files: "StreamFiles", name: str) -> "StreamFiles":
+        """A restored stream's folder becomes the one of this stream, durably; all in it is on disk.
+
+        FileExistsError: there is a stream in that one already.
+        """
+        placed = self.stream(name)
+        placed.check_free()
+        self._disk.sync_dir(files.folder)
+        if self._disk.exists(placed.folder):
+            self._disk.remove_tree(placed.folder)
+        self._disk.rename(files.folder, placed.folder)
+        self._disk.sync_dir(self._streams)
+        self._disk.sync_dir(self._restoring)
+        return placed
 
     def remove(self, files: "StreamFiles", unique: str) -> None:
         """Delete a stream's folder; what it holds is gone even if this is cut short after the
@@ -116,13 +139,21 @@ class StreamFiles:
         A folder that holds no configuration and no log is what a create that was cut short left
         behind.
         """
-        for present in ("meta.json", "log"):
-            if self._disk.exists(f"{self.folder}/{present}"):
-                raise FileExistsError(f"{self.folder} holds a stream that was left aside")
+        self.check_free()
         self._disk.make_dir(self.folder)
         self._disk.make_dir(self._consumers)
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
+
+    def check_free(self) -> None:
+        """FileExistsError when there is a stream in the folder."""
+        for present in ("meta.json", "log"):
+            if self._disk.exists(f"{self.folder}/{present}"):
+                raise FileExistsError(f"{self.folder} holds a stream that was left aside")
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        self._disk.remove_tree(self.folder)
 
     def discard(self) -> None:
         """Take back a create that failed half way, as far as the disk lets us."""

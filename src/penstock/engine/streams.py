@@ -14,7 +14,7 @@ from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
-from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
@@ -33,8 +33,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     limits.check_stream(account, config)
     if wrong := checks.bad_filter(config):
         raise errors.StreamCreateError(wrong)
-    _check_overlap(account, config)
-    stream_config.check_supported(config)
+    check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
         entry = _open(account, config, account.now_ns, files, new=True)
@@ -176,12 +175,49 @@ def close(account: Account) -> None:
     account.streams.clear()
 
 
+def check_new(account: Account, config: StreamConfig) -> None:
+    """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
+    _check_overlap(account, config)
+    stream_config.check_supported(config)
+
+
+def adopt(
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    files: StreamFiles | None,
+    log: Log | None = None,
+    kept: Iterable[tuple[ConsumerFile, bytes]] = (),
+) -> StreamEntry:
+    """A stream that was restored: in its folder, or in memory, with its log and its consumers.
+    OSError: it can't be opened.
+    """
+    entry = _open(account, config, created_ns, files, new=False, log=log)
+    account.streams[config.name] = entry
+    account.advisories.stream(config.name, "create", account.now_ns)
+    _attach(account, entry, config.subjects)
+    consumers.recover(account, entry)
+    for meta, state in kept:
+        consumers.restore(account, entry, meta, state)
+    entry.core.review()
+    rules.start(entry)
+    supply.start(account, entry)
+    supply.origin_made(account, entry)
+    return entry
+
+
 def _open(
-    account: Account, config: StreamConfig, created_ns: int, files: StreamFiles | None, *, new: bool
+    account: Account,
+    config: StreamConfig,
+    created_ns: int,
+    files: StreamFiles | None,
+    *,
+    new: bool,
+    log: Log | None = None,
 ) -> StreamEntry:
     first_seq = config.first_seq or 1
     if files is None:
-        log = Log(None, first_seq=first_seq)
+        log = log or Log(None, first_seq=first_seq)
     else:
         if new:
             files.create()

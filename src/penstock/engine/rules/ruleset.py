@@ -59,6 +59,8 @@ class RuleSet:
         has the stage.
         """
         handlers = self._handlers.get(stage)
+        if handlers is None and draft.sourced:
+            return None  # its origin has the feature
         if handlers is None:
             name = _HEADERS.get(stage)
             return not_allowed(stage, value(draft.headers, name) or b"") if name else None

@@ -111,6 +111,7 @@ class Supply:
             core,
             mirror=mirror,
             position=position.seq if position is not None else core.log.last_seq,
+            anchor=self._positions.anchor_of(name) if self._positions is not None else 0,
             before=before,
             after=after,
             transform=identity.renaming(source, account.random_below),

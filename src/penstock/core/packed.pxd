@@ -1,0 +1,27 @@
+"""Segment files whose bytes are compressed block by block, read as if they were not. Drawn in packed.pyx.
+
+Knows nothing of records, of indexes, or of when a segment is compressed.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.disk cimport Disk
+
+cdef enum:
+    PACKED_BLOCK_BYTES = 65536
+
+
+cdef class Packed:
+    """Where the blocks of one compressed file are."""
+    cdef readonly uint64_t size            # bytes before compression, those of the segment
+    cdef readonly uint64_t stored          # bytes of the file
+    cdef uint32_t count                    # blocks
+    cdef uint64_t* starts                  # where each begins in the file, and where the last one ends: count + 1
+    cdef uint64_t id                       # in the cache of decompressed blocks
+    # As Disk.read_at does with a file that is not compressed. A damaged block reads as zeros.
+    cdef int64_t read_at(self, Disk disk, int handle, char* p, size_t n, uint64_t offset) except -1
+    cdef const char* block(self, Disk disk, int handle, uint32_t k) except NULL
+
+
+# The file that a segment's n bytes make; its first 32 are the segment's head.
+cdef bytes pack(const char* p, size_t n)
+# What the file behind a handle holds.
+cdef Packed open_packed(Disk disk, int handle)

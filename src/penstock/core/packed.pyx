@@ -1,0 +1,240 @@
+"""Segment files whose bytes are compressed block by block, read as if they were not.
+
+    file    = head (32)   that of the segment (core/record), but with version 2
+              block*      u32 length of what follows (bit 31: it is stored as it is), an S2 block of 65536 bytes of the segment;
+                          the last one is of what is left
+              count x u32 the lengths again
+              u64 bytes of the segment   u32 count   u32 crc32c from the lengths to here   "PNSTKEND"
+
+All numbers are little-endian. The segment's own first 32 bytes are in the first block too, with version 1, so that offsets are the
+same before and after. When the table at the end is damaged the blocks are found one after the other. Blocks have no checksum:
+the records in them do; a block that can't be decompressed reads as zeros, which are no records.
+
+A few decompressed blocks are kept for all logs together, the one that was used longest ago gives way.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+from penstock.core.buffer cimport Out, crc32c, out_free, out_put, out_reserve
+from penstock.core.disk cimport Disk
+from penstock.core.record cimport SEGMENT_HEAD_BYTES, put_packed_head
+from penstock.core.s2 cimport s2_bound, s2_decode, s2_decoded_len, s2_encode
+
+cdef const char* END_MAGIC = b"PNSTKEND"
+cdef enum:
+    LENGTH_BYTES = 4
+    END_BYTES = 24
+    CACHED = 8
+
+cdef uint32_t PLAIN = <uint32_t>1 << 31
+
+
+cdef struct Cached:
+    uint64_t owner         # Packed.id; 0: nothing
+    uint64_t used
+    uint32_t block
+    char* data             # PACKED_BLOCK_BYTES
+
+cdef Cached[CACHED] cache
+cdef uint64_t cache_tick = 0
+cdef uint64_t ids = 0
+memset(cache, 0, sizeof(cache))
+
+
+cdef bytes pack(const char* p, size_t n):
+    """The file that a segment's n bytes make."""
+    cdef Out out
+    cdef Out lengths
+    cdef size_t at = 0, part, length
+    cdef uint32_t said, count = 0, crc
+    cdef uint64_t size = n
+    cdef char* to
+    memset(&out, 0, sizeof(Out))
+    memset(&lengths, 0, sizeof(Out))
+    try:
+        put_packed_head(&out, p)
+        while at < n:
+            part = min(n - at, <size_t>PACKED_BLOCK_BYTES)
+            to = out_reserve(&out, LENGTH_BYTES + s2_bound(part)) + LENGTH_BYTES
+            length = s2_encode(<const uint8_t*>p + at, part, <uint8_t*>to)
+            said = <uint32_t>length
+            if length >= part:
+                memcpy(to, p + at, part)
+                length = part
+                said = <uint32_t>part | PLAIN
+            memcpy(to - LENGTH_BYTES, &said, LENGTH_BYTES)
+            out.len += LENGTH_BYTES + length
+            out_put(&lengths, <const char*>&said, LENGTH_BYTES)
+            count += 1
+            at += part
+        out_put(&lengths, <const char*>&size, 8)
+        out_put(&lengths, <const char*>&count, 4)
+        crc = crc32c(lengths.data, lengths.len, 0)
+        out_put(&lengths, <const char*>&crc, 4)
+        out_put(&lengths, END_MAGIC, 8)
+        out_put(&out, lengths.data, lengths.len)
+        return PyBytes_FromStringAndSize(out.data, out.len)
+    finally:
+        out_free(&out)
+        out_free(&lengths)
+
+
+cdef Packed open_packed(Disk disk, int handle):
+    """What the file behind a handle holds."""
+    global ids
+    cdef Packed found = Packed()
+    ids += 1
+    found.id = ids
+    found.stored = disk.size(handle)
+    if not read_table(found, disk, handle):
+        walk(found, disk, handle)
+    return found
+
+
+cdef bint read_table(Packed found, Disk disk, int handle) except -1:
+    """The table at the end, when all of it is sound."""
+    cdef char[END_BYTES] end
+    cdef uint32_t count, crc, length, k
+    cdef uint64_t size, at = SEGMENT_HEAD_BYTES
+    cdef bytes table
+    cdef const char* p
+    if found.stored < SEGMENT_HEAD_BYTES + END_BYTES:
+        return False
+    if disk.read_at(handle, end, END_BYTES, found.stored - END_BYTES) != END_BYTES or memcmp(end + 16, END_MAGIC, 8) != 0:
+        return False
+    memcpy(&size, end, 8)
+    memcpy(&count, end + 8, 4)
+    memcpy(&crc, end + 12, 4)
+    if size > <uint64_t>count * PACKED_BLOCK_BYTES or (count and size <= <uint64_t>(count - 1) * PACKED_BLOCK_BYTES):
+        return False
+    if <uint64_t>count * LENGTH_BYTES > found.stored - SEGMENT_HEAD_BYTES - END_BYTES:
+        return False
+    table = PyBytes_FromStringAndSize(NULL, count * LENGTH_BYTES)
+    p = PyBytes_AS_STRING(table)
+    if disk.read_at(handle, <char*>p, count * LENGTH_BYTES, found.stored - END_BYTES - count * LENGTH_BYTES) != count * LENGTH_BYTES:
+        return False
+    if crc32c(end, 12, crc32c(p, count * LENGTH_BYTES, 0)) != crc:
+        return False
+    found.starts = <uint64_t*>malloc((count + 1) * sizeof(uint64_t))
+    if found.starts == NULL:
+        raise MemoryError
+    for k in range(count):
+        found.starts[k] = at
+        memcpy(&length, p + k * LENGTH_BYTES, LENGTH_BYTES)
+        at += LENGTH_BYTES + (length & ~PLAIN)
+    found.starts[count] = at
+    found.count = count
+    found.size = size
+    return at + count * LENGTH_BYTES + END_BYTES == found.stored
+
+
+cdef int walk(Packed found, Disk disk, int handle) except -1:
+    """Find the blocks one after the other, as far as their lengths make sense."""
+    cdef uint64_t at = SEGMENT_HEAD_BYTES
+    cdef uint32_t said, length, cap = 0
+    cdef uint8_t[8] lead
+    cdef long long size
+    cdef void* grown
+    found.count = 0
+    found.size = 0
+    while at + LENGTH_BYTES < found.stored:
+        if found.count + 2 > cap:
+            cap = cap * 2 if cap else 64
+            grown = realloc(found.starts, cap * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError
+            found.starts = <uint64_t*>grown
+        memset(lead, 0, 8)
+        disk.read_at(handle, <char*>lead, 8, at)
+        memcpy(&said, lead, LENGTH_BYTES)
+        length = said & ~PLAIN
+        size = length if said & PLAIN else s2_decoded_len(lead + LENGTH_BYTES, 4)
+        if length == 0 or not 1 <= size <= PACKED_BLOCK_BYTES or length > s2_bound(PACKED_BLOCK_BYTES):
+            break
+        if at + LENGTH_BYTES + length > found.stored:
+            break
+        found.starts[found.count] = at
+        at += LENGTH_BYTES + length
+        found.count += 1
+        found.starts[found.count] = at
+        found.size += size
+        if size < PACKED_BLOCK_BYTES:
+            return 0
+    # The blocks do not end as they should: what comes behind is damaged, and one that can't be read says so.
+    if found.starts == NULL:
+        found.starts = <uint64_t*>malloc(2 * sizeof(uint64_t))
+        if found.starts == NULL:
+            raise MemoryError
+    found.starts[found.count] = at
+    found.count += 1
+    found.size = <uint64_t>found.count * PACKED_BLOCK_BYTES
+    grown = realloc(found.starts, (found.count + 1) * sizeof(uint64_t))
+    if grown == NULL:
+        raise MemoryError
+    found.starts = <uint64_t*>grown
+    found.starts[found.count] = at
+    return 0
+
+
+cdef class Packed:
+    """Where the blocks of one compressed file are."""
+
+    def __dealloc__(self):
+        cdef int k
+        free(self.starts)
+        for k in range(CACHED):
+            if cache[k].owner == self.id:
+                cache[k].owner = cache[k].used = 0
+
+    cdef int64_t read_at(self, Disk disk, int handle, char* p, size_t n, uint64_t offset) except -1:
+        cdef size_t done = 0, part, inside
+        cdef const char* data
+        if offset >= self.size:
+            return 0
+        n = <size_t>min(<uint64_t>n, self.size - offset)
+        while done < n:
+            inside = <size_t>((offset + done) % PACKED_BLOCK_BYTES)
+            part = min(n - done, PACKED_BLOCK_BYTES - inside)
+            data = self.block(disk, handle, <uint32_t>((offset + done) // PACKED_BLOCK_BYTES))
+            memcpy(p + done, data + inside, part)
+            done += part
+        return n
+
+    cdef const char* block(self, Disk disk, int handle, uint32_t k) except NULL:
+        """A decompressed block; valid until the next call."""
+        global cache_tick
+        cdef Cached* slot = cache
+        cdef bytes raw
+        cdef const char* p
+        cdef uint32_t said
+        cdef size_t n = <size_t>(self.starts[k + 1] - self.starts[k]), size
+        cdef int i
+        cache_tick += 1
+        for i in range(CACHED):
+            if cache[i].owner == self.id and cache[i].block == k:
+                cache[i].used = cache_tick
+                return cache[i].data
+            if cache[i].used < slot.used:
+                slot = &cache[i]
+        if slot.data == NULL:
+            slot.data = <char*>calloc(1, PACKED_BLOCK_BYTES)
+            if slot.data == NULL:
+                raise MemoryError
+        slot.owner = 0
+        size = <size_t>min(<uint64_t>PACKED_BLOCK_BYTES, self.size - <uint64_t>k * PACKED_BLOCK_BYTES)
+        raw = PyBytes_FromStringAndSize(NULL, n)
+        p = PyBytes_AS_STRING(raw)
+        if disk.read_at(handle, <char*>p, n, self.starts[k]) != <int64_t>n or n <= LENGTH_BYTES:
+            memset(slot.data, 0, PACKED_BLOCK_BYTES)
+        else:
+            memcpy(&said, p, LENGTH_BYTES)
+            if said & PLAIN and n - LENGTH_BYTES == size:
+                memcpy(slot.data, p + LENGTH_BYTES, size)
+            elif said & PLAIN or s2_decoded_len(<const uint8_t*>p + LENGTH_BYTES, n - LENGTH_BYTES) != <long long>size or not s2_decode(
+                    <const uint8_t*>p + LENGTH_BYTES, n - LENGTH_BYTES, <uint8_t*>slot.data, size):
+                memset(slot.data, 0, PACKED_BLOCK_BYTES)
+        slot.owner = self.id
+        slot.block = k
+        slot.used = cache_tick
+        return slot.data

@@ -1,0 +1,146 @@
+"""Tar archives in pieces: what a backup is a sequence of, written and read without ever holding a
+whole file.
+
+    entry    = head of 512 bytes, content, zeros up to a multiple of 512
+    archive  = entry*, 1024 zeros
+
+Extended (PAX) entries say what a head has no room for: a long path, a large size. Knows nothing of
+what the files mean, and touches no disk: a reader gives names and bytes, whose worth its caller
+judges.
+"""
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BLOCK = tarfile.BLOCKSIZE
+END = bytes(2 * BLOCK)
+_EXTENSION_MAX_BYTES = 1 << 20
+_EXTENSION_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+
+
+class ArchiveError(Exception):
+    """What came is no archive, or holds what a backup does not; str() says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The start of a file."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of the file that was named last; `last`: it ends with these."""
+
+    data: memoryview
+    last: bool
+
+
+def head(name: str, size: int, mtime_ns: int) -> bytes:
+    """The head of a file's entry."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o600
+    info.mtime = mtime_ns // 1_000_000_000
+    info.uname = info.gname = "nats"
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def padding(size: int) -> bytes:
+    """What follows a file's content."""
+    return bytes(-size % BLOCK)
+
+
+class Reader:
+    """Takes an archive in pieces of any size."""
+
+    def __init__(self) -> None:
+        """At the start of an archive."""
+        self._held = b""  # less than what is needed to go on
+        self._left = 0  # of the current file
+        self._padding = 0
+        self._extension: bytearray | None = None  # the content of one, while it comes
+        self._said: dict[str, str] = {}  # what it says of the next file
+        self.ended = False  # its end mark was read; whatever comes behind it does not count
+
+    def feed(self, data: bytes) -> Iterator[Entry | Piece]:
+        """Files and their bytes, in order; pieces are valid until the next one is asked for.
+
+        ArchiveError: this is no archive, or it has something else than files.
+        """
+        view = memoryview(self._held + data if self._held else data)
+        self._held = b""
+        while view and not self.ended:
+            if self._left:
+                part, view = view[: self._left], view[self._left :]
+                self._left -= len(part)
+                if self._extension is None:
+                    yield Piece(part, last=not self._left)
+                    continue
+                self._extension += part
+                if not self._left:
+                    self._extended(bytes(self._extension))
+                    self._extension = None
+                continue
+            if self._padding:
+                skipped = min(self._padding, len(view))
+                self._padding -= skipped
+                view = view[skipped:]
+                continue
+            if len(view) < BLOCK:
+                self._held = bytes(view)
+                return
+            block, view = bytes(view[:BLOCK]), view[BLOCK:]
+            if block == bytes(BLOCK):
+                self.ended = True
+                return
+            entry = self._begin(block)
+            if entry is not None:
+                yield entry
+                if not entry.size:
+                    yield Piece(memoryview(b""), last=True)
+
+    def _begin(self, block: bytes) -> Entry | None:
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            raise ArchiveError(f"archive/tar: invalid tar header: {error}") from None
+        if info.size < 0:
+            raise ArchiveError("archive/tar: invalid tar header: a negative size")
+        self._left, self._padding = info.size, -info.size % BLOCK
+        if info.type in _EXTENSION_TYPES:
+            if info.size > _EXTENSION_MAX_BYTES:
+                raise ArchiveError("archive/tar: an extended header that is too long")
+            self._extension = bytearray()
+            if not info.size:
+                self._extension = None
+            return None
+        name, size = self._said.get("path", info.name), info.size
+        if "size" in self._said:
+            size = _number(self._said["size"])
+            self._left, self._padding = size, -size % BLOCK
+        self._said = {}
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise ArchiveError("unexpected content")
+        return Entry(name, size)
+
+    def _extended(self, data: bytes) -> None:
+        """Records `<length> <key>=<value>` with a line end, the length being that of the record."""
+        while data:
+            text, blank, _ = data.partition(b" ")
+            length = _number(text.decode("ascii", "replace")) if blank and len(text) < 10 else 0
+            record = data[:length]
+            if not record.endswith(b"\n") or b"=" not in record or len(record) != length:
+                raise ArchiveError("archive/tar: invalid tar header: an extension that is none")
+            key, _, value = record[len(text) + 1 : -1].partition(b"=")
+            self._said[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+            data = data[length:]
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ArchiveError("archive/tar: invalid tar header: a number that is none")
+    return int(text)

@@ -1,0 +1,186 @@
+"""STREAM.RESTORE: a stream from a backup that a client sends in chunks, made by us or by a nats-
+server.
+
+A chunk is a message with a reply; it is answered (empty) when it has been taken in, so the sender
+waits for the disk. An empty chunk ends the backup; its reply gets the stream's info, or why there
+is none.
+
+What comes is unpacked into a folder of its own that no stream has. Only when all of it is there, is
+sound and is on the disk, the folder becomes the stream's; a restore that fails, stalls or dies with
+the server leaves nothing behind. Names in an archive are looked up, never used as paths.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import (
+    TYPE_PREFIX,
+    StreamCreateResponse,
+    StreamRestoreRequest,
+    StreamRestoreResponse,
+)
+from penstock.api.codec import encode
+from penstock.api.errors import ApiError
+from penstock.core.hub import Connection
+from penstock.core.job import Job
+from penstock.core.router import CallbackSink
+from penstock.core.s2 import FrameReader
+from penstock.engine import stream_config
+from penstock.engine.archive import ArchiveError
+from penstock.engine.entries import stream_info
+from penstock.engine.restored import Staging
+from penstock.engine.settings import SECOND
+from penstock.engine.unpack import Unpacker, unpacker_of
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+
+_SLICE_BYTES = 256 * 1024
+"""How much of the archive, decompressed, is taken in in one turn."""
+_STALL_NS = 5 * SECOND
+_MAGIC_BYTES = 8
+
+
+def start(account: "Account", request: StreamRestoreRequest, name: str) -> StreamRestoreResponse:
+    """The call: where to send the backup to."""
+    config = request.config
+    config.name = config.name or name
+    if config.name != name:
+        raise errors.StreamMismatchError()
+    if "/" in name or "\\" in name:
+        raise errors.StreamNameContainsPathSeparatorsError()
+    config = stream_config.checked(config)
+    if name in account.streams:
+        raise errors.StreamNameExistRestoreFailedError()
+    stream_config.check_supported(config)
+    restore = Restore(account, Staging(account, config))
+    account.transfers.append(restore)
+    account.advisories.restore_create(name, account.now_ns)
+    return StreamRestoreResponse(deliver_subject=restore.subject)
+
+
+class Restore:
+    """One restore that is on its way."""
+
+    def __init__(self, account: "Account", staging: Staging) -> None:
+        """Takes chunks from now on."""
+        self._account = account
+        self._staging = staging
+        self._name = staging.config.name
+        self.subject = f"$JS.SNAPSHOT.RESTORE.{self._name}.{account.ids.next()}"
+        self._sink = CallbackSink(self._take)
+        account.router.attach(self.subject, self._sink)
+        self._job = Job(account.hub, self._step)
+        self._start_ns = self._active_ns = account.now_ns
+        self._bytes = 0
+        self._chunks: list[tuple[str, bytes]] = []  # not taken in yet; the first may be half way
+        self._fed = False  # the first chunk is in the frame reader
+        self._frames = FrameReader()
+        self._block: memoryview | None = None  # what of the archive is next
+        self._unpacker: Unpacker | None = None
+        self._begun = b""  # of an archive whose kind is not known yet
+        self._error: ApiError | None = None
+
+    def _take(
+        self, _c: Connection | None, _s: str, reply: str, _headers: bytes, payload: bytes
+    ) -> bool:
+        self._active_ns = self._account.now_ns
+        self._bytes += len(payload)
+        if reply:
+            self._chunks.append((reply, payload))
+            self._job.soon()
+        else:
+            why = f"restore for stream '$G > {self._name}' requires reply subject for each chunk"
+            self._finish("", errors.StreamRestoreError(why))
+        return True
+
+    # -- taking in
+
+    def _step(self) -> bool:
+        """A slice; whether there is more to do."""
+        if not self._chunks:
+            return False
+        reply, payload = self._chunks[0]
+        try:
+            if not payload:
+                self._complete(reply)
+                return False
+            if not self._fed:
+                self._frames.feed(payload)
+                self._fed = True
+            if self._slice():
+                return True
+        except ApiError as error:
+            self._finish(reply, error)
+            return False
+        except OSError as error:
+            full = errors.StorageResourcesExceededError() if error.errno == 28 else None
+            self._finish(reply, full or errors.StreamRestoreError(error))
+            return False
+        except (ArchiveError, ValueError) as error:
+            self._finish(reply, errors.StreamRestoreError(error))
+            return False
+        del self._chunks[0]
+        self._fed = False
+        self._active_ns = self._account.now_ns
+        self._account.router.publish_message(reply, b"")
+        return bool(self._chunks)
+
+    def _slice(self) -> bool:
+        """Take in about a slice; False: what was fed is used up."""
+        if self._block is None:
+            data = self._frames.next()
+            if data is None:
+                self._staging.written()
+                return False
+            self._block = memoryview(data)
+        part, self._block = self._block[:_SLICE_BYTES], self._block[_SLICE_BYTES:]
+        if not self._block:
+            self._block = None
+        if self._unpacker is None:
+            self._begun += part
+            if len(self._begun) < _MAGIC_BYTES:
+                return True
+            self._unpacker = unpacker_of(self._begun[:_MAGIC_BYTES], self._staging)
+            part, self._begun = memoryview(self._begun), b""
+        self._unpacker.feed(part)
+        self._staging.written()
+        return True
+
+    def _complete(self, reply: str) -> None:
+        """All chunks are taken in."""
+        if self._unpacker is None or self._frames.waiting:
+            raise ArchiveError("unexpected EOF")
+        self._unpacker.finish()
+        self._staging.adopt()
+        self._finish(reply, None)
+
+    def tick(self, now_ns: int) -> None:
+        """Now and then: whether chunks come."""
+        if not self._chunks and now_ns - self._active_ns >= _STALL_NS:
+            self._account.report(f"restore for stream '$G > {self._name}' is stalled")
+            self._end()
+
+    # -- the end
+
+    def _finish(self, reply: str, error: ApiError | None) -> None:
+        account = self._account
+        self._end()
+        account.advisories.restore_complete(self._name, self._start_ns, account.now_ns, self._bytes)
+        response = StreamCreateResponse(type=f"{TYPE_PREFIX}stream_create_response")
+        if error is not None:
+            response.error = error.body()
+            account.report(f"restore of stream {self._name} failed: {error}")
+        else:
+            entry = account.streams[self._name]
+            response.info = stream_info(entry, account.settings, account.now_ns)
+        if reply:
+            account.router.publish_message(reply, encode(response))
+
+    def _end(self) -> None:
+        self._job.end()
+        self._chunks = []
+        self._account.router.detach(self.subject, self._sink)
+        if self in self._account.transfers:
+            self._account.transfers.remove(self)
+        self._staging.discard()

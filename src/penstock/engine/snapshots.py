@@ -1,0 +1,304 @@
+"""STREAM.SNAPSHOT: a stream as a tar archive of nats-server's files, compressed, sent to a subject in
+chunks.
+
+    meta.inf, meta.sum                            the configuration, its checksum
+    msgs/1.blk, msgs/2.blk, ...                   the messages (core/backup)
+    obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
+
+The archive is made while it is sent, a slice a turn, and never faster than the receiver
+acknowledges: a chunk takes a slot of its window, an ack gives one back. Messages that are removed
+meanwhile are missing in it, those that come meanwhile are not in it.
+
+    chunk           full: reply $JS.SNAPSHOT.ACK.<stream>.<id>.<length>.<index>; the last, shorter one: none
+    end             an empty message: as it is when no chunk was full, else with the status 204;
+                    408 No Interest, 408 No Flow Response, 500 <why>: the backup failed
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import StreamSnapshotRequest, StreamSnapshotResponse
+from penstock.api.errors import ApiError
+from penstock.core.backup import BlockWriter
+from penstock.core.hub import Connection
+from penstock.core.job import Job
+from penstock.core.router import CallbackSink
+from penstock.core.s2 import FrameWriter
+from penstock.engine import archive
+from penstock.engine.entries import StreamEntry, stream_state
+from penstock.engine.peer_consumers import to_peer
+from penstock.engine.peer_files import checksum, consumer_meta, pack_state, stream_meta
+from penstock.engine.settings import SECOND
+from penstock.engine.subject_rules import is_literal, is_valid
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+
+Answer = Callable[[StreamSnapshotResponse], None]
+
+_CHUNK_BYTES = 128 * 1024
+_CHUNK_RANGE = (1024, 1024 * 1024)
+_WINDOW_BYTES = 8 * 1024 * 1024
+_WINDOW_RANGE = (1024, 32 * 1024 * 1024)
+_SLICE_BYTES = 256 * 1024
+"""How much of the archive is made in one turn."""
+_BLOCK_BYTES = 4 * 1024 * 1024
+_INTEREST_WAIT_NS = 2 * SECOND
+_ACK_WAIT_NS = 5 * SECOND
+
+
+def start(
+    account: "Account", request: StreamSnapshotRequest, answer: Answer, name: str
+) -> StreamSnapshotResponse | None:
+    """The call: the first answer, at once or (after a check of all messages) later."""
+    entry = account.stream(name)
+    subject = request.deliver_subject
+    if not is_valid(subject) or not is_literal(subject):
+        raise errors.SnapshotDeliverSubjectInvalidError()
+    if entry.files is None:
+        raise errors.StreamSnapshotError("no impl")
+    if any(isinstance(each, Snapshot) and each.entry is entry for each in account.transfers):
+        raise errors.StreamSnapshotError("snapshot in progress")
+    snapshot = Snapshot(account, entry, request, answer)
+    if request.jsck:
+        snapshot.check()
+        return None
+    return snapshot.begin()
+
+
+class Snapshot:
+    """One backup that is on its way."""
+
+    def __init__(
+        self,
+        account: "Account",
+        entry: StreamEntry,
+        request: StreamSnapshotRequest,
+        answer: Answer,
+    ) -> None:
+        """Nothing goes out before `check` or `begin`."""
+        self.entry = entry
+        self._account = account
+        self._request = request
+        self._answer = answer
+        self._subject = request.deliver_subject
+        low, high = _CHUNK_RANGE
+        self._chunk_bytes = min(max(request.chunk_size or _CHUNK_BYTES, low), high)
+        low, high = _WINDOW_RANGE
+        window = min(max(request.window_size or _WINDOW_BYTES, low), high)
+        self._slots = max(window, self._chunk_bytes) // self._chunk_bytes
+        self._ack_subject = f"$JS.SNAPSHOT.ACK.{entry.config.name}.{account.ids.next()}"
+        self._acks = CallbackSink(self._acked)
+        self._stop = 0  # the last sequence that the backup holds
+        self._index = 0  # of the last full chunk
+        self._sent_ns = 0
+        self._start_ns = account.now_ns
+        self._interest_by_ns = 0  # somebody should be listening by then; 0: somebody was
+        self._frames = FrameWriter()
+        self._pieces: Iterator[bytes] = iter(())
+        self._job = Job(account.hub, self._scan, self._interested)
+        self._seq = 0
+        self._bad = 0
+
+    # -- before it goes out
+
+    def check(self) -> None:
+        """Read every message first; `begin` comes when all are good."""
+        self._account.transfers.append(self)
+        log = self.entry.core.log
+        self._seq, self._stop = log.first_seq, log.last_seq
+        self._bad = -len(log.lost)
+        self._job.soon()
+
+    def _scan(self) -> bool:
+        log = self.entry.core.log
+        try:
+            if self._gone():
+                raise errors.StreamSnapshotError("stream closed")
+            reader = BlockWriter(self.entry.config.name)
+            reader.start(0)
+            # made for nothing but to be read, so that each record's checksum is looked at
+            self._seq = reader.fill(log, self._seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
+            if self._seq <= self._stop:
+                return True
+            self._account.transfers.remove(self)
+            bad = self._bad + len(log.lost)
+            if bad > 0:
+                what = f"snapshot check detected {bad} bad messages"
+                raise errors.StreamSnapshotError(what)
+        except ApiError as error:
+            self._end()
+            self._answer(StreamSnapshotResponse(error=error.body()))
+            return False
+        self._job.end()
+        self._answer(self.begin())
+        return False
+
+    def begin(self) -> StreamSnapshotResponse:
+        """From now on chunks go out."""
+        account, entry = self._account, self.entry
+        now_ns = account.now_ns
+        account.transfers.append(self)
+        self._stop = entry.core.visible
+        self._pieces = self._archive()
+        self._sent_ns = now_ns
+        account.router.attach(f"{self._ack_subject}.>", self._acks)
+        self._job = Job(account.hub, self._step, self._interested)
+        account.router.watch(self._subject, self._job)
+        if not account.router.has_interest(self._subject):
+            self._interest_by_ns = now_ns + _INTEREST_WAIT_NS
+        state = stream_state(entry)
+        account.advisories.snapshot_create(entry.config.name, state, now_ns)
+        self._job.soon()
+        return StreamSnapshotResponse(config=entry.config, state=state)
+
+    # -- what is in it
+
+    def _archive(self) -> Iterator[bytes]:
+        """The archive in pieces of at most a slice."""
+        entry, now_ns = self.entry, self._account.now_ns
+        name, log = entry.config.name, entry.core.log
+        meta = stream_meta(entry.config, entry.created_ns)
+        yield from _file("meta.inf", meta, now_ns)
+        yield from _file("meta.sum", checksum(name, meta), now_ns)
+        # consumers as they are now, before messages that come meanwhile are handed out
+        consumers = [] if self._request.no_consumers else list(self._consumers())
+        seq, index, last_ns = max(log.first_seq, 1), 0, log.last_ts_ns
+        while seq <= self._stop:
+            index += 1
+            block = BlockWriter(name)
+            block.start(index)
+            while seq <= self._stop and len(block) < _BLOCK_BYTES:
+                seq = block.fill(log, seq, self._stop, _SLICE_BYTES, _BLOCK_BYTES)
+                yield b""  # a slice of work
+            if len(block):
+                yield from _file(f"msgs/{index}.blk", block.take(), now_ns)
+        if self._stop and not log.size_of(self._stop):
+            # without its message, nothing else says what the last sequence is; in a block of its own,
+            # since 2.10 does not see what is removed before such a record in the same block
+            block = BlockWriter(name)
+            block.start(index + 1)
+            block.erased(self._stop, last_ns)
+            yield from _file(f"msgs/{index + 1}.blk", block.take(), now_ns)
+        for path, data in consumers:
+            yield from _file(path, data, now_ns)
+        yield archive.END
+
+    def _consumers(self) -> Iterator[tuple[str, bytes]]:
+        stream = self.entry.config.name
+        for name, consumer in self.entry.consumers.items():
+            if not consumer.persistent:
+                continue
+            config = consumer.config
+            meta = consumer_meta(name, config, consumer.created_ns)
+            state = to_peer(consumer.core, config.ack_wait, self._account.now_ns)
+            yield f"obs/{name}/meta.inf", meta
+            yield f"obs/{name}/meta.sum", checksum(f"{stream}/{name}", meta)
+            yield f"obs/{name}/o.dat", pack_state(state)
+
+    # -- on its way
+
+    def _step(self) -> bool:
+        """A slice; whether there is more to do without waiting for anybody."""
+        if self._gone():
+            return self._fail("500 stream closed", "stream closed")
+        if self._interest_by_ns:
+            return False
+        try:
+            return self._go_on()
+        except (OSError, ValueError) as error:
+            return self._fail(f"500 {error}", str(error))
+
+    def _go_on(self) -> bool:
+        made = 0
+        while made < _SLICE_BYTES:
+            while len(self._frames) >= self._chunk_bytes:
+                if not self._slots:
+                    return False
+                self._send_chunk()
+            piece = next(self._pieces, None)
+            if piece is None:
+                return self._finish()
+            self._frames.put(piece)
+            made += len(piece) or _SLICE_BYTES
+        return True
+
+    def _finish(self) -> bool:
+        self._frames.finish()
+        while len(self._frames) >= self._chunk_bytes:
+            if not self._slots:
+                return False  # an ack brings us back here
+            self._send_chunk()
+        router = self._account.router
+        if len(self._frames):
+            router.publish_message(self._subject, self._frames.take(self._chunk_bytes))
+        marker = b"NATS/1.0 204\r\n\r\n" if self._index else b""
+        router.publish_message(self._subject, b"", headers=marker)
+        self._complete("")
+        return False
+
+    def _send_chunk(self) -> None:
+        self._slots -= 1
+        self._index += 1
+        self._sent_ns = self._account.now_ns
+        data = self._frames.take(self._chunk_bytes)
+        reply = f"{self._ack_subject}.{len(data)}.{self._index}"
+        self._account.router.publish_message(self._subject, data, reply)
+
+    def _acked(self, _c: Connection | None, _s: str, _r: str, _h: bytes, _p: bytes) -> bool:
+        self._slots += 1
+        self._job.soon()
+        return True
+
+    def _interested(self) -> None:
+        if self._interest_by_ns:
+            self._interest_by_ns = 0
+            self._sent_ns = self._account.now_ns
+            self._job.soon()
+
+    def tick(self, now_ns: int) -> None:
+        """Now and then: whether somebody listens, whether acks come."""
+        if self._gone():
+            self._job.soon()  # it says so
+        elif self._interest_by_ns:
+            if now_ns >= self._interest_by_ns:
+                self._interested()  # nobody came: it is tried all the same
+        elif self._sent_ns and not self._account.router.has_interest(self._subject):
+            self._fail("408 No Interest", "no interest")
+        elif self._sent_ns and now_ns - self._sent_ns >= _ACK_WAIT_NS and not self._slots:
+            self._fail("408 No Flow Response", "no flow response")
+
+    def _gone(self) -> bool:
+        return self._account.streams.get(self.entry.config.name) is not self.entry
+
+    # -- the end
+
+    def _fail(self, status: str, why: str) -> bool:
+        headers = f"NATS/1.0 {status}\r\n\r\n".encode("utf-8", "replace")
+        self._account.router.publish_message(self._subject, b"", headers=headers)
+        self._account.report(f"snapshot of stream {self.entry.config.name} failed: {why}")
+        self._complete(why)
+        return False
+
+    def _complete(self, why: str) -> None:
+        self._end()
+        self._account.advisories.snapshot_complete(
+            self.entry.config.name, self._start_ns, self._account.now_ns, why
+        )
+
+    def _end(self) -> None:
+        account = self._account
+        self._job.end()
+        if self in account.transfers:
+            account.transfers.remove(self)
+        if self._sent_ns:
+            account.router.unwatch(self._subject, self._job)
+            account.router.detach(f"{self._ack_subject}.>", self._acks)
+
+
+def _file(name: str, data: bytes, mtime_ns: int) -> Iterator[bytes]:
+    yield archive.head(name, len(data), mtime_ns)
+    for at in range(0, len(data), _SLICE_BYTES):
+        yield data[at : at + _SLICE_BYTES]
+    yield archive.padding(len(data))

@@ -1,0 +1,194 @@
+"""Backups between Penstock and real nats-servers, both ways: nothing is lost on the way.
+
+The newest nats-server is the one that tests/peers finds; NATS_SERVER_OLD names one that still makes
+the older kind of archive (2.10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from tests.peers import available_servers, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from nats.aio.client import Client
+
+OLD = "NATS_SERVER_OLD"
+PAIRS = [
+    ("penstock", "nats-server"),
+    ("nats-server", "penstock"),
+    ("penstock", "old"),
+    ("old", "penstock"),
+    ("penstock", "penstock"),
+]
+
+
+@contextlib.contextmanager
+def server(kind: str, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a server of this kind."""
+    with patch.context() as context:
+        if kind == "old":
+            if not os.environ.get(OLD):
+                pytest.skip(f"no older nats-server is named ({OLD})")
+            context.setenv("NATS_SERVER", os.environ[OLD])
+            kind = "nats-server"
+        elif kind not in available_servers():
+            pytest.skip("no nats-server on this machine (NATS_SERVER, PATH, /usr/sbin)")
+        with running_server(kind) as process:
+            yield process.url
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Client]:
+    client = await nats.connect(url)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def fill(client: Client, count: int) -> None:
+    """Gaps at both ends and inside, headers, consumers in several states."""
+    js = client.jetstream()
+    await js.add_stream(name="S", subjects=["s.>"], description="to be backed up")
+    for n in range(1, count + 1):
+        headers = {"N": str(n)} if n % 3 == 0 else None
+        await js.publish(f"s.{n % 5}", b"payload %d " % n * (n % 40), headers=headers)
+    for seq in (1, 2, 7, *range(50, 60), count - 1, count):
+        await js.delete_msg("S", seq)
+    pull = await js.pull_subscribe("s.>", durable="c", stream="S")
+    messages = await pull.fetch(20)
+    for message in messages[:5]:
+        await message.ack_sync()
+    await messages[9].nak()
+    await messages[7].ack_sync()  # answered behind the refusal
+    again = await pull.fetch(4)
+    assert [m.metadata.num_delivered for m in again] == [2, 1, 1, 1]
+    later = ConsumerConfig(
+        name="later",
+        filter_subject="s.2",
+        deliver_policy=DeliverPolicy.NEW,
+        inactive_threshold=3600,
+        ack_policy=AckPolicy.EXPLICIT,
+    )
+    await js.add_consumer("S", later)
+
+
+async def ask(client: Client, call: str, body: Any = None, subject: str = "") -> Any:
+    payload = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+    answer = await client.request(subject or f"$JS.API.{call}", payload, timeout=20)
+    return json.loads(answer.data) if answer.data else None
+
+
+async def backup(client: Client) -> tuple[Any, bytes]:
+    chunks: asyncio.Queue[Any] = asyncio.Queue()
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox, cb=chunks.put)
+    answer = await ask(
+        client, "STREAM.SNAPSHOT.S", {"deliver_subject": inbox, "chunk_size": 4096, "jsck": True}
+    )
+    assert "error" not in answer, answer
+    data = b""
+    while (chunk := await asyncio.wait_for(chunks.get(), 20)).data:
+        data += chunk.data
+        if chunk.reply:
+            await client.publish(chunk.reply)
+    assert (chunk.headers or {}).get("Status") == "204"
+    await subscription.unsubscribe()
+    return answer, data
+
+
+async def restore(client: Client, answer: Any, data: bytes) -> Any:
+    body = {"config": answer["config"], "state": answer["state"]}
+    begun = await ask(client, "STREAM.RESTORE.S", body)
+    assert "error" not in begun, begun
+    for at in range(0, len(data), 65536):
+        said = await ask(client, "", data[at : at + 65536], begun["deliver_subject"])
+        assert said is None, said
+    return await ask(client, "", b"", begun["deliver_subject"])
+
+
+async def view(client: Client) -> dict[str, Any]:
+    """All that a client can see, but for what restoring may change."""
+    info = await ask(client, "STREAM.INFO.S", {"deleted_details": True})
+    seen: dict[str, Any] = {"config": info["config"], "state": info["state"], "messages": {}}
+    seen["config"].pop("metadata", None)
+    seen["config"].pop("allow_msg_ttl", None)  # older servers do not know of it
+    seen["state"].pop("last_ts")  # the last message is removed; its time need not be kept
+    for seq in range(1, info["state"]["last_seq"] + 1):
+        found = await ask(client, "STREAM.MSG.GET.S", {"seq": seq})
+        seen["messages"][seq] = found.get("message")
+    for each in (await ask(client, "CONSUMER.LIST.S"))["consumers"]:
+        for name in ("ts", "created", "cluster", "num_waiting"):
+            each.pop(name, None)
+        each["config"].pop("metadata", None)
+        floor = each["ack_floor"]
+        if not each["delivered"]["consumer_seq"]:
+            floor.pop("stream_seq")  # of a consumer that was never used, servers say either
+        for part in (each["delivered"], floor):
+            part.pop("last_active", None)
+        seen[f"consumer {each['name']}"] = each
+    return seen
+
+
+async def handed_out(client: Client, count: int) -> list[tuple[int, int]]:
+    """What `c` hands out next: sequence, deliveries."""
+    pull = await client.jetstream().pull_subscribe_bind("c", "S")
+    messages = await pull.fetch(count, timeout=2)
+    return [(m.metadata.sequence.stream, m.metadata.num_delivered) for m in messages]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_nothing_is_lost_on_the_way(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go(one: str, other: str) -> None:
+        async with connected(one) as giver, connected(other) as taker:
+            await fill(giver, 300)
+            answer, data = await backup(giver)
+            info = await restore(taker, answer, data)
+            assert "error" not in info, info
+            assert info["state"]["messages"] == answer["state"]["messages"]
+            theirs = await view(giver)
+            assert await view(taker) == theirs
+            assert await handed_out(taker, 30) == await handed_out(giver, 30)
+            ack = await taker.jetstream().publish("s.1", b"next")
+            assert ack.seq == answer["state"]["last_seq"] + 1
+
+    with server(source, monkeypatch) as one, server(target, monkeypatch) as other:
+        asyncio.run(go(one, other))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("target", ["nats-server", "old", "penstock"])
+def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go(one: str, other: str) -> None:
+        async with connected(one) as giver, connected(other) as taker:
+            js = giver.jetstream()
+            await js.add_stream(name="S", subjects=["s"])
+            for _ in range(7):
+                await js.publish("s", b"x")
+            await js.purge_stream("S")
+            chunks: asyncio.Queue[Any] = asyncio.Queue()
+            await giver.subscribe("chunks", cb=chunks.put)
+            answer = await ask(giver, "STREAM.SNAPSHOT.S", {"deliver_subject": "chunks"})
+            data = b""
+            while (chunk := await asyncio.wait_for(chunks.get(), 20)).data:
+                data += chunk.data
+            state = (await restore(taker, answer, data))["state"]
+            assert (state["messages"], state["first_seq"], state["last_seq"]) == (0, 8, 7)
+            assert (await taker.jetstream().publish("s", b"next")).seq == 8
+
+    with server("penstock", monkeypatch) as one, server(target, monkeypatch) as other:
+        asyncio.run(go(one, other))

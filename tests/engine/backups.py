@@ -1,0 +1,135 @@
+"""A client that takes and gives backups, as the protocol's tools do."""
+
+import json
+import tarfile
+from io import BytesIO
+from typing import Any
+
+from penstock.core.s2 import FrameReader, FrameWriter
+from tests.engine.house import House
+
+
+class Receiver:
+    """Listens on a subject and acknowledges chunks as long as `acks` says."""
+
+    def __init__(self, house: House, *, acks: int = 1 << 30, listen: bool = True) -> None:
+        self.house = house
+        self.acks = acks
+        self.client = house.server.client()
+        self.chunks: list[tuple[bytes, str]] = []  # payload, reply
+        self.end: bytes | None = None  # headers of the empty message
+        if listen:
+            self.listen()
+
+    def listen(self) -> None:
+        self.client.send("SUB backup 7\r\n")
+
+    def take(self) -> "Receiver":
+        """Everything that comes until nothing does."""
+        while events := self.client.events():
+            for event in events:
+                self._one(event)
+        return self
+
+    def _one(self, event: Any) -> None:
+        _, _, _, reply, headers, payload = event
+        if not payload:
+            self.end = headers
+            return
+        self.chunks.append((payload, reply))
+        if reply and self.acks:
+            self.acks -= 1
+            self.client.send(f"PUB {reply} 0\r\n\r\n")
+
+    def ask(self, stream: str = "S", **fields: Any) -> Any:
+        return self.house.api(f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": "backup", **fields})
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(payload for payload, _ in self.chunks)
+
+
+def backup(house: House, stream: str = "S", **fields: Any) -> tuple[Any, bytes]:
+    """The first answer and the whole archive."""
+    receiver = Receiver(house)
+    answer = receiver.ask(stream, **fields)
+    assert "error" not in answer, answer
+    receiver.take()
+    assert receiver.end is not None
+    assert b"408" not in receiver.end
+    assert b"500" not in receiver.end
+    return answer, receiver.data
+
+
+def restore(
+    house: House, answer: Any, data: bytes, chunk_bytes: int = 65536, **changes: Any
+) -> Any:
+    """What the empty chunk, or the one that was refused, is answered with."""
+    config = {**answer["config"], **changes}
+    name = config["name"]
+    begun = house.api(f"STREAM.RESTORE.{name}", {"config": config, "state": answer["state"]})
+    if "error" in begun:
+        return begun
+    subject = begun["deliver_subject"]
+    for at in range(0, len(data), chunk_bytes):
+        [(_, said)] = house.request(subject, data[at : at + chunk_bytes])
+        if said:
+            return json.loads(said)
+    [(_, said)] = house.request(subject)
+    return json.loads(said)
+
+
+def unpacked(data: bytes) -> bytes:
+    reader = FrameReader()
+    reader.feed(data)
+    out = b""
+    while (block := reader.next()) is not None:
+        out += block
+    assert not reader.waiting
+    return out
+
+
+def packed(data: bytes, block_bytes: int = 262144) -> bytes:
+    writer = FrameWriter(block_bytes)
+    writer.put(data)
+    writer.finish()
+    return writer.take(len(writer))
+
+
+def files_of(data: bytes) -> dict[str, bytes]:
+    """The files of a tar backup, in order."""
+    found = {}
+    with tarfile.open(fileobj=BytesIO(unpacked(data))) as tar:
+        for info in tar:
+            file = tar.extractfile(info)
+            assert file is not None
+            found[info.name] = file.read()
+    return found
+
+
+def tar_of(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.type = kind
+            tar.addfile(info, BytesIO(content))
+    return packed(out.getvalue())
+
+
+def stream_view(house: House, stream: str = "S") -> Any:
+    """All that a client can see of a stream and its consumers, but for times that pass."""
+    info = house.ok(f"STREAM.INFO.{stream}", {"deleted_details": True})
+    state = info["state"]
+    messages = {}
+    for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        found = house.api(f"STREAM.MSG.GET.{stream}", {"seq": seq})
+        messages[seq] = found.get("message")
+    consumers = {}
+    for each in house.ok(f"CONSUMER.LIST.{stream}")["consumers"]:
+        del each["ts"]
+        for part in ("delivered", "ack_floor"):
+            each[part].pop("last_active", None)
+        consumers[each["name"]] = each
+    return info["config"], info["created"], state, messages, consumers
