@@ -168,9 +168,11 @@ class Twins:
         self.steps: list[str] = []
         self.made: list[str] = []  # streams, removed when the test is over
         self.inbox = False
+        self.quiet_s = QUIET_S
 
-    def both(self, act: Callable[[Twin], None], step: str, quiet_s: float = QUIET_S) -> None:
+    def both(self, act: Callable[[Twin], None], step: str, quiet_s: float | None = None) -> None:
         """Do it on both and compare all that came."""
+        quiet_s = self.quiet_s if quiet_s is None else quiet_s
         self.steps.append(step)
         for twin in (self.ours, self.theirs):
             twin.seen = {}
@@ -182,7 +184,10 @@ class Twins:
             now = time.monotonic()
             if any(came):
                 quiet_since = now
-            elif now - quiet_since >= quiet_s and self.ours.seen == self.theirs.seen:
+                continue
+            # where nothing has come yet, the answers may be late
+            enough_s = quiet_s if self.ours.seen else max(quiet_s, QUIET_S)
+            if now - quiet_since >= enough_s and self.ours.seen == self.theirs.seen:
                 break
         self._compare()
 
@@ -196,7 +201,9 @@ class Twins:
                 lines += [f"sid {sid}, ours:   {ours}", f"sid {sid}, theirs: {theirs}"]
         raise AssertionError("\n".join(lines))
 
-    def say(self, data: bytes | str, quiet_s: float = QUIET_S) -> dict[str, list[tuple[Any, ...]]]:
+    def say(
+        self, data: bytes | str, quiet_s: float | None = None
+    ) -> dict[str, list[tuple[Any, ...]]]:
         """Send the same bytes to both; what our server answered, per sid."""
         raw = data.encode() if isinstance(data, str) else data
         self.both(lambda twin: twin.send(raw), repr(raw[:400]), quiet_s)

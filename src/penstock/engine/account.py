@@ -82,6 +82,7 @@ class Account:
         self.memory = Usage(whole=memory)
         self.storage = Usage(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
+        self.caller: Connection | None = None  # who made the call that is being carried out
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = OpenBatches(settings.batch)
         self.report = report
@@ -152,9 +153,9 @@ class Account:
         """Where the bytes of a stream with this kind of storage are counted."""
         return self.memory if storage == "memory" else self.storage
 
-    def client_info(self, source: Connection | None) -> ClientInfo | None:
-        """Who made a call; None: nobody outside."""
-        return None if source is None else self.describe(source)
+    def client_info(self) -> ClientInfo | None:
+        """Who made the call that is being carried out; None: nobody outside."""
+        return None if self.caller is None else self.describe(self.caller)
 
     def _client_of(self, source: Connection) -> ClientInfo:
         # what is known without a shell; a server sets `describe` to tell more

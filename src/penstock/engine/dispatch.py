@@ -384,9 +384,11 @@ class Dispatcher:
         if call.replied and not reply:
             return True
         asked = _Asked(call, names, source, subject, reply, body)
+        self._account.caller = source
         response, answer_headers = self._response(asked, headers)
         if response is not None:
             self._finish(asked, response, answer_headers)
+        self._account.caller = None
         return True
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
@@ -420,7 +422,7 @@ class Dispatcher:
         if told and account.advisories.audited():
             event = ApiAudit(
                 server=account.settings.server_name,
-                client=account.client_info(asked.source),
+                client=account.client_info(),
                 subject=asked.subject,
                 request=asked.body.decode("utf-8", "surrogateescape"),
                 response=answer.decode("utf-8", "surrogateescape"),
@@ -428,8 +430,10 @@ class Dispatcher:
             account.advisories.api_call(event, account.now_ns)
 
     def _later(self, asked: _Asked, response: Response) -> None:
+        self._account.caller = asked.source
         self._account.api_errors += response.error is not None
         self._finish(asked, response)
+        self._account.caller = None
 
     def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
         """The answer (None: there is none, or not yet) and its headers. What a handler raises is an

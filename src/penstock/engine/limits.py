@@ -75,11 +75,16 @@ def check_stream_count(account: Account, config: StreamConfig) -> None:
 
 
 def check_stream(
-    account: Account, config: StreamConfig, *, present: StreamConfig | None = None
+    account: Account,
+    config: StreamConfig,
+    *,
+    present: StreamConfig | None = None,
+    besides_bytes: int = 0,
 ) -> None:
     """10026, 10028, 10047, 10120: what a stream would reserve, beside what others have reserved.
 
-    `present`: an update of it, of which only what is more has to be there.
+    `present`: an update of it, of which only what is more has to be there; `besides_bytes`: what
+    it brings along.
     """
     limits, tier = select(account, config.num_replicas)
     if config.max_consumers > 0 and 0 < limits.max_consumers < config.max_consumers:
@@ -91,6 +96,7 @@ def check_stream(
         taken += max(config.max_bytes - more, 0)
     if more < 0:
         more = 1  # any message is one more byte than nothing
+    more += besides_bytes
     of_memory = config.storage == "memory"
     most = limits.max_memory if of_memory else limits.max_storage
     if most >= 0 and taken + more > most:
