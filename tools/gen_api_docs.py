@@ -38,12 +38,14 @@ when the stream has `allow_direct`. Both give "no responders" when nobody serves
 NOTES = """
 What is accepted is carried out, but for `placement`, which has no effect on a single server.
 
-With `compression: s2` the segment files that are full are compressed, those from before the option too; what is compressed when the option
-is taken away stays so until it is rewritten. `num_replicas` above 1 is refused (10074). Ephemeral
-consumers are removed when they have been unused for `inactive_threshold` (a pull consumer, a tenth
-of a second longer). Consumers of file streams
-survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
-most 100 ms old.
+With `compression: s2` the segment files that are full are compressed, those from before the
+option too; what is compressed when the option is taken away stays so until it is rewritten.
+
+`num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they have been
+unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file
+streams survive a restart, ephemeral ones too, unless they have `mem_storage`. An ack that asked for
+an answer is as durable as the stream when the answer comes; of other acks the last 100 ms may be
+forgotten by a server that is killed.
 """
 
 

@@ -57,7 +57,10 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of)
+    )
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
@@ -162,6 +165,8 @@ def close(account: Account) -> None:
         supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
+            for consumer in entry.consumers.values():
+                consumer.core.floor()  # it looks at what was purged, and is saved so
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
