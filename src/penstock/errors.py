@@ -20,6 +20,7 @@
     ├── PullError                   a pull request ended with a status that is an error
     │   └── ConsumerDeleted         ... because its consumer is gone
     ├── PublishFailed               some messages of a publisher were not acknowledged
+    ├── BatchEnded                  a fast batch ended before all of its messages were stored
     └── ApiError                    JetStream refused: ``code``, ``err_code``, ``description``
         ├── StreamNotFound              10059
         ├── ConsumerNotFound            10014
@@ -161,6 +162,28 @@ class PublishFailed(PenstockError):
     def __reduce__(self) -> tuple[type[PublishFailed], tuple[list[tuple[str, str, Exception]]]]:
         """Copies and pickles are made from the same parts."""
         return type(self), (self.failures,)
+
+
+class BatchEnded(PenstockError):
+    """A fast batch ended early: of ``sent`` messages the first ``count`` are stored.
+
+    ``failures`` says which message the stream refused, and why; it is empty when messages were lost
+    on the way.
+    """
+
+    def __init__(
+        self, sent: int, count: int, failures: Sequence[tuple[int, PenstockError]] = ()
+    ) -> None:
+        """Numbers of messages; failures as (number of the message, error)."""
+        why = f": message {failures[0][0]}: {failures[0][1]}" if failures else ""
+        super().__init__(f"the batch ended after {count} of {sent} messages{why}")
+        self.sent = sent
+        self.count = count
+        self.failures = list(failures)
+
+    def __reduce__(self) -> tuple[type[BatchEnded], tuple[object, ...]]:
+        """Copies and pickles are made from the same parts."""
+        return type(self), (self.sent, self.count, self.failures)
 
 
 class ApiError(PenstockError):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SEQUENCE = 1 << 62
+MAX_METADATA_BYTES = 1 << 17
 
 Body = dict[str, Any]
 
@@ -33,6 +34,17 @@ def _empty_tags(config: Body) -> bool:
     return (config.get("placement") or {}).get("tags") == []
 
 
+def _bad_filter(config: Body) -> bool:
+    return any(
+        (source or {}).get("filter_subject") == "a b" for source in config.get("sources") or []
+    )
+
+
+def _metadata_at_the_limit(config: Body) -> bool:
+    values = (config.get("metadata") or {}).values()
+    return any(len(value) == MAX_METADATA_BYTES - 1 for value in values if isinstance(value, str))
+
+
 def _advisories(config: Body) -> bool:
     return any(str(subject).startswith("$JS.EVENT") for subject in config.get("subjects") or [])
 
@@ -42,6 +54,11 @@ STREAM_WAIVERS = (
     Waiver("first-seq-one", lambda config: config.get("first_seq") == 1),
     Waiver("empty-tags", _empty_tags),
     Waiver("advisory-counts", _advisories),
+    Waiver("source-filter-update", _bad_filter),
+    Waiver(
+        "republish-to-nothing", lambda config: (config.get("republish") or {}).get("dest") == ""
+    ),
+    Waiver("metadata-at-the-limit", _metadata_at_the_limit),
 )
 CONSUMER_WAIVERS = (
     Waiver("internal-consumers", lambda config: config.get("direct") or config.get("sourcing")),
@@ -58,13 +75,22 @@ class PublishWaiver:
     sent: Callable[[list[tuple[str, str]], Body], object]  # headers, the stream's configuration
 
 
-PUBLISH_WAIVERS: tuple[PublishWaiver, ...] = ()
+def _empty_then_full(headers: list[tuple[str, str]], _: Body) -> bool:
+    return any(
+        not value.strip() and any(other == name and text.strip() for other, text in headers)
+        for name, value in headers
+    )
+
+
+PUBLISH_WAIVERS = (PublishWaiver("empty-header-repeated", _empty_then_full),)
 
 # Known to the comparisons themselves, which make both sides equal before they compare.
 NORMALISED: tuple[str, ...] = (
     "version",
     "error-count",
     "listed-consumers",
+    "empty-stream-deleted",
+    "mirror-progress",
 )
 
 KEYS = {

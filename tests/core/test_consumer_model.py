@@ -26,7 +26,8 @@ class Model:
         self.queue: list[int] = []
         self.requests: list[list[int]] = []
         self.floor = (0, 0)
-        self.spent: list[tuple[int, int]] = []
+        self.spent: list[tuple[int, int]] = []  # as told
+        self.given_up: set[int] = set()  # of those: still there, and not acknowledged
         self.out: list[tuple[int, int, int, int, int]] = []  # request, seq, deliveries, cseq, ahead
 
     def wanted(self) -> list[int]:
@@ -50,11 +51,13 @@ class Model:
 
     def remove(self, seq: int) -> None:
         del self.stored[seq]
+        self.given_up.discard(seq)
         if seq in self.pending:
             self.leave(seq)
 
     def exhaust(self, seq: int) -> None:
         self.spent.append((seq, self.pending[seq][1]))
+        self.given_up.add(seq)
         floor = self.floor
         self.leave(seq)
         self.floor = floor
@@ -146,8 +149,10 @@ def perform(
             "progress": b"+WPI",
         }[verb]
         site.ack(message, body)
-        if verb == "ack" and seq in model.pending:
-            model.leave(seq)
+        if verb == "ack":
+            model.given_up.discard(seq)
+            if seq in model.pending:
+                model.leave(seq)
         elif verb == "progress" and seq in model.pending and seq not in model.queue:
             model.pending[seq][2] = model.now + WAIT_NS
         elif verb in ("nak", "later"):
@@ -218,7 +223,8 @@ def run_model(
             len(model.pending),
             len(model.wanted()),
         )
-        assert state.num_redelivered == sum(entry[1] > 1 for entry in model.pending.values())
+        again = sum(entry[1] > 1 for entry in model.pending.values())
+        assert state.num_redelivered == (again + len(model.given_up) if max_deliver != 1 else 0)
         assert state.num_waiting == len(model.requests)
         assert spent == model.spent
 

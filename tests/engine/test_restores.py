@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +24,10 @@ from tests.engine.backups import (
     unpacked,
 )
 from tests.engine.house import SECOND, House
+from tests.engine.test_power import FolderDisk
 
 
-def fill(house: House, seed: int, count: int = 120) -> None:
+def fill(house: House, seed: int, count: int = 60) -> None:
     """Messages, gaps everywhere, consumers in every state."""
     source = Random(seed)
     house.stream(subjects=["s.>"])
@@ -37,7 +39,7 @@ def fill(house: House, seed: int, count: int = 120) -> None:
     house.consumer("pull", durable_name="pull", ack_policy="explicit", max_deliver=5)
     house.consumer("all", ack_policy="all", filter_subject="s.1", inactive_threshold=3600 * SECOND)
     house.consumer("new", ack_policy="explicit", deliver_policy="new")
-    for event in house.pull(30, "pull"):
+    for event in house.pull(count // 3, "pull"):
         word = source.choice([b"+ACK", b"+ACK", b"-NAK", b'-NAK {"delay":5000000000}', b""])
         if word:
             house.send(event[3], word)
@@ -50,7 +52,7 @@ def fill(house: House, seed: int, count: int = 120) -> None:
     house.pass_time(SECOND // 4)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32))
 def test_what_was_backed_up_comes_back(tmp_path_factory: Any, seed: int) -> None:
     one = House(tmp_path_factory.mktemp("one"))
@@ -113,7 +115,7 @@ def test_a_configuration_of_its_own(house: House, tmp_path: Path) -> None:
     info = restore(other, answer, data, subjects=["t"], max_msgs=10, description="copy")
     assert info["config"]["subjects"] == ["t"]
     assert info["state"]["messages"] == 10
-    assert other.publish("t")["seq"] == 121
+    assert other.publish("t")["seq"] == 61
     memory = House(tmp_path / "memory")
     info = restore(memory, answer, data, storage="memory")
     assert info["state"]["messages"] == answer["state"]["messages"]
@@ -366,3 +368,92 @@ def test_subjects_that_another_stream_has(house: House, tmp_path: Path) -> None:
     target.stream("T", subjects=["s.1"])
     assert restore(target, answer, data)["error"]["err_code"] == 10065
     assert len(left(tmp_path / "target")) == 1
+
+
+def test_power_goes_at_any_step_of_a_restore(house: House, seed: int) -> None:
+    fill(house, 12, count=30)
+    answer, data = backup(house)
+    view = stream_view(house)
+    outcomes = set()
+    for steps in range(seed % 4, 90, 4):
+        disk = FolderDisk()
+        target = House(Path("store"), disk=PyDisk(disk))
+        disk.fail_after = steps
+        got = restore(target, answer, data)
+        disk.fail_after = None
+        disk.crash(Random(seed + steps))
+        target = House(Path("store"), target.server.clock.now(), PyDisk(disk))
+        present = bool(target.ok("STREAM.NAMES")["streams"])
+        outcomes.add(present)
+        assert present or "error" in got
+        if present:
+            config, created, state, messages, consumers = stream_view(target)
+            del state["last_ts"]
+            assert (config, created, messages) == (view[0], view[1], view[3])
+            assert consumers == view[4]
+        assert not [name for name in disk.names if "/restoring/" in name]
+    assert outcomes == {True, False}
+
+
+def test_times_to_live_go_on(house: House, tmp_path: Path) -> None:
+    house.stream(subjects=["s"], allow_msg_ttl=True)
+    for ttl in (b"5s", b"60s"):
+        house.publish("s", ttl, b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % ttl)
+    house.publish("s", b"kept")
+    answer, data = backup(house)
+    other = House(tmp_path / "other", house.server.clock.now())
+    assert restore(other, answer, data)["state"]["messages"] == 3
+    other.pass_time(6 * SECOND)
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 2
+    other.pass_time(56 * SECOND, SECOND)
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_messages_that_consumers_need_stay(house: House, tmp_path: Path, retention: str) -> None:
+    house.stream(subjects=["s"], retention=retention)
+    house.consumer("c", durable_name="c", ack_policy="explicit")
+    for n in range(6):
+        house.publish("s", b"%d" % n)
+    events = house.pull(4)
+    house.send(events[0][3], b"+ACK")
+    house.send(events[2][3], b"+ACK")
+    answer, data = backup(house)
+    other = House(tmp_path / "other", house.server.clock.now())
+    info = restore(other, answer, data)
+    assert "error" not in info, info
+    assert info["state"]["messages"] == answer["state"]["messages"] == 4
+    other.pass_time(31 * SECOND)
+    again = other.pull(9)
+    assert [event[5] for event in again] == [b"1", b"3", b"4", b"5"]
+    for event in again:
+        other.send(event[3], b"+ACK")
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 0
+    assert other.ok("STREAM.INFO.S")["state"]["last_seq"] == 6
+
+
+def test_a_mirror_goes_on_from_its_backup(house: House, tmp_path: Path) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("M", mirror={"name": "O"})
+    for n in range(5):
+        house.publish("o", b"%d" % n)
+    house.pass_time(SECOND)
+    answer, data = backup(house, "M")
+    assert answer["state"]["messages"] == 5
+    house.ok("STREAM.DELETE.M")
+    house.publish("o", b"later")
+    assert "error" not in restore(house, answer, data)
+    house.pass_time(2 * SECOND)
+    assert house.ok("STREAM.INFO.M")["state"]["messages"] == 6
+
+
+def test_a_compressed_stream(house: House, tmp_path: Path) -> None:
+    house.stream(subjects=["s"], compression="s2")
+    for n in range(30):
+        house.publish("s", b"again and again " * 40 + b"%d" % n)
+    answer, data = backup(house)
+    other = House(tmp_path / "other")
+    info = restore(other, answer, data)
+    assert info["config"]["compression"] == "s2"
+    view = stream_view(house)
+    assert stream_view(other)[3] == view[3]

@@ -19,7 +19,7 @@ TOP: dict[str, Row] = {
     "pub": ("Publish messages.", "messages", "pub"),
     "sub": ("Print the messages of a subject.", "messages", "sub"),
     "req": ("Ask, and print the answer.", "messages", "req"),
-    "stream": ("Streams: ls, add, info, rm, purge, get.", "tree", "stream"),
+    "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("What the account uses: info.", "tree", "account"),
 }
@@ -30,6 +30,8 @@ STREAM: dict[str, Row] = {
     "rm": ("Remove a stream with all its messages.", "streams", "rm"),
     "purge": ("Remove messages of a stream.", "streams", "purge"),
     "get": ("Print a stored message.", "streams", "get"),
+    "backup": ("Back a stream up into a folder.", "backups", "backup"),
+    "restore": ("Make a stream of a backup.", "backups", "restore"),
 }
 CONSUMER: dict[str, Row] = {
     "ls": ("List the consumers of a stream.", "consumers", "ls"),

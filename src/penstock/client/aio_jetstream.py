@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import PenstockError
 
+from .aio_batches import AtomicBatch, FastBatch
 from .aio_publisher import Publisher
 from .aio_pull import PullConsumer
 from .aio_subscription import Subscription
@@ -195,6 +196,22 @@ class JetStream:
         """A publisher with up to ``window`` acks outstanding; use it in ``async with``."""
         seconds = self.timeout if timeout is None else to_seconds(timeout)
         return Publisher(self.client, window, seconds, attempts_max)
+
+    def atomic_batch(self, *, ack_every: int = 100, timeout: Duration | None = None) -> AtomicBatch:
+        """A batch that is stored whole or not at all; the stream is asked whether it takes it at
+        the first message and then every ``ack_every``.
+        """
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        return AtomicBatch(self.client, seconds, ack_every)
+
+    def fast_batch(
+        self, *, flow: int = 500, gaps: bool = False, timeout: Duration | None = None
+    ) -> FastBatch:
+        """A batch of ordinary publishes with an answer per ``flow`` messages at most; use it in
+        ``async with``. ``gaps``: go on when some are lost on the way or refused.
+        """
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        return FastBatch(self.client, seconds, flow, gaps=gaps)
 
     def pull(self, stream: str, consumer: str) -> PullConsumer:
         """A handle to pull messages of an existing consumer."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import PenstockError
 
+from .blocking_batches import AtomicBatch, FastBatch
 from .blocking_publisher import Publisher
 from .blocking_pull import PullConsumer
 from .blocking_subscription import Subscription
@@ -202,6 +203,22 @@ class JetStream:
         """A publisher with up to ``window`` acks outstanding; use it in ``with``."""
         seconds = self.timeout if timeout is None else to_seconds(timeout)
         return Publisher(self.client, window, seconds, attempts_max)
+
+    def atomic_batch(self, *, ack_every: int = 100, timeout: Duration | None = None) -> AtomicBatch:
+        """A batch that is stored whole or not at all; the stream is asked whether it takes it at
+        the first message and then every ``ack_every``.
+        """
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        return AtomicBatch(self.client, seconds, ack_every)
+
+    def fast_batch(
+        self, *, flow: int = 500, gaps: bool = False, timeout: Duration | None = None
+    ) -> FastBatch:
+        """A batch of ordinary publishes with an answer per ``flow`` messages at most; use it in
+        ``with``. ``gaps``: go on when some are lost on the way or refused.
+        """
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        return FastBatch(self.client, seconds, flow, gaps=gaps)
 
     def pull(self, stream: str, consumer: str) -> PullConsumer:
         """A handle to pull messages of an existing consumer."""

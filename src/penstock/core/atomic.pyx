@@ -42,7 +42,7 @@ def store_whole(Intake stream, list drafts) -> list:
     cdef Message m
     cdef PublishHeaders h
     cdef Log log = stream.log
-    cdef uint64_t size = 0, seq = 0, first, ts_ns
+    cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
     cdef list given = []
     for draft in drafts:
         size += len(draft.subject.encode("utf-8", "surrogateescape")) + len(draft.headers) + len(draft.payload) + RECORD_EXTRA_BYTES
@@ -65,6 +65,8 @@ def store_whole(Intake stream, list drafts) -> list:
                 raise StreamRefused(*stream.refusal)
             given.append(seq)
             draft.seq = seq
+            draft.skipped = log.appended == known
+            known = log.appended
             try:
                 if stream.rules is not None:
                     stream.rules.ask(STAGE_STORED, draft)

@@ -29,7 +29,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve, out_waiting
-from penstock.core.expect cimport Text, header_value
+from penstock.core.expect cimport PublishHeaders, Text, header_value, scan_headers
 from penstock.core.highway cimport Highway, highway_end, highway_put, highway_start
 from penstock.core.log cimport Log, Record
 from penstock.core.record cimport RECORD_EXTRA_BYTES, RECORD_MAX_BYTES
@@ -178,13 +178,18 @@ cdef bint sayable(const char* subject, size_t n) noexcept nogil:
 cdef int store(Log log, uint64_t seq, uint64_t ts_ns, const char* subject, size_t subject_len, const char* body, size_t hlen,
                size_t body_len) except -1:
     """Append a message at its sequence; what lies between is given and empty."""
+    cdef PublishHeaders headers
+    cdef uint16_t flags = 0
     if not sayable(subject, subject_len) or subject_len > NAME_MAX_BYTES or subject_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
         raise ValueError(f"message {seq} is not one that can be stored")
     if seq <= log.last_seq:
         raise ValueError(f"message sequence {seq} out of order")
     if seq > log.last_seq + 1:
         log.skip_to(seq)
-    log.append(ts_ns, subject, <uint32_t>subject_len, body, <uint32_t>hlen, <uint32_t>body_len, 0)
+    if hlen:
+        scan_headers(body, <uint32_t>hlen, &headers)
+        flags = <uint16_t>headers.rare           # as core/intake notes them, for the rules
+    log.append(ts_ns, subject, <uint32_t>subject_len, body, <uint32_t>hlen, <uint32_t>body_len, flags)
     return 0
 
 

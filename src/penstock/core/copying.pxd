@@ -13,7 +13,7 @@ cdef class Landing:
     cdef readonly Stream target
     cdef readonly bint mirror
     cdef readonly uint64_t position        # sequence in the origin of the last message that is dealt with
-    cdef readonly uint64_t anchor          # sequence here of the last one that was stored; 0: none since the start
+    cdef readonly uint64_t anchor          # sequence here of the last one that was stored; 0: not known
     cdef readonly uint64_t taken           # messages dealt with
     cdef readonly tuple refusal            # (code, err_code, description) while the target refuses the next one, else None
     cdef bytes before, after               # of the value of Nats-Stream-Source: around the sequence

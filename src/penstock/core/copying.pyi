@@ -16,17 +16,18 @@ class Landing:
         *,
         mirror: bool,
         position: int = 0,
+        anchor: int = 0,
         before: bytes = b"",
         after: bytes = b"",
         transform: Callable[[str], str] | None = None,
     ) -> None:
-        """`position`: what the target has of the origin already; `before`, `after`: of the value of Nats-Stream-Source, around
+        """`position`: what the target has of the origin already, `anchor` the sequence of the message that says so; `before`, `after`: of the value of Nats-Stream-Source, around
         the sequence.
         """
     target: Stream
     mirror: bool
     position: int  # sequence in the origin of the last message that is dealt with
-    anchor: int  # sequence here of the last one that was stored; 0: none since the start
+    anchor: int  # sequence here of the last one that was stored; 0: not known
     taken: int  # messages dealt with
     refusal: tuple[int, int, str] | None  # why the target refuses the next one
     def land(self, seq: int, ts_ns: int, subject: str, headers: bytes, payload: bytes) -> bool:

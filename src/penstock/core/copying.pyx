@@ -39,10 +39,12 @@ cdef class Landing:
     def __cinit__(self):
         memset(&self.block, 0, sizeof(Out))
 
-    def __init__(self, Stream target, *, bint mirror, position: int = 0, bytes before = b"", bytes after = b"", transform=None) -> None:
+    def __init__(self, Stream target, *, bint mirror, position: int = 0, anchor: int = 0,
+                 bytes before = b"", bytes after = b"", transform=None) -> None:
         self.target = target
         self.mirror = mirror
         self.position = position
+        self.anchor = anchor
         self.before = before
         self.after = after
         self.transform = transform

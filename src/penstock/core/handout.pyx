@@ -195,8 +195,9 @@ cdef class Handout(Listener):
                 # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
                 copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
                 m = self.out
-                m.subject = PyBytes_AS_STRING(target)
-                m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+                if not (<Sink>item).as_client:
+                    m.subject = PyBytes_AS_STRING(target)
+                    m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
                 m.body = PyBytes_AS_STRING(copy)
                 took += (<Sink>item).take(None, &m)
         return took

@@ -102,6 +102,8 @@ cdef class Intake(Sink):
             return self.refuse(503, 10077, "message too large")
         if self.sealed:
             return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if self.check_size(m):
+            return REFUSED
         if self.every:
             own = m[0]
             m = &own
@@ -110,13 +112,9 @@ cdef class Intake(Sink):
             if outcome:
                 return outcome
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-            own = m[0]
-            m = &own
-            if draft is None and self.rules is not None:
-                draft = draft_of(m)
-            outcome = self.ask(FAST_BATCH, m, &h, draft)
-            if outcome:
-                return outcome
+            if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                return self.refuse(400, 10054, "message size exceeds maximum allowed")
+            return self.ask(FAST_BATCH, m, &h, None)       # who takes them has got it by now (core/ingest)
         if m.hlen:
             scan_headers(m.body, m.hlen, &h)
             if h.untidy:
@@ -136,10 +134,8 @@ cdef class Intake(Sink):
             outcome = self.ask(COUNT, m, &h, draft)
             if outcome:
                 return outcome
-        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
-            return self.refuse(400, 10054, "message size exceeds maximum allowed")
-        if m.hlen > HEADER_MAX:
-            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+            if self.check_size(m):                 # what a rule has made of it
+                return REFUSED
         if self.selective and not self.anyone(m):
             outcome = self.skip(&h, seq)
             if draft is not None:
@@ -187,6 +183,7 @@ cdef class Intake(Sink):
             self.log.skip_to(seq[0] + 1)
         except OSError as error:
             return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.log.last_ts_ns = max(self.hub.now_ns, self.log.last_ts_ns)
         self.remember(h, seq[0])
         return STORED
 
@@ -279,6 +276,11 @@ cdef class Intake(Sink):
             return self.refuse(400, 10054, "message size exceeds maximum allowed")
         if m.hlen > HEADER_MAX:
             return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if self.selective and not self.anyone(m):
+            if draft is not None:
+                draft.skipped = True
+        elif full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
         if draft is not None and h.rare & RARE_TTL:
             outcome = self.ask(TTL_VALUE, m, &h, draft)
             if outcome:
@@ -361,6 +363,14 @@ cdef class Intake(Sink):
         self.refusal_text = text
         return REFUSED
 
+    cdef int check_size(self, Message* m) except -1:
+        """REFUSED for what is too large for the stream; 0: it is not."""
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        return 0
+
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
         """What the publisher expects, and whether the message is here already; STORED means: go on."""
         cdef uint64_t now = self.hub.now_ns
@@ -438,8 +448,13 @@ cdef class Intake(Sink):
             if stage >= len(names):
                 return 0
             name = names[stage]
-            t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
-            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"")
+            if stage == SCHEDULE:
+                t.at = m.body
+                t.n = m.hlen
+            else:
+                t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
+            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
+                                  PyBytes_FromStringAndSize(m.subject, m.subject_len))
         else:
             verdict = self.rules.ask(stage, draft)
             if draft.changed:

@@ -26,14 +26,14 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
+    compress: bool
+    """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     guard: Any
     """Who reads at recovery what the newest messages say, or None. Before the removal of a message above `guard_above` is
     written, `guard.holds(highest)` is asked; when it says True, the messages are written (and synced, where that is used), and
     `guard.save()` notes what they say; its OSError is that of the write.
     """
     guard_above: int
-    compress: bool
-    """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     condition: int
     failure: int
     segments: SegmentList

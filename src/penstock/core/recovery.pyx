@@ -11,20 +11,21 @@ Knows nothing of what a caller asks of the log afterwards.
 import errno
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
-from penstock.core.counting cimport count_bytes, count_entries, merge, recount
 from penstock.core.log cimport Log
 from penstock.core.packed cimport open_packed
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges, check_record,
-    get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free, resync,
+    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
+    check_record, get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
+    resync,
 )
 from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
+from penstock.core.tally cimport count_bytes, count_entries, merge, recount
 
 from penstock.core.lost import without
 

@@ -178,7 +178,10 @@ cdef class Selection:
         self.starts_len = n
         self.next_seq = self.log.last_seq + 1
         # Without a match it begins with the last message, as it were, which it does not want.
-        self.passed = self.starts[0] - 1 if n else max(self.log.last_seq, 1) - 1
+        if n:
+            self.passed = self.starts[0] - 1
+        else:
+            self.passed = self.log.last_seq - (1 if self.log.msgs else 0)
         self.known = self.caught_up = False
         return 0
 
@@ -186,8 +189,7 @@ cdef class Selection:
         if self.next_seq < seq:
             self.next_seq = seq
             self.known = False
-            self.found = 0
-            self.caught_up = False
+            self.found = 0                     # caught up stays so: there is nothing wanted from a later place on either
         return 0
 
     cdef int purged_below(self, uint64_t seq) except -1:

@@ -77,10 +77,10 @@ class Account:
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
+        self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.alarms: Timers[Alarm] = Timers()
         self.unsaved: set[StreamEntry] = set()  # that have consumers whose states are to be written
         self.consumer_caps = ConsumerCaps()
-        self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.api_total = 0
         self.api_errors = 0
         self._random = random

@@ -76,6 +76,41 @@ class Terminated(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class SnapshotCreate(Advisory, kw_only=True):
+    """A backup begins."""
+
+    stream: str = ""
+    state: StreamState = field(default_factory=StreamState)
+    domain: Annotated[str, OMIT] = ""
+
+
+class SnapshotComplete(Advisory, kw_only=True):
+    """A backup has ended; `error`: it failed."""
+
+    stream: str = ""
+    start: Time = 0
+    end: Time = 0
+    domain: Annotated[str, OMIT] = ""
+    error: Annotated[str, OMIT] = ""
+
+
+class RestoreCreate(Advisory, kw_only=True):
+    """A restore begins."""
+
+    stream: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
+class RestoreComplete(Advisory, kw_only=True):
+    """A restore has ended, well or not."""
+
+    stream: str = ""
+    start: Time = 0
+    end: Time = 0
+    bytes: Int64 = 0
+    domain: Annotated[str, OMIT] = ""
+
+
 class BatchAbandoned(Advisory, kw_only=True):
     """An atomic batch was given up before its commit."""
 
@@ -132,43 +167,6 @@ class Acknowledged(Advisory, kw_only=True):
 
 _METRIC_TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
 _METRIC_SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
-
-
-class SnapshotCreate(Advisory, kw_only=True):
-    """A backup begins."""
-
-    stream: str = ""
-    state: StreamState = field(default_factory=StreamState)
-    domain: Annotated[str, OMIT] = ""
-
-
-class SnapshotComplete(Advisory, kw_only=True):
-    """A backup has ended; `error`: it failed."""
-
-    stream: str = ""
-    start: Time = 0
-    end: Time = 0
-    domain: Annotated[str, OMIT] = ""
-    error: Annotated[str, OMIT] = ""
-
-
-class RestoreCreate(Advisory, kw_only=True):
-    """A restore begins."""
-
-    stream: str = ""
-    domain: Annotated[str, OMIT] = ""
-
-
-class RestoreComplete(Advisory, kw_only=True):
-    """A restore has ended, well or not."""
-
-    stream: str = ""
-    start: Time = 0
-    end: Time = 0
-    bytes: Int64 = 0
-    domain: Annotated[str, OMIT] = ""
-
-
 _STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
 _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
 
@@ -258,6 +256,38 @@ class Advisories:
             )
             self._publish(subject, "terminated", event, now_ns)
 
+    def snapshot_create(self, stream: str, state: StreamState, now_ns: int) -> None:
+        """A backup begins, of a stream in this state."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_CREATE.{stream}"
+        if self._router.has_interest(subject):
+            event = SnapshotCreate(stream=stream, state=state, domain=self._domain)
+            self._publish(subject, "snapshot_create", event, now_ns)
+
+    def snapshot_complete(self, stream: str, start_ns: int, now_ns: int, error: str) -> None:
+        """A backup has ended; `error`: "" when all of it went out."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream}"
+        if self._router.has_interest(subject):
+            event = SnapshotComplete(
+                stream=stream, start=start_ns, end=now_ns, error=error, domain=self._domain
+            )
+            self._publish(subject, "snapshot_complete", event, now_ns)
+
+    def restore_create(self, stream: str, now_ns: int) -> None:
+        """A restore begins."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_CREATE.{stream}"
+        if self._router.has_interest(subject):
+            event = RestoreCreate(stream=stream, domain=self._domain)
+            self._publish(subject, "restore_create", event, now_ns)
+
+    def restore_complete(self, stream: str, start_ns: int, now_ns: int, taken_bytes: int) -> None:
+        """A restore has ended; `taken_bytes` came."""
+        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
+        if self._router.has_interest(subject):
+            event = RestoreComplete(
+                stream=stream, start=start_ns, end=now_ns, bytes=taken_bytes, domain=self._domain
+            )
+            self._publish(subject, "restore_complete", event, now_ns)
+
     def batch_abandoned(self, stream: str, batch: str, reason: str, now_ns: int) -> None:
         """`reason`: timeout, large, incomplete or unsupported."""
         subject = f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{stream}"
@@ -328,38 +358,6 @@ class Advisories:
                 domain=self._domain,
             )
             self._publish(subject, "", event, now_ns)
-
-    def snapshot_create(self, stream: str, state: StreamState, now_ns: int) -> None:
-        """A backup begins, of a stream in this state."""
-        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_CREATE.{stream}"
-        if self._router.has_interest(subject):
-            event = SnapshotCreate(stream=stream, state=state, domain=self._domain)
-            self._publish(subject, "snapshot_create", event, now_ns)
-
-    def snapshot_complete(self, stream: str, start_ns: int, now_ns: int, error: str) -> None:
-        """A backup has ended; `error`: "" when all of it went out."""
-        subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream}"
-        if self._router.has_interest(subject):
-            event = SnapshotComplete(
-                stream=stream, start=start_ns, end=now_ns, error=error, domain=self._domain
-            )
-            self._publish(subject, "snapshot_complete", event, now_ns)
-
-    def restore_create(self, stream: str, now_ns: int) -> None:
-        """A restore begins."""
-        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_CREATE.{stream}"
-        if self._router.has_interest(subject):
-            event = RestoreCreate(stream=stream, domain=self._domain)
-            self._publish(subject, "restore_create", event, now_ns)
-
-    def restore_complete(self, stream: str, start_ns: int, now_ns: int, taken_bytes: int) -> None:
-        """A restore has ended; `taken_bytes` came."""
-        subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
-        if self._router.has_interest(subject):
-            event = RestoreComplete(
-                stream=stream, start=start_ns, end=now_ns, bytes=taken_bytes, domain=self._domain
-            )
-            self._publish(subject, "restore_complete", event, now_ns)
 
     def _publish(self, subject: str, kind: str, event: Advisory, now_ns: int) -> None:
         event.type = event.type or _TYPE_PREFIX + kind

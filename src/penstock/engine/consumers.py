@@ -120,6 +120,7 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     del stream.consumers[entry.name]
     stream.changed.discard(entry)
     stream.internal_consumers -= entry.internal
+    stream.direct_consumers -= entry.config.direct
 
 
 def recover(account: Account, stream: StreamEntry) -> None:
@@ -328,6 +329,7 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
         _note_change(account, stream, entry)
     stream.consumers[meta.name] = entry
     stream.internal_consumers += entry.internal
+    stream.direct_consumers += meta.config.direct
     if account.desk is not None:
         account.desk.add(core)
     configure_consumer(core, meta.config, stream.config)

@@ -90,8 +90,8 @@ class Call:
     type: str
     body: Body
     counted: bool = True  # in the account's api.total, when it succeeds
-    replied: bool = False  # nothing is done for a request without a reply subject
     later: bool = False  # the handler gets a function to answer with and may return None
+    replied: bool = False  # nothing is done for a request without a reply subject
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
 
 
@@ -348,19 +348,23 @@ class Dispatcher:
         if call.replied and not reply:
             return True
         answer, answer_headers = self._answer(call, names, headers, body, reply)
-        if answer is not None:
-            self._send(call, reply, answer, answer_headers)
+        if reply and answer:
+            self._account.router.publish_message(reply, answer, headers=answer_headers)
         return True
 
-    def _send(self, call: Call, reply: str, response: Response, headers: bytes = b"") -> None:
-        account = self._account
+    def _finished(self, call: Call, response: Response) -> bytes:
+        """The answer as it goes out, counted."""
         if response.error is not None:
-            account.api_errors += 1
+            self._account.api_errors += 1
         if call.counted or response.error is not None:
-            account.api_total += 1
+            self._account.api_total += 1
         response.type = TYPE_PREFIX + call.type
+        return encode(response)
+
+    def _later(self, call: Call, reply: str, response: Response) -> None:
+        answer = self._finished(call, response)
         if reply:
-            account.router.publish_message(reply, encode(response), headers=headers)
+            self._account.router.publish_message(reply, answer)
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
@@ -375,27 +379,33 @@ class Dispatcher:
 
     def _answer(
         self, call: Call, names: list[str], headers: bytes, body: bytes, reply: str
-    ) -> tuple[Response | None, bytes]:
-        """The answer (None: none, or later) and its headers."""
+    ) -> tuple[bytes, bytes]:
+        """The answer (empty: none) and its headers."""
         account = self._account
+        response: Response | None
+        answer_headers = b""
         try:
             self._check_level(headers)
             request = self._request(call, body)
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
             arguments: list[Any] = [account, request]
             if call.later:
-                arguments.append(lambda response: self._send(call, reply, response))
-            return call.handler(*arguments, *names), identity
+                arguments.append(lambda late: self._later(call, reply, late))
+            response = call.handler(*arguments, *names)
+            answer_headers = identity
         except ApiError as error:
-            return call.response(error=error.body()), b""
+            response = call.response(error=error.body())
         except OSError as error:
             # the disk failed where no call has a better word for it
             account.report(f"{call.pattern}: {error}")
-            return call.response(error=errors.StreamGeneralError(error).body()), b""
+            response = call.response(error=errors.StreamGeneralError(error).body())
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
             account.report(f"{call.pattern}: internal error: {error!r}")
-            return call.response(error=errors.StreamGeneralError("internal error").body()), b""
+            response = call.response(error=errors.StreamGeneralError("internal error").body())
+        if response is None:
+            return b"", b""
+        return self._finished(call, response), answer_headers
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:

@@ -29,10 +29,10 @@ RULES_STEP_NS = 5 * MILLISECOND
 """Between two pieces of a rule's work that is too much for one turn."""
 MAINTAIN_INTERVAL_NS = 2 * SECOND
 """Between two looks for a segment that is worth rewriting."""
-ASYNC_INTERVAL_NS = 120 * SECOND
-"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 MAINTAIN_AGAIN_NS = 200 * MILLISECOND
 """And when the last look found one: each stops the server for some tens of milliseconds."""
+ASYNC_INTERVAL_NS = 120 * SECOND
+"""Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
 ACCOUNT = "$G"
 

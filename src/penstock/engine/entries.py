@@ -93,6 +93,7 @@ class StreamEntry:
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal
+    direct_consumers: int = 0  # how many are not even shown
 
     def file(self) -> StreamFile:
         """What is written down about it."""
@@ -161,7 +162,7 @@ def stream_state(entry: StreamEntry) -> StreamState:
         last_ts=log.last_ts_ns,
         num_subjects=log.subject_count,
         num_deleted=log.deleted_count(),
-        consumer_count=len(entry.consumers),
+        consumer_count=len(entry.consumers) - entry.direct_consumers,
     )
     if log.last_seq == 0:
         state.first_seq = 0

@@ -133,10 +133,8 @@ class Staging:
         streams.check_new(account, self.config)
         if files is None:
             self._core = None
-            entry = streams.adopt(account, self.config, self.created_ns, core.log, None)
-            for each in self._consumers:
-                consumers.restore(account, entry, each.meta, each.state)
-            return entry
+            kept = [(each.meta, each.state) for each in self._consumers]
+            return streams.adopt(account, self.config, self.created_ns, None, core.log, kept)
         core.log.fsync()
         core.close()
         core.log.close()
@@ -149,7 +147,7 @@ class Staging:
         files.write(meta)
         placed = account.files.adopt(files, self.config.name)
         self._core = self._files = None
-        return streams.adopt(account, self.config, self.created_ns, None, placed)
+        return streams.adopt(account, self.config, self.created_ns, placed)
 
     def discard(self) -> None:
         """Remove what was not adopted."""

@@ -15,7 +15,7 @@ from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
-from penstock.engine.files import FORMAT, BadFileError, StreamFile, StreamFiles
+from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.sources import checks, supply
 from penstock.engine.subject_rules import any_collision
 
@@ -23,14 +23,16 @@ from penstock.engine.subject_rules import any_collision
 def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
-    10058: another configuration has the name; 10065: another stream has a subject; 10052: not
-    supported here; 10049: the disk.
+    10058: another configuration has the name; 10065: another stream has a subject; 10049: the
+    disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
+    if wrong := checks.bad_filter(config):
+        raise errors.StreamCreateError(wrong)
     check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
@@ -55,11 +57,13 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of)
+    )
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
     old = entry.config
     entry.config = config
@@ -75,6 +79,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     configure_stream(entry.core, config)
     rules.apply(account, entry)
     supply.changed(account, entry)
+    if (old.retention == "limits") != (config.retention == "limits"):
+        supply.origin_gone(account, config.name)  # it is read in another way
+        supply.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -88,7 +95,7 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry)
+    supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
     account.unsaved.discard(entry)
@@ -155,7 +162,7 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
-        supply.stop(entry)
+        supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
             for consumer in entry.consumers.values():
@@ -179,27 +186,30 @@ def close(account: Account) -> None:
 
 
 def check_new(account: Account, config: StreamConfig) -> None:
-    """What a new stream, checked by itself already, is refused for here: 10065, 10052, 10049."""
-    if wrong := checks.bad_filter(config):
-        raise errors.StreamCreateError(wrong)
+    """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
     _check_overlap(account, config)
-    stream_config.check_supported(config)
 
 
 def adopt(
     account: Account,
     config: StreamConfig,
     created_ns: int,
-    log: Log | None,
     files: StreamFiles | None,
+    log: Log | None = None,
+    kept: Iterable[tuple[ConsumerFile, bytes]] = (),
 ) -> StreamEntry:
-    """A stream that was restored: in memory, or in its folder. OSError: it can't be opened."""
+    """A stream that was restored: in its folder, or in memory, with its log and its consumers.
+    OSError: it can't be opened.
+    """
     entry = _open(account, config, created_ns, files, new=False, log=log)
     account.streams[config.name] = entry
-    rules.start(entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
     consumers.recover(account, entry)
+    for meta, state in kept:
+        consumers.restore(account, entry, meta, state)
+    entry.core.review()
+    rules.start(entry)
     supply.start(account, entry)
     supply.origin_made(account, entry)
     return entry

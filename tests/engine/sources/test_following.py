@@ -220,3 +220,43 @@ def test_a_mirror_answers_direct_gets_of_its_origin(house: House) -> None:
             house.ok(f"STREAM.DELETE.{name}")
         headers, _ = house.request(f"$JS.API.DIRECT.GET.{subject}", {"seq": 1})[0]
         assert headers.startswith(b"NATS/1.0 503")
+
+
+def test_counters_are_gathered(house: House) -> None:
+    for name in ("A", "B"):
+        house.stream(name, subjects=[f"{name}.*"], allow_msg_counter=True)
+    transforms = {name: [{"src": f"{name}.*", "dest": "all.$1"}] for name in ("A", "B")}
+    sources = [{"name": name, "subject_transforms": transforms[name]} for name in ("A", "B")]
+    house.stream("S", sources=sources, allow_msg_counter=True)
+    for subject, number in (("A.x", 3), ("B.x", 4), ("A.x", 10), ("B.y", 1)):
+        house.publish(subject, b"", b"NATS/1.0\r\nNats-Incr: %d\r\n\r\n" % number)
+        house.server.hub.settle()
+    found = [(message[2], message[4]) for message in stored(house, "S")]
+    assert found == [
+        ("all.x", b'{"val":"3"}'),
+        ("all.x", b'{"val":"7"}'),
+        ("all.x", b'{"val":"17"}'),
+        ("all.y", b'{"val":"1"}'),
+    ]
+    assert b'Nats-Counter-Sources: {"A":{"A.x":"13"},"B":{"B.x":"4"}}' in stored(house, "S")[2][3]
+
+
+def test_what_the_origin_allows_is_stored_as_it_is(house: House) -> None:
+    house.stream("O", subjects=["o.*"], allow_rollup_hdrs=True, allow_msg_ttl=True)
+    house.stream("S", sources=[{"name": "O"}], republish={"src": ">", "dest": "again.>"})
+    house.stream("M", mirror={"name": "O"}, allow_msg_ttl=True)
+    house.stream("R", sources=[{"name": "O"}], allow_rollup_hdrs=True)
+    house.publish("o.a", b"1")
+    house.server.hub.settle()
+    listener = house.server.client()
+    listener.send("SUB again.> 9\r\n")
+    house.publish("o.a", b"2", b"NATS/1.0\r\nNats-Rollup: sub\r\nNats-TTL: 5\r\n\r\n")
+    house.server.hub.settle()
+    events: list[Any] = listener.events()
+    assert [event[1] for event in events] == ["again.o.a"]
+    assert len(stored(house, "S")) == 2
+    assert [message[4] for message in stored(house, "R")] == [b"2"]
+    assert b"Nats-TTL: 5\r\n" in stored(house, "S")[1][3]
+    house.pass_time(10 * SECOND)
+    assert [message[4] for message in stored(house, "M")] == [b"1"]
+    assert len(stored(house, "S")) == 2

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.api import errors_generated as errors
 from penstock.core.draft import Draft
 from penstock.core.expect import value
+from penstock.core.log import StoredMessage
 from penstock.core.refusals import STAGE_COUNT, STAGE_COUNTER
 from penstock.engine.rules import blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
+from penstock.engine.rules.staged import STAGED
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -56,15 +58,11 @@ def gathered(
     entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
 ) -> tuple[bytes, bytes]:
     """Headers and payload under which a counter stream stores a counter's message of another stream
-    (its headers carry Nats-Stream-Source already). Another stream stores it as it is.
+    (its headers carry Nats-Stream-Source already).
 
     BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
     is not stored.
     """
-    if not entry.config.allow_msg_counter:
-        return headers, payload
-    if not value(headers, HEADER):
-        raise BrokenCounterError(MISSING[2])
     total, sources = _last(entry, subject)
     fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
     told = _number_in(payload)
@@ -100,12 +98,23 @@ class Counters(Rule):
             return INVALID
         return None
 
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN if value(draft.headers, HEADER) else MISSING
+        draft.change(headers=headers, payload=payload)
+        return None
+
     def _add(self, draft: Draft) -> Verdict:
+        if draft.sourced:
+            return self._gather(draft)
         text = value(draft.headers, HEADER)
         if not text:
             return MISSING
         try:
-            total, sources = _last(self._entry, draft.subject)
+            staged = draft.notes.get(STAGED, {}).get(draft.subject)
+            total, sources = _held(staged) if staged else _last(self._entry, draft.subject)
         except BrokenCounterError:
             return BROKEN
         total += _parse(text.decode("latin-1")) or 0
@@ -123,8 +132,10 @@ class Counters(Rule):
 
 def _last(entry: "StreamEntry", subject: str) -> tuple[int, Sources]:
     message = entry.core.log.last_of(subject)
-    if message is None:
-        return 0, {}
+    return (0, {}) if message is None else _held(message)
+
+
+def _held(message: StoredMessage | Draft) -> tuple[int, Sources]:
     told = value(message.headers, SOURCES)
     return _number_in(message.payload), _sources_in(told) if told else {}
 

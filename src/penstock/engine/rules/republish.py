@@ -14,6 +14,7 @@ from penstock.core.refusals import STAGE_COUNT, STAGE_STORED
 from penstock.engine import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.blocks import STATUS
+from penstock.engine.rules.staged import STAGED
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -48,15 +49,19 @@ class Republished(Rule):
         return {STAGE_COUNT: self._before, STAGE_STORED: self._stored}
 
     def _before(self, draft: Draft) -> Verdict:
-        draft.notes["previous"] = self._core.log.subject_state(draft.subject)[2]
+        staged = draft.notes.get(STAGED, {}).get(draft.subject)  # its sequence is still to come
+        draft.notes["previous"] = staged or self._core.log.subject_state(draft.subject)[2]
         return None
 
     def _stored(self, draft: Draft) -> Verdict:
-        if getattr(draft, "skipped", False):
+        if draft.skipped:
             return None
         target = self._apply(draft.subject)
         if target is None or not transforms.publishable(target):
             return None
+        previous = draft.notes["previous"]
+        if isinstance(previous, Draft):
+            previous = previous.seq
         ts_ns, time = self._time
         if ts_ns != self._core.log.last_ts_ns:
             ts_ns = self._core.log.last_ts_ns
@@ -67,7 +72,7 @@ class Republished(Rule):
             f"{self._head}{draft.subject}\r\n"
             f"Nats-Sequence: {draft.seq}\r\n"
             f"Nats-Time-Stamp: {time}\r\n"
-            f"Nats-Last-Sequence: {draft.notes['previous']}\r\n{size}\r\n"
+            f"Nats-Last-Sequence: {previous}\r\n{size}\r\n"
         )
         headers = (draft.headers[:-2] or STATUS) + added.encode("utf-8", "surrogateescape")
         payload = b"" if self._headers_only else draft.payload

@@ -49,6 +49,7 @@ class Positions:
         self._log = log
         self._known: dict[str, Position] = {}
         self._landings: dict[str, Landing] = {}
+        self._anchors: dict[str, int] = {}  # where the newest message of each was when it was read
         self._saved_seq = 0
         self._saved: list[Position] = []
         self._waiting: PositionsFile | None = None  # to be written once the log is as far
@@ -69,7 +70,8 @@ class Positions:
             self._known = {position.name: position for position in found.positions}
             above = found.seq
         read = last_positions(self._log, above, set(self._known) | names)
-        for name, (seq, _) in read.items():
+        for name, (seq, here) in read.items():
+            self._anchors[name] = here
             before = self._known.get(name)
             if before is None or seq > before.seq:
                 created = before.created if before is not None else 0
@@ -83,6 +85,10 @@ class Positions:
         """Where a source stands; from then on `follow` what lands."""
         return self._known.get(name, Position(name=name))
 
+    def anchor_of(self, name: str) -> int:
+        """The sequence of the stream's message that says so; 0: the file does."""
+        return self._anchors.get(name, 0)
+
     def follow(self, name: str, landing: Landing, created: int) -> None:
         """The position of this source is its landing's."""
         self._landings[name] = landing
@@ -91,7 +97,9 @@ class Positions:
     def leave(self, name: str) -> None:
         """Nothing lands any more: what is known stays."""
         self._collect()
-        self._landings.pop(name, None)
+        landing = self._landings.pop(name, None)
+        if landing is not None and landing.anchor:
+            self._anchors[name] = landing.anchor
 
     def tick(self, now_ns: int) -> int:
         """Write the file when it is worth it; when to call again."""
@@ -110,7 +118,9 @@ class Positions:
 
     def holds(self, top: int) -> bool:
         """For the log: whether the file has to be written before messages up to a sequence go."""
-        return any(self._saved_seq < landing.anchor <= top for landing in self._landings.values())
+        anchors = [landing.anchor for landing in self._landings.values()]
+        anchors += self._anchors.values()
+        return any(self._saved_seq < anchor <= top for anchor in anchors)
 
     def save(self) -> None:
         """Write down how it is now; all of the stream is in its file already. OSError."""

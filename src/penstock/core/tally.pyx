@@ -1,6 +1,6 @@
-"""How many messages and bytes a log holds, and of which subjects: counted from the index of its segments.
+"""Counts of a log that are made from its index: messages and bytes of a segment, messages of each subject.
 
-Used where the counts that were kept do not hold: at recovery, and after damage. Knows nothing of files.
+While a log is open they are kept up to date message by message (core/log); here is how they begin. Knows nothing of files.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.log cimport Log

@@ -1,0 +1,150 @@
+"""``penstock stream backup`` and ``restore``: the folders that the ``nats`` command line makes.
+
+<folder>/backup.json      {"config": …, "state": …} of the stream
+<folder>/stream.tar.s2    the archive, as the server sent it
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from penstock.cli.output import as_data, number, print_json, size
+from penstock.cli.session import Session, command
+from penstock.cli.streams import show
+from penstock.cli.values import SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.api.calls import StreamRestoreRequest
+    from penstock.api.streams import StreamConfig
+
+_FACTS = "backup.json"
+_ARCHIVE = "stream.tar.s2"
+_READ_BYTES = 1 << 20
+
+
+@click.command()
+@click.argument("name")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--check", is_flag=True, help="Let the server read all messages first.")
+@click.option("--consumers/--no-consumers", default=True, help="With the consumers.")
+@click.option("--chunk-size", type=SIZE, default=0, help="Bytes of one chunk.")
+@click.option("--window-size", type=SIZE, default=0, help="Bytes that may be on their way.")
+@command
+@click.pass_obj
+def backup(
+    session: Session,
+    name: str,
+    folder: Path,
+    check: bool,
+    consumers: bool,
+    chunk_size: int,
+    window_size: int,
+) -> None:
+    """Back the stream NAME up into FOLDER, which is made."""
+    from penstock.api.calls import StreamRestoreRequest
+    from penstock.api.codec import encode
+    from penstock.client.blocking_backup import Backup
+
+    for each in (_FACTS, _ARCHIVE):
+        if (folder / each).exists():
+            raise click.UsageError(f"{folder / each} is there already")
+    started = time.monotonic()
+    received = chunks = 0
+    with session.connect() as client:
+        coming = Backup(
+            session.jetstream(client),
+            name,
+            consumers=consumers,
+            check=check,
+            chunk_bytes=chunk_size,
+            window_bytes=window_size,
+        )
+        if not session.as_json:
+            print(f'Starting backup of Stream "{name}" with {size(coming.state.bytes)}')
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f"{_ARCHIVE}.part"
+        try:
+            with unfinished.open("wb") as file:
+                for chunk in coming:
+                    file.write(chunk)
+                    received += len(chunk)
+                    chunks += 1
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            unfinished.unlink()
+            raise
+    facts = encode(StreamRestoreRequest(config=coming.config, state=coming.state))
+    (folder / _FACTS).write_bytes(msgspec.json.format(facts) + b"\n")
+    unfinished.rename(folder / _ARCHIVE)
+    if session.as_json:
+        print_json({"stream": name, "bytes": received, "chunks": chunks})
+        return
+    took = f"{time.monotonic() - started:.1f} s"
+    print(f'Received {size(received)} in {number(chunks)} chunks for stream "{name}" in {took}')
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="A JSON file with the configuration to restore to, of the same name.",
+)
+@command
+@click.pass_obj
+def restore(session: Session, folder: Path, config: Path | None) -> None:
+    """Make the stream that was backed up into FOLDER again."""
+    from penstock.client.blocking_backup import restore as send
+
+    facts = _facts(folder / _FACTS)
+    wanted = facts.config if config is None else _config(config, facts)
+    archive = folder / _ARCHIVE
+    if not session.as_json:
+        what = f'Starting restore of Stream "{wanted.name}" from {archive}'
+        print(f"{what} with {size(archive.stat().st_size)}")
+    with session.connect() as client:
+        info = send(session.jetstream(client), wanted, _pieces(archive), facts.state)
+    print_json(as_data(info)) if session.as_json else show(session, info)
+
+
+def _facts(path: Path) -> StreamRestoreRequest:
+    from penstock.api.calls import StreamRestoreRequest
+    from penstock.api.codec import JsonError, decode_request
+
+    try:
+        facts = decode_request(StreamRestoreRequest, path.read_bytes(), strict=False)
+    except JsonError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    if not facts.config.name:
+        raise click.UsageError(f"{path} names no stream")
+    return facts
+
+
+def _config(path: Path, facts: StreamRestoreRequest) -> StreamConfig:
+    from penstock.api.codec import JsonError, decode_request
+    from penstock.api.streams import StreamConfig
+
+    try:
+        config = decode_request(StreamConfig, path.read_bytes(), strict=True)
+    except JsonError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    if config.name not in ("", facts.config.name):
+        raise click.UsageError(f"{path} is of stream {config.name}; a restore can't rename")
+    config.name = facts.config.name
+    return config
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_READ_BYTES):
+            yield piece

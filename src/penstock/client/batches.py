@@ -1,0 +1,227 @@
+"""Batches of publishes into one stream, as numbers and answers: no transport, no waiting.
+
+An **atomic** batch is stored whole or not at all. Its messages carry its id and their number in
+headers, the last one also says commit; so the one added last is held back until the next one, or
+the commit, shows what it is.
+
+A **fast** batch is many ordinary publishes with few answers. Where a message is in its batch stands
+in its reply subject::
+
+    <inbox>.<batch>.<flow>.<ok|fail>.<number>.<operation>.$FI
+
+The stream answers every so many messages with how far it is (``ack``), tells of gaps and errors,
+and ends with one PubAck.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.api import error_from
+from penstock.api.errors import ErrorBody  # noqa: TC001 # msgspec reads the annotation
+from penstock.errors import BatchEnded, NoResponders, PenstockError, ProtocolError
+
+from .jetstream import Headers, decode_pub_ack, publish_headers
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .models import PubAck
+    from .options import Duration
+
+START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4
+UNANSWERED = 2  # flow acks that may be outstanding
+
+
+class Outgoing(NamedTuple):
+    """One message to send."""
+
+    subject: str
+    payload: bytes
+    headers: bytes
+
+
+class AtomicNumbers:
+    """The numbers of one atomic batch."""
+
+    def __init__(self, batch_id: str, ack_every: int) -> None:
+        """``ack_every``: how many messages go between two that the stream is asked to answer."""
+        if ack_every < 1:
+            raise ValueError(f"ack_every is at least 1, got {ack_every}")
+        self.id = batch_id
+        self.count = 0
+        """Messages added."""
+        self.over = False
+        self._ack_every = ack_every
+        self._held: Outgoing | None = None
+
+    def add(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Headers | None,
+        *,
+        msg_id: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        ttl: Duration | None = None,
+    ) -> tuple[Outgoing, bool] | None:
+        """Take a message; what is to be sent is the one before it, and whether its answer is
+        wanted. ValueError when the batch is over, or on what a header cannot hold.
+        """
+        if self.over:
+            raise ValueError(f"batch {self.id} is over")
+        block = publish_headers(
+            {
+                **(headers or {}),
+                "Nats-Batch-Id": self.id,
+                "Nats-Batch-Sequence": str(self.count + 1),
+            },
+            msg_id=msg_id,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            ttl=ttl,
+        )
+        before, self._held = self._held, Outgoing(subject, payload, block)
+        self.count += 1
+        if before is None:
+            return None
+        return before, self.count == 2 or (self.count - 1) % self._ack_every == 0
+
+    def commit(self) -> Outgoing:
+        """The last message, whose answer is the PubAck; ValueError when there is none."""
+        if self.over or self._held is None:
+            raise ValueError(f"batch {self.id} is over" if self.over else "the batch is empty")
+        last, self._held, self.over = self._held, None, True
+        return last._replace(headers=last.headers[:-2] + b"Nats-Batch-Commit: 1\r\n\r\n")
+
+
+def check_staged(answer: bytes) -> None:
+    """The answer to a message of an open atomic batch: an ApiError when it was refused."""
+    if answer:
+        decode_pub_ack(answer)
+        raise ProtocolError(f"not an answer to a message of a batch: {answer[:200]!r}")
+
+
+class _Answer(msgspec.Struct):
+    """What a stream says of a fast batch; a PubAck has no type."""
+
+    type: str = ""
+    seq: int = 0
+    msgs: int = 0
+    last_seq: int = 0
+    error: ErrorBody | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class FastFlow:
+    """How far one fast batch is, and how far it may go."""
+
+    def __init__(self, inbox: str, batch_id: str, flow: int, *, gaps: bool) -> None:
+        """Answers come below ``inbox``. ``flow``: the most messages between two of them; ``gaps``:
+        go on when messages were lost on the way or refused.
+        """
+        if flow < 1:
+            raise ValueError(f"flow is at least 1, got {flow}")
+        self.count = 0
+        """Messages sent."""
+        self.acked = 0
+        """The stream has dealt with messages up to this number."""
+        self.gaps: list[tuple[int, int]] = []
+        """Numbers that did not arrive: first, and the first one after."""
+        self.failures: list[tuple[int, PenstockError]] = []
+        """Messages that were refused."""
+        self.result: PubAck | None = None
+        self.error: PenstockError | None = None
+        self._every = 0
+        self._prefix = f"{inbox}.{batch_id}.{flow}.{'ok' if gaps else 'fail'}"
+        self._over = False
+
+    @property
+    def started(self) -> bool:
+        """Whether the stream has answered the first message."""
+        return self._every > 0 or self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has said its last word."""
+        return self.result is not None or self.error is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether an answer must come before another message may go."""
+        if self.ended or self.count == 0:
+            return False
+        return not self.started or self.count >= self.acked + UNANSWERED * self._every
+
+    def reply_of_next(self) -> str:
+        """Count one more message; its reply subject. BatchEnded when the batch is over."""
+        self.check()
+        self.count += 1
+        return self._reply(self.count, START if self.count == 1 else APPEND)
+
+    def reply_of_end(self) -> str:
+        """The reply subject of the empty message that ends the batch."""
+        self.check()
+        if self.count == 0:
+            raise ValueError("the batch is empty")
+        self._over = True
+        return self._reply(self.count + 1, COMMIT_EOB)
+
+    def reply_of_ping(self) -> str:
+        """The reply subject of the question how far the batch is."""
+        return self._reply(self.count, PING)
+
+    def check(self) -> None:
+        """BatchEnded, or what the stream refused the batch with, when it takes nothing more."""
+        if self.error is not None:
+            raise self.error
+        if self.result is not None:
+            raise BatchEnded(self.count, self.result.count, self.failures[-1:])
+        if self._over:
+            raise ValueError("the batch is over")
+
+    def outcome(self) -> PubAck:
+        """The PubAck, when all that was sent is in it."""
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        if self.result.count < self.count:
+            raise BatchEnded(self.count, self.result.count, self.failures[-1:])
+        return self.result
+
+    def receive(self, message: Message) -> None:
+        """An answer of the stream; what comes after its last word is not about this batch."""
+        if self.ended:
+            return
+        if message.status == 503:
+            self.error = NoResponders("the subject of a batch")
+            return
+        try:
+            answer = _answer.decode(message.data)
+        except msgspec.MsgspecError as error:
+            self.error = ProtocolError(f"not an answer to a batch: {error}: {message.data[:200]!r}")
+            return
+        if answer.type == "ack":
+            self.acked = max(self.acked, answer.seq)
+            self._every = answer.msgs or 1
+        elif answer.type == "gap":
+            self.gaps.append((answer.last_seq, answer.seq))
+        elif answer.type == "err" and answer.error is not None:
+            self.failures.append((answer.seq, error_from(answer.error)))
+        else:
+            try:
+                result = decode_pub_ack(message.data)
+            except PenstockError as error:
+                self.error = error
+            else:
+                if result.batch:
+                    self.result = result
+                else:
+                    self.error = ProtocolError(f"an ack without a batch: {message.data[:200]!r}")
+
+    def _reply(self, number: int, operation: int) -> str:
+        return f"{self._prefix}.{number}.{operation}.$FI"
