@@ -192,3 +192,93 @@ def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.Mo
 
     with server("penstock", monkeypatch) as one, server(target, monkeypatch) as other:
         asyncio.run(go(one, other))
+
+
+VALID = {"name": "T", "subjects": ["t"]}
+REQUESTS: list[tuple[str, Any]] = [
+    ("STREAM.SNAPSHOT.S", b""),
+    ("STREAM.SNAPSHOT.S", b"{}"),
+    ("STREAM.SNAPSHOT.S", b"{"),
+    ("STREAM.SNAPSHOT.S", {"no_consumers": True}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": ""}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a.*"}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a.>"}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a b"}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a..b"}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a", "chunk_size": "x"}),
+    ("STREAM.SNAPSHOT.S", {"deliver_subject": "a", "surprise": 1}),
+    ("STREAM.SNAPSHOT.NONE", {"deliver_subject": "a"}),
+    ("STREAM.SNAPSHOT.NONE", b""),
+    ("STREAM.RESTORE.S", b""),
+    ("STREAM.RESTORE.S", b"{}"),
+    ("STREAM.RESTORE.S", b"{"),
+    ("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": ["s"]}}),
+    ("STREAM.RESTORE.T", {"config": {"name": "S", "subjects": ["s"]}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "subjects": ["a b"]}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "max_age": -1}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "num_replicas": 3}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "retention": "x"}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "discard_new_per_subject": True}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "surprise": 1}}),
+    ("STREAM.RESTORE.T", {"config": VALID, "state": {"messages": "x"}}),
+    ("STREAM.RESTORE.a/b", {"config": {**VALID, "name": "a/b"}}),
+    ("STREAM.RESTORE.T", {"config": VALID}),
+    ("STREAM.RESTORE.T", {"config": {"subjects": ["t"]}}),
+    ("STREAM.RESTORE.T", {"config": {**VALID, "subjects": ["s.x"]}}),
+]
+
+
+@pytest.mark.peer
+def test_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asked(url: str) -> list[Any]:
+        answers = []
+        async with connected(url) as client:
+            await client.jetstream().add_stream(name="S", subjects=["s.>"])
+            for call, body in REQUESTS:
+                answer = await ask(client, call, body)
+                if answer.get("deliver_subject"):
+                    lead, _, _ = answer["deliver_subject"].rpartition(".")
+                    answer["deliver_subject"] = lead
+                answers.append((call, body, answer))
+        return answers
+
+    with server("penstock", monkeypatch) as one, server("nats-server", monkeypatch) as other:
+        ours, theirs = asyncio.run(asked(one)), asyncio.run(asked(other))
+    for one_answer, other_answer in zip(ours, theirs, strict=True):
+        assert one_answer == other_answer
+
+
+@pytest.mark.peer
+def test_the_same_advisories(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told(url: str) -> list[Any]:
+        events: list[Any] = []
+
+        async def note(message: Any) -> None:
+            event = json.loads(message.data)
+            event.pop("client", None)  # who asked: differs, and is not in all of ours
+            for name in ("id", "timestamp", "start", "end", "bytes", "state"):
+                event[name] = type(event.get(name)).__name__
+            events.append((message.subject, event))
+
+        async with connected(url) as client:
+            await client.jetstream().add_stream(name="S", subjects=["s.>"])
+            await client.jetstream().publish("s.1", b"x" * 10_000)
+            for kind in ("SNAPSHOT_CREATE", "SNAPSHOT_COMPLETE", "RESTORE_CREATE"):
+                await client.subscribe(f"$JS.EVENT.ADVISORY.STREAM.{kind}.>", cb=note)
+            await client.subscribe("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.>", cb=note)
+            chunks: asyncio.Queue[Any] = asyncio.Queue()
+            await client.subscribe("chunks", cb=chunks.put)
+            answer = await ask(client, "STREAM.SNAPSHOT.S", {"deliver_subject": "chunks"})
+            data = b""
+            while (chunk := await asyncio.wait_for(chunks.get(), 20)).data:
+                data += chunk.data
+            await client.jetstream().delete_stream("S")
+            await restore(client, answer, data)
+            for _ in range(50):
+                if len(events) == 4:
+                    break
+                await asyncio.sleep(0.05)
+        return sorted(events, key=lambda event: str(event[0]))
+
+    with server("penstock", monkeypatch) as one, server("nats-server", monkeypatch) as other:
+        assert asyncio.run(told(one)) == asyncio.run(told(other))

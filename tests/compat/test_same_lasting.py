@@ -2,8 +2,11 @@
 same bytes to both, same bytes back.
 """
 
+import time
+
 import pytest
 
+from penstock.api.times import format_time
 from tests.compat.scene import NEEDS_BOTH, Scene, second
 
 pytestmark = NEEDS_BOTH
@@ -339,10 +342,15 @@ FEATURES = [
     {"republish": {"dest": "a.>"}},
     {"subject_transform": {"src": "a.>", "dest": "b"}},
     {"subject_transform": {"src": "", "dest": "b.>"}},
-    {"mirror": {"name": "NOBODY"}},
-    {"mirror": {"name": "NOBODY", "filter_subject": "a"}},
     {"pedantic": True},
 ]
+ON_MIRRORS = (
+    {"allow_msg_counter": True},
+    {"subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True},
+    {"allow_msg_schedules": True, "subject_delete_marker_ttl": 5_000_000_000},
+    {"allow_msg_schedules": True, "discard": "new"},
+)
 
 
 @pytest.mark.parametrize("one", FEATURES, ids=str)
@@ -350,9 +358,166 @@ def test_features_together_are_judged_alike(client, one):
     number = FEATURES.index(one)
     for other_number, other in enumerate(FEATURES):
         name = f"F{number}_{other_number}"
-        body = {"name": name, **one, **other}
-        if "mirror" not in body:
-            body["subjects"] = [f"f{number}.{other_number}.>"]
+        subjects = [f"f{number}.{other_number}.>"]
+        body = {"name": name, "subjects": subjects, **one, **other}
         client.made.append(name)
         client.ask(f"STREAM.CREATE.{name}", body)
-        client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 3]})
+        if other_number % 3 == 0:
+            client.ask(f"STREAM.UPDATE.{name}", {**body, **FEATURES[other_number - 4]})
+
+
+def test_what_mirrors_can_not_have(client):
+    for number, more in enumerate(ON_MIRRORS):
+        body = {"name": f"MIR{number}", "mirror": {"name": "NOBODY"}, **more}
+        client.ask(f"STREAM.CREATE.MIR{number}", body)
+
+
+PATTERNS = ["@at 2000-01-01T00:00:00Z", "@at 2100-01-01T00:00:00+02:00", "@at x", "@at  2100"]
+PATTERNS += ["@every 1h", "@every 999ms", "@every x", "@every 1.5s", "@daily", "@Daily", "@hourly"]
+PATTERNS += [
+    "0 0 0 1 1 *",
+    "* * * * *",
+    "60 * * * * *",
+    "0 0 0 30 2 *",
+    "*/5 1-3 ? jan MON-fri 0/2",
+]
+PATTERNS += ["0 0 0 * * 7", "", " @daily", "@daily ", "1,2,,3 * * * * *", "x", "*/0 * * * * *"]
+PATTERNS += [
+    "0 0 0 1 1 sun,Tue",
+    "0 0 0 1 DEC/2 *",
+    "0-5/2 0 0 1 1 *",
+    "5-1 0 0 1 1 *",
+    "+5 0 0 1 1 *",
+]
+SCHEDULED = [
+    "",
+    "Nats-Schedule-Target: N.plan",
+    "Nats-Schedule-Target: N.*",
+    "Nats-Schedule-Target: other",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.out",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.plan",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.>",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: other",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Source: N.data",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 5",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: never",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 0",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-TTL: 0\nNats-Schedule-Rollup: x",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Rollup: sub",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Rollup: SUB",
+    "Nats-Schedule-Target: N.out\nNats-Rollup: SUB",
+    "Nats-Schedule-Target: N.out\nNats-Rollup: all",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone: Europe/Berlin",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone: Nowhere",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Time-Zone:",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Next: purge",
+    "Nats-Schedule-Target: N.out\nNats-Schedule-Next: purge\nNats-Scheduler: N.nobody",
+    "Nats-Schedule-Target: N.out\nNats-Scheduler: N.x",
+    "Nats-Schedule-Target: N.out\nNats-Expected-Last-Sequence: 999",
+]
+CANCELS = ["purge", "Purge", "later", ""]
+
+
+@pytest.mark.parametrize("config", [{}, {"allow_msg_schedules": True}], ids=str)
+def test_schedules_are_judged_alike(client, config):
+    scene = Scene(client, **config)
+    name = scene.name
+    for number, pattern in enumerate(PATTERNS):
+        target = f"Nats-Schedule-Target: {name}.out.{number}"
+        put(scene, f"plan.{number}", headers=f"Nats-Schedule: {pattern}\n{target}")
+        zone = "Nats-Schedule-Time-Zone: Europe/Berlin"
+        put(scene, f"plan.{number}", headers=f"Nats-Schedule: {pattern}\n{target}\n{zone}")
+    for more in SCHEDULED:
+        headers = f"Nats-Schedule: @daily\n{more}".replace("N.", f"{name}.")
+        put(scene, "plan", headers=headers)
+        put(scene, "plan", headers=headers.replace("@daily", "@yearlyish"))
+    put(scene, "plain")
+    for cancel in CANCELS:
+        for scheduler in ("", f"{name}.plan", f"{name}.plain", f"{name}.nobody", f"{name}.>", "x"):
+            for subject in ("x", "plan"):
+                headers = f"Nats-Schedule-Next: {cancel}\nNats-Scheduler: {scheduler}"
+                put(scene, subject, headers=headers)
+    put(scene, "x", headers="Nats-Schedule-Next: purge")
+    put(scene, "x", headers="Nats-Schedule-Target: y")
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_schedules_produce_the_same(client, storage):
+    scene = Scene(client, allow_msg_schedules=True, allow_msg_ttl=True, storage=storage)
+    name = scene.name
+    soon = f"Nats-Schedule: @at {format_time(time.time_ns() + 1_500_000_000)}"
+    put(scene, "data", "from data", "Kept: 1\nNats-Msg-Id: 7\nNats-TTL: 100")
+    for number, more in enumerate(
+        (
+            "My: own\nNats-Msg-Id: 8",
+            f"Nats-Schedule-Source: {name}.data",
+            f"Nats-Schedule-Source: {name}.nothing\nNats-TTL: 50",
+            "Nats-Schedule-TTL: 1h",
+            "Nats-Schedule-Rollup: sub",
+            "Nats-Expected-Last-Subject-Sequence: 0",
+            "Nats-Rollup: sub",
+        )
+    ):
+        target = f"Nats-Schedule-Target: {name}.out.{number}"
+        put(scene, f"plan.{number}", f"b{number}", f"A: b\n{soon}\n{target}\n{more}")
+    put(scene, "far", headers=f"Nats-Schedule: @daily\nNats-Schedule-Target: {name}.out")
+    put(scene, "off", headers=f"Nats-Schedule: @daily\nNats-Schedule-Target: {name}.out")
+    client.wait(2.5)
+    put(scene, "x", headers=f"Nats-Schedule-Next: purge\nNats-Scheduler: {name}.off")
+    state(scene)
+
+
+def test_counters_of_other_streams(client):
+    client.say("UNSUB 3\r\n")  # how streams hear of each other is their own affair
+    one, two = (Scene(client, allow_msg_counter=True) for _ in range(2))
+    name = f"{one.name}SUM"
+    client.made.append(name)
+    body = {
+        "name": name,
+        "subjects": [f"{name}.>"],
+        "allow_msg_counter": True,
+        "sources": [
+            {
+                "name": each.name,
+                "subject_transforms": [{"src": f"{each.name}.>", "dest": f"{name}.>"}],
+            }
+            for each in (one, two)
+        ],
+    }
+    client.ask(f"STREAM.CREATE.{name}", body)
+    client.wait(0.5)
+    for scene, number in ((one, "5"), (two, "7"), (one, "-3"), (two, "1000"), (one, "1")):
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        client.wait(0.4)
+    client.publish(f"{name}.a", "", "Nats-Incr: 10", reply="in.ack")
+    put(one, "a", "", "Nats-Incr: 100")
+    client.wait(0.4)
+    for seq in range(1, 9):
+        client.ask(f"STREAM.MSG.GET.{name}", {"seq": seq})
+
+
+def test_what_an_origin_allowed(client):
+    client.say("UNSUB 3\r\n")
+    origin = Scene(client, allow_msg_ttl=True, allow_rollup_hdrs=True, allow_msg_schedules=True)
+    for number, more in enumerate(({}, {"allow_msg_ttl": True}, {"allow_rollup_hdrs": True})):
+        name = f"{origin.name}COPY{number}"
+        client.made.append(name)
+        client.ask(
+            f"STREAM.CREATE.{name}", {"name": name, "sources": [{"name": origin.name}], **more}
+        )
+        name = f"{origin.name}MIRROR{number}"
+        client.made.append(name)
+        client.ask(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": origin.name}, **more})
+    client.wait(0.5)
+    put(origin, "a")
+    put(origin, "a", headers="Nats-TTL: 2")
+    put(origin, "b", headers="Nats-TTL: never")
+    put(origin, "a", headers="Nats-Rollup: sub")
+    put(origin, "c")
+    target = f"Nats-Schedule-Target: {origin.name}.out"
+    put(origin, "plan", headers=f"Nats-Schedule: @daily\n{target}")
+    client.wait(3.5)
+    for kind in ("COPY", "MIRROR"):
+        for number in range(3):
+            for seq in range(1, 7):
+                client.ask(f"STREAM.MSG.GET.{origin.name}{kind}{number}", {"seq": seq})

@@ -201,3 +201,71 @@ def test_states_that_can_not_be_written_are_told_once_and_written_later() -> Non
     house.pass_time(SECOND)
     house = house.crash()
     assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
+@pytest.mark.parametrize("seed", range(12))
+def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
+    rng = random.Random(seed)
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream(subjects=["s.*"], retention=retention)
+    filters = (
+        {"a": ["s.0", "s.1"], "b": ["s.2"]} if retention == "workqueue" else {"a": [], "b": []}
+    )
+    for name, subjects in filters.items():
+        config = {"ack_policy": "explicit", "ack_wait": SECOND, "filter_subjects": subjects}
+        house.consumer(name, durable_name=name, **config)
+    stored: dict[int, str] = {}
+    acked: dict[str, set[int]] = {"a": set(), "b": set()}
+    confirmed: dict[str, set[int]] = {"a": set(), "b": set()}
+
+    def pull(name: str, count: int) -> None:
+        for event in house.pull(count, name):
+            seq = int(event[3].split(".")[5])
+            assert seq not in confirmed[name], (seed, name, seq)
+            draw = rng.random()
+            if draw < 0.4:
+                acked[name].add(seq)
+                assert house.request(event[3], rng.choice([b"+ACK", b"", b"+TERM"]))
+                confirmed[name].add(seq)
+            elif draw < 0.6:
+                acked[name].add(seq)
+                house.send(event[3], b"+ACK")
+            elif draw < 0.7:
+                house.send(event[3], b"-NAK")
+
+    for _ in range(15):
+        for _ in range(rng.randint(1, 25)):
+            draw = rng.random()
+            if draw < 0.5:
+                subject = f"s.{rng.randrange(3)}"
+                stored[house.publish(subject)["seq"]] = subject
+            elif draw < 0.9:
+                pull(rng.choice("ab"), rng.randint(1, 6))
+            else:
+                house.pass_time(rng.randrange(SECOND))
+        if rng.random() < 0.2 and house.engine.account.streams["S"].journal is not None:
+            journal = house.engine.account.streams["S"].journal
+            states = house.engine.account.streams["S"].files
+            assert states is not None
+            house.pass_time(SECOND // 5)
+            journal.rebase(states.states.base(journal.number))
+        disk.crash(rng)
+        house = house.crash()
+        assert not house.reports, house.reports
+    left: dict[str, set[int]] = {"a": set(), "b": set()}
+    for _ in range(12):
+        house.pass_time(SECOND + 1)
+        for name in "ab":
+            for event in house.pull(500, name):
+                seq = int(event[3].split(".")[5])
+                assert seq not in confirmed[name], (seed, name, seq)
+                left[name].add(seq)
+                house.send(event[3], b"+ACK")
+    for name, subjects in filters.items():
+        due = {seq for seq, subject in stored.items() if not subjects or subject in subjects}
+        assert due - acked[name] <= left[name], (seed, name)
+    if retention != "limits":
+        house = house.restart()
+        assert house.ok("STREAM.INFO.S")["state"]["messages"] == 0

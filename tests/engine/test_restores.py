@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -392,3 +393,67 @@ def test_power_goes_at_any_step_of_a_restore(house: House, seed: int) -> None:
             assert consumers == view[4]
         assert not [name for name in disk.names if "/restoring/" in name]
     assert outcomes == {True, False}
+
+
+def test_times_to_live_go_on(house: House, tmp_path: Path) -> None:
+    house.stream(subjects=["s"], allow_msg_ttl=True)
+    for ttl in (b"5s", b"60s"):
+        house.publish("s", ttl, b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % ttl)
+    house.publish("s", b"kept")
+    answer, data = backup(house)
+    other = House(tmp_path / "other", house.server.clock.now())
+    assert restore(other, answer, data)["state"]["messages"] == 3
+    other.pass_time(6 * SECOND)
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 2
+    other.pass_time(56 * SECOND, SECOND)
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_messages_that_consumers_need_stay(house: House, tmp_path: Path, retention: str) -> None:
+    house.stream(subjects=["s"], retention=retention)
+    house.consumer("c", durable_name="c", ack_policy="explicit")
+    for n in range(6):
+        house.publish("s", b"%d" % n)
+    events = house.pull(4)
+    house.send(events[0][3], b"+ACK")
+    house.send(events[2][3], b"+ACK")
+    answer, data = backup(house)
+    other = House(tmp_path / "other", house.server.clock.now())
+    info = restore(other, answer, data)
+    assert "error" not in info, info
+    assert info["state"]["messages"] == answer["state"]["messages"] == 4
+    other.pass_time(31 * SECOND)
+    again = other.pull(9)
+    assert [event[5] for event in again] == [b"1", b"3", b"4", b"5"]
+    for event in again:
+        other.send(event[3], b"+ACK")
+    assert other.ok("STREAM.INFO.S")["state"]["messages"] == 0
+    assert other.ok("STREAM.INFO.S")["state"]["last_seq"] == 6
+
+
+def test_a_mirror_goes_on_from_its_backup(house: House, tmp_path: Path) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("M", mirror={"name": "O"})
+    for n in range(5):
+        house.publish("o", b"%d" % n)
+    house.pass_time(SECOND)
+    answer, data = backup(house, "M")
+    assert answer["state"]["messages"] == 5
+    house.ok("STREAM.DELETE.M")
+    house.publish("o", b"later")
+    assert "error" not in restore(house, answer, data)
+    house.pass_time(2 * SECOND)
+    assert house.ok("STREAM.INFO.M")["state"]["messages"] == 6
+
+
+def test_a_compressed_stream(house: House, tmp_path: Path) -> None:
+    house.stream(subjects=["s"], compression="s2")
+    for n in range(30):
+        house.publish("s", b"again and again " * 40 + b"%d" % n)
+    answer, data = backup(house)
+    other = House(tmp_path / "other")
+    info = restore(other, answer, data)
+    assert info["config"]["compression"] == "s2"
+    view = stream_view(house)
+    assert stream_view(other)[3] == view[3]

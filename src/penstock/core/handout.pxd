@@ -1,7 +1,7 @@
 """What a consumer hands out and what is acknowledged: the part that pull and push consumers share."""
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.buffer cimport Out
-from penstock.core.hub cimport Hub, Task
+from penstock.core.hub cimport Hub, Synced
 from penstock.core.log cimport Log, Record
 from penstock.core.pacing cimport Pacing
 from penstock.core.pending cimport Pending, PendingMessages
@@ -30,8 +30,10 @@ cdef enum:
     BUDGET = 4096                  # messages of one run
 
 
-cdef class Saver(Task):
-    cdef Handout consumer
+cdef class Confirmer(Synced):
+    """Answers the acks that ask for it, once they are as durable as promised (core/ack_journal)."""
+    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1
+    cdef int begun_anew(self, Handout consumer) except -1          # its numbers start from the beginning
 
 
 cdef class Handout(Listener):
@@ -47,9 +49,7 @@ cdef class Handout(Listener):
     cdef readonly bint closed
     cdef public bint changed               # state differs from the last snapshot()
     cdef public object on_change           # called without arguments when it begins to differ; or None
-    cdef public object save                # called without arguments to write the state; the writer then calls saved(). None: in memory
-    cdef list unanswered                   # reply subjects of acks that are answered once the state is written
-    cdef Saver saver
+    cdef public Confirmer confirmer        # None: acks are answered at once
     # rules
     cdef readonly int ack_policy
     cdef uint64_t ack_wait_ns

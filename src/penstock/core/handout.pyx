@@ -3,7 +3,7 @@
 `pick` finds the next message, `prepare` makes of its record what goes out, `hand_out` gives it to who listens, `handed` remembers it;
 `acknowledge` is the way back. Redeliveries come first, and do not count against max_ack_pending; then new messages.
 
-An ack that asks for an answer gets it when the state that knows of it is written; all those of a turn wait for one write.
+An ack that asks for an answer gets it from the Confirmer when it is as durable as promised.
 
 Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
 Knows nothing of requests, flow control or heartbeats.
@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.log cimport Record
 from penstock.core.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
-from penstock.core.hub cimport Task
+from penstock.core.hub cimport Synced
 from penstock.core.router cimport Message, QueueGroup, Sink, Subscription
 from penstock.core.selection cimport Selection
 from penstock.core.stream cimport Listener, Stream
@@ -36,15 +36,13 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
     return n >= text_len and memcmp(p, text, text_len) == 0
 
 
-cdef class Saver(Task):
-    """The consumer's task in the commit phase: its state is written, so that acks can be answered."""
+cdef class Confirmer(Synced):
+    """Answers the acks that ask for it."""
 
-    def __init__(self, Handout consumer) -> None:
-        self.consumer = consumer
+    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1:
+        return consumer.answer(reply, n)
 
-    cdef int run(self) except -1:
-        if not self.consumer.closed and self.consumer.save is not None:
-            self.consumer.save()
+    cdef int begun_anew(self, Handout consumer) except -1:
         return 0
 
 
@@ -70,8 +68,6 @@ cdef class Handout(Listener):
         self.pending.set_floor(0, self.selection.passed)
         self.backoff_ns = ()
         self.changed = True
-        self.unanswered = []
-        self.saver = Saver(self)
 
     def __dealloc__(self):
         out_free(&self.scratch)
@@ -198,8 +194,9 @@ cdef class Handout(Listener):
                 # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
                 copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
                 m = self.out
-                m.subject = PyBytes_AS_STRING(target)
-                m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+                if not (<Sink>item).as_client:
+                    m.subject = PyBytes_AS_STRING(target)
+                    m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
                 m.body = PyBytes_AS_STRING(copy)
                 took += (<Sink>item).take(None, &m)
         return took
@@ -362,10 +359,9 @@ cdef class Handout(Listener):
         elif starts(p, n, b"+TERM", 5):
             self.terminate(seq, cseq, deliveries, p + 5, n - 5)
         if answer and m.reply_len:
-            if self.save is None or not (self.changed or self.unanswered):
+            if self.confirmer is None:
                 return self.answer(m.reply, m.reply_len)
-            self.unanswered.append(PyBytes_FromStringAndSize(m.reply, m.reply_len))
-            self.hub.enlist_commit(self.saver)
+            self.confirmer.confirm(self, seq, m.reply, m.reply_len)
         return 1
 
     cdef int answer(self, const char* reply, size_t n) except -1:
@@ -376,15 +372,6 @@ cdef class Handout(Listener):
         m.body = b""
         self.router.send(&m)
         return 1
-
-    def saved(self) -> None:
-        """The last snapshot is written: answer the acks that waited for it."""
-        cdef bytes reply
-        if not self.unanswered:
-            return
-        replies, self.unanswered = self.unanswered, []
-        for reply in replies:
-            self.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
 
     cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1:
         """1: known (whether it was pending or not); 0: never delivered."""

@@ -448,8 +448,13 @@ cdef class Intake(Sink):
             if stage >= len(names):
                 return 0
             name = names[stage]
-            t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
-            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"")
+            if stage == SCHEDULE:
+                t.at = m.body
+                t.n = m.hlen
+            else:
+                t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
+            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
+                                  PyBytes_FromStringAndSize(m.subject, m.subject_len))
         else:
             verdict = self.rules.ask(stage, draft)
             if draft.changed:

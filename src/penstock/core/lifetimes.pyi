@@ -7,6 +7,9 @@ from penstock.core.stream import Stream
 def learn(agenda: Agenda, log: Log, start: int) -> int:
     """Put the messages with a Nats-TTL from a sequence on into the agenda; how many have `never`."""
 
+def marked(log: Log, start: int, prefix: bytes) -> list[int]:
+    """The messages from a sequence on with a header whose name starts so."""
+
 def prune(agenda: Agenda, log: Log) -> int:
     """Let go of the items whose message is gone; how many went."""
 

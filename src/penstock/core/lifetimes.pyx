@@ -3,7 +3,7 @@
 The header of a message says when it ends: its timestamp and its Nats-TTL. An agenda remembers that and is never trusted:
 a message is read before it goes. Knows nothing of configuration or of delete markers, which the caller makes.
 """
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.agenda cimport Agenda, Item
 from penstock.core.expect cimport Text, header_value
@@ -13,6 +13,9 @@ from penstock.core.stream cimport Stream
 from penstock.core.subject_table cimport SubjectState
 
 from penstock.core.refusals import parse_ttl
+
+cdef extern from "string.h" nogil:
+    void* memmem(const void* haystack, size_t haystack_len, const void* needle, size_t needle_len)
 
 cdef enum:
     NONE = 0
@@ -72,6 +75,28 @@ def learn(Agenda agenda, Log log, start: int) -> int:
                     agenda.put(end_of(&r, seconds), r.seq)
             i = s.next_live(i + 1)
     return never
+
+
+def marked(Log log, start: int, bytes prefix) -> list[int]:
+    """The messages from a sequence on with a header whose name starts so."""
+    cdef Segment s
+    cdef Record r
+    cdef uint64_t first = start
+    cdef uint32_t i
+    cdef bytes line = b"\n" + prefix
+    cdef list found = []
+    for s in list(log.segments.items):
+        if s.first + s.count <= first or s.live == 0:
+            continue
+        i = s.next_live(<uint32_t>(first - s.first) if first > s.first else 0)
+        while i < s.count:
+            if s.entries == NULL:
+                log.segments.need(s)
+            if s.entries[i].size & HAS_HEADERS and log.read(s.first + i, &r):
+                if memmem(r.body, r.hlen, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line)) != NULL:
+                    found.append(r.seq)
+            i = s.next_live(i + 1)
+    return found
 
 
 def prune(Agenda agenda, Log log) -> int:

@@ -28,6 +28,7 @@ from penstock.core.usage cimport use
 
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
+    COMPRESS_MAX_BYTES = 67108864    # a larger one (there was a large group in it) is not compressed: it would take too long at once
     STATE_AT = 5                     # Head.state
     EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
 
@@ -267,7 +268,7 @@ cdef bint compress(Log log, Segment s) except -1:
     """Rewrite a sealed segment with its bytes compressed; index and sidecar stay as they are."""
     cdef bytes data
     log.write()
-    if s not in log.segments.items or s.size < COMPACT_MIN_BYTES:
+    if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
         s.unpackable = True
         return False
     if log.folder_dirty:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.core.durations import parse_duration
+from penstock.core.expect import value
+from penstock.core.subjects import valid
 
 if TYPE_CHECKING:
     from penstock.core.draft import Draft
@@ -52,10 +54,11 @@ def parse_ttl(text: str) -> int | None:
     return seconds if seconds >= 1 else None
 
 
-def not_allowed(stage: int, header: bytes) -> Refusal | None:
+def not_allowed(stage: int, header: bytes, subject: bytes = b"") -> Refusal | None:
     """The refusal at a stage by a stream without the feature; None: go on.
 
-    `header` is the value of the header that the stage is about.
+    `header` is the value of the header that the stage is about; for schedules, which have several,
+    the whole block. `subject`: that of the message.
     """
     if stage == STAGE_BATCH:
         return 400, 10174, "atomic publish is disabled"
@@ -73,9 +76,19 @@ def not_allowed(stage: int, header: bytes) -> Refusal | None:
             return (400, 10166, "per-message TTL is disabled") if seconds else None
         return None if seconds is not None else (400, 10165, "invalid per-message TTL")
     if stage == STAGE_SCHEDULE:
-        if header:
-            return 400, 10188, "message schedules is disabled"
-        return 400, 10212, "message schedules invalid scheduler"
+        return _no_schedules(header, subject)
     if stage == STAGE_ROLLUP:
         return 500, 10111, "rollup not permitted"
     return None
+
+
+def _no_schedules(block: bytes, subject: bytes) -> Refusal:
+    disabled = (400, 10188, "message schedules is disabled")
+    if value(block, b"Nats-Schedule"):
+        return disabled
+    scheduler = (value(block, b"Nats-Scheduler") or b"").decode("utf-8", "surrogateescape")
+    literal = valid(scheduler) and not {"*", ">"}.intersection(scheduler.split("."))
+    cancels = value(block, b"Nats-Schedule-Next") == b"purge" and literal
+    if cancels and scheduler.encode("utf-8", "surrogateescape") != subject:
+        return disabled
+    return 400, 10212, "message schedules invalid scheduler"

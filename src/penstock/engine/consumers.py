@@ -4,6 +4,8 @@ A create is on disk before it returns. Consumers of memory streams and those wit
 until the server stops. Works on an Account; knows neither JSON nor the dispatch table.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from penstock.api import ApiError
@@ -15,6 +17,7 @@ from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
 from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
+from penstock.engine.states import Found
 from penstock.engine.timers import Alarm
 
 PULL_GRACE_NS = 100 * MILLISECOND
@@ -105,7 +108,8 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
     """End the consumer's data path; its files stay."""
-    entry.core.save = None
+    if stream.journal is not None and entry.persistent:
+        stream.journal.forget(entry.core)
     if account.desk is not None:
         account.desk.remove(entry.core)
     entry.core.deadline_changed = entry.core.on_change = entry.core.on_unbound = None
@@ -126,22 +130,32 @@ def recover(account: Account, stream: StreamEntry) -> None:
     files = stream.files
     if files is None:
         return
-    for problem in files.states.load():
+    metas = files.consumers()
+    known = [meta for meta in metas if not isinstance(meta, BadFileError)]
+    starts = {(meta.name, meta.created): meta.start_seq for meta in known}
+    for problem in files.states.load(starts):
         account.report(f"consumer states are left aside: {problem}")
+    if stream.journal is not None:
+        states = files.states
+        stream.journal.begin(
+            oldest=states.oldest,
+            number=states.number,
+            size_bytes=states.journal_bytes,
+            base_bytes=states.base_bytes,
+            base_slot=states.base_slot,
+            base_upto=states.base_upto,
+        )
     complete = True
-    for meta in files.consumers():
+    for meta in metas:
         if isinstance(meta, BadFileError):
             complete = False
             account.report(f"consumer file is left aside: {meta}")
             continue
         entry = _start(account, stream, meta)
-        state = files.states.get(meta.name, meta.created)
-        if state is not None:
-            try:
-                entry.core.restore(state)
-            except ValueError as error:
-                where = f"{stream.config.name} > {meta.name}"
-                account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
+        found = files.states.found.pop((meta.name, meta.created), None)
+        if found is not None:
+            _restore(account, stream, entry, found)
+    files.states.found.clear()
     if complete:
         stream.core.review()
 
@@ -153,52 +167,63 @@ def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: by
         entry.core.restore(state)
 
 
-def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
-    """Write the states that have changed since the last time, then answer the acks that wait for
-    it; a failure is reported once and tried again next time.
-    """
-    if stream.files is None:
-        return
-    states = stream.files.states
-    account.unsaved.discard(stream)
-    fresh, stream.changed = stream.changed, set()
-    for entry in fresh:
-        states.put(entry.name, entry.created_ns, entry.core.snapshot())
-    if not (states.unsaved or durable):
-        return
-    failed_before = states.failed
+def _restore(account: Account, stream: StreamEntry, entry: ConsumerEntry, found: Found) -> None:
     try:
-        states.write(durable=durable)
+        state = found.packed(_handed_out(stream, entry, found.gaps))
+        entry.core.restore(state)
+    except ValueError as error:
+        where = f"{stream.config.name} > {entry.name}"
+        account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
+        return
+    if stream.files is not None and stream.journal is not None:
+        stream.files.states.put(entry.name, entry.created_ns, state)
+        stream.journal.watch(entry.core, entry.created_ns)
+
+
+def _handed_out(
+    stream: StreamEntry, entry: ConsumerEntry, gaps: list[tuple[int, int]]
+) -> Iterator[int]:
+    """The messages that it takes in these ranges of sequences."""
+    for first, end in gaps:
+        for pattern in consumer_config.filters_of(entry.config) or (">",):
+            message = stream.core.log.next_of(pattern, first)
+            while message is not None and message.seq < end:
+                yield message.seq
+                message = stream.core.log.next_of(pattern, message.seq + 1)
+
+
+def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
+    """Write the states that have changed since the last time; with `durable` all are on the disk
+    itself afterwards. A failure is reported once and tried again next time.
+    """
+    if stream.files is None or stream.journal is None:
+        return
+    states, journal = stream.files.states, stream.journal
+    account.unsaved.discard(stream)
+    fresh, stream.changed = list(stream.changed), set()
+    try:
+        saved = journal.save([entry.core for entry in fresh])
+        for entry, state in zip(fresh, saved, strict=True):
+            states.put(entry.name, entry.created_ns, state)
+        states.saved_bytes = sum(map(len, saved))
+        if durable or journal.wants_base():
+            journal.rebase(states.base(journal.number), now=durable)
+        states.failed = False
     except OSError as error:
-        account.unsaved.add(stream)
         for entry in fresh:
             entry.core.unsaved()  # snapshot() took it for written
-        if not failed_before:
-            what = f"consumer states of stream {stream.config.name}"
-            account.report(f"{what} can't be written: {error}")
-        return
-    for entry in fresh:
-        entry.core.saved()
+        not_confirmed(account, stream, error)
+    if journal.broken:
+        account.unsaved.add(stream)
 
 
-def confirm(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
-    """Write one consumer's state and answer the acks that wait for it; when that fails they wait
-    for `save_states`. Called at most once a turn.
-    """
-    if stream.files is None:
-        return
-    states, path = stream.files.states, stream.files.state_path(entry.name)
-    try:
-        states.write_one(entry.name, entry.created_ns, entry.core.snapshot(), path)
-    except OSError as error:
-        entry.core.unsaved()
-        if not states.failed:
-            states.failed = True
-            account.report(
-                f"state of consumer {stream.config.name} > {entry.name} can't be written: {error}"
-            )
-        return
-    entry.core.saved()
+def not_confirmed(account: Account, stream: StreamEntry, error: OSError) -> None:
+    """The states of consumers, or acks that were to be confirmed, could not be written."""
+    account.unsaved.add(stream)
+    if stream.files is not None and not stream.files.states.failed:
+        stream.files.states.failed = True
+        what = f"consumer states of stream {stream.config.name}"
+        account.report(f"{what} can't be written: {error}")
 
 
 def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
@@ -296,7 +321,8 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
     core.deadline_changed = lambda _, due_ns: account.timers.set(entry, due_ns)
     core.on_unbound = lambda: _watch_use(account, entry)
     if entry.persistent:
-        core.save = lambda: confirm(account, stream, entry)
+        assert stream.journal is not None
+        stream.journal.watch(core, entry.created_ns)
         core.on_change = lambda: _note_change(account, stream, entry)
         _note_change(account, stream, entry)
     stream.consumers[meta.name] = entry

@@ -192,5 +192,5 @@ class Engine:
         if stream.files is not None and now_ns >= stream.save_at_ns:
             consumers.save_states(self.account, stream, durable=False)
             # large states less often, so that the disk is not kept busy with them
-            times = 1 + stream.files.states.size_bytes() // SAVE_BYTES
+            times = 1 + stream.files.states.saved_bytes // SAVE_BYTES
             stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS

@@ -22,6 +22,7 @@ from penstock.api.streams import (
     StreamInfo,
     StreamState,
 )
+from penstock.core.ack_journal import AckJournal
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
 from penstock.core.direct_get import Answers
 from penstock.core.interest import Interest
@@ -90,6 +91,7 @@ class StreamEntry:
     answers: Answers | None = None  # made when somebody asks for messages
     supply: "Supply | None" = None  # the streams that it follows
     supply_at_ns: int = 0  # when that wants to be called again
+    journal: AckJournal | None = None  # of its consumers; None: in memory
     save_at_ns: int = 0  # when the consumers' states may be written again
     changed: set[ConsumerEntry] = field(default_factory=set)  # whose states are to be written
     internal_consumers: int = 0  # how many of them are internal

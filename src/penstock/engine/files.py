@@ -5,7 +5,7 @@
                                                  sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
                                                  consumers/states.N    their states (engine/states)
-                                                 consumers/<c>.state   a consumer's confirmed acks
+                                                 consumers/acks.N      what changed since
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
@@ -218,11 +218,6 @@ class StreamFiles:
         if self._disk.exists(path):
             self._disk.unlink(path)
             self._disk.sync_dir(self._consumers)
-        self._disk.unlink(self.state_path(consumer))
-
-    def state_path(self, consumer: str) -> str:
-        """The file for the state of this consumer alone."""
-        return f"{self._consumers}/{file_name(consumer)}.state"
 
     def _consumer(self, name: str) -> str:
         return f"{self._consumers}/{file_name(name)}.json"

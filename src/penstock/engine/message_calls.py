@@ -97,6 +97,6 @@ def _not_removed(entry: StreamEntry, seq: int) -> ApiError:
     if entry.config.storage == "file":
         if seq > log.last_seq:
             return errors.StreamMsgDeleteFailedError("stream store EOF")
-        if seq < log.first_seq:
+        if seq < log.first_seq or not log.msgs:
             return errors.StreamMsgDeleteFailedError("no message found")
     return errors.SequenceNotFoundError(seq)

@@ -53,7 +53,6 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
     limits.check_stream_count(account, config)
     if name in account.streams:
         raise errors.StreamNameExistRestoreFailedError()
-    stream_config.check_supported(config)
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)
     account.advisories.restore_create(name, account.client_info(), account.now_ns)

@@ -1,126 +1,227 @@
-"""The saved states of a stream's consumers: two files, written in turn, each holding all of them,
-and one of each consumer whose acks had to be confirmed in between.
+"""The saved states of a stream's consumers: bases that hold all of them, written in turn, and the
+journal of what changed since.
 
-    states.0, states.1,
-    <consumer>.state:     8 bytes   "PSSTATE1"
-                          4 bytes   CRC-32 of what follows, little endian
-                          the rest  MessagePack [generation, [[name, created, state], ...]]
+    states.0, .1      8 bytes   "PSSTATE1"
+                      4 bytes   CRC-32 of what follows, little endian
+                      the rest  MessagePack [number, [[name, created, state], ...]]
+    acks.<number>     records since then; drawn and written by core.ack_journal
 
-A consumer's own file holds one row, under the generation of the files for all when it was written:
-it counts unless they are newer.
+A base holds everything up to the journal file of its number; those behind it are applied in
+order, to the newer base that is not damaged. A file that ends in a torn or damaged record counts
+up to there. A state belongs to a consumer's name and creation time, so that a new consumer never
+gets its namesake's. What a state means is core.snapshot's.
 
-One write covers every consumer that has changed, and a damaged file costs one generation, not the
-states: the other file has the one before. A state belongs to a consumer's name and creation time,
-so that a new consumer never gets its namesake's. What a state means is core.consumer's.
+Reading ends in `Found`, one per consumer: its state as bytes, and the ranges of sequences of which
+nothing is known but that they were handed out, when records between are missing: the caller takes
+those for unacknowledged.
 """
 
+import struct
 import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 
+from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
+from penstock.core.snapshot import SPENT, pack, unpack
 
 _MAGIC = b"PSSTATE1"
 _HEAD_BYTES = len(_MAGIC) + 4
+_JOURNAL_MAGIC = b"PSACKS1\n"
+_JOURNAL_HEAD_BYTES = 16
+_RECORD = struct.Struct("<IIHHIQ")
+_ACKS = struct.Struct("<8QII")
+_MESSAGE = struct.Struct("<3Q")
+_STATE_KIND, _ACKS_KIND = 1, 2
+_WAITING = 1
 _Row = tuple[bytes, int, bytes]
 _File = tuple[int, list[_Row]]
 
 
+@dataclass
+class Found:
+    """What is known of one consumer."""
+
+    state: bytes | None = None  # as it was saved as a whole
+    numbers: list[int] = field(default_factory=lambda: [0] * 7)
+    pending: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
+    rest: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # spent
+    starts: list[int] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # from, to (excluded)
+    acked: set[int] = field(default_factory=set)  # in the journal
+
+    def take(self, state: bytes) -> None:
+        """A whole state replaces what was known. ValueError: it is none."""
+        numbers, entries, starts = unpack(state)
+        self.state = state
+        self.numbers = list(numbers)
+        self.pending = {entry[0]: entry for entry in entries if entry[4] != SPENT}
+        self.rest = [entry for entry in entries if entry[4] == SPENT]
+        self.starts = starts
+        self.gaps = []
+
+    def apply(self, start_seq: int, body: bytes) -> None:
+        """Acks, and what was delivered since the record before. struct.error: it is cut short."""
+        before, *numbers, fresh, count = _ACKS.unpack_from(body)
+        delivered, next_seq, floor_seq = numbers[0], numbers[2], numbers[5]
+        at = _ACKS.size
+        if before > self.numbers[0]:
+            self.gaps.append((self.numbers[2] if self.numbers[0] else start_seq, next_seq))
+        for _ in range(fresh):
+            seq, cseq, since_ns = _MESSAGE.unpack_from(body, at)
+            self.pending.setdefault(seq, (seq, cseq, since_ns, 1, _WAITING))
+            at += _MESSAGE.size
+        acked = struct.unpack_from(f"<{count}Q", body, at)
+        self.acked.update(acked)
+        for seq in acked:
+            self.pending.pop(seq, None)
+        if delivered >= self.numbers[0]:
+            self.numbers = numbers
+        self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
+        self.state = None
+
+    def packed(self, more: Iterable[int] = ()) -> bytes:
+        """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""
+        if self.state is not None:
+            return self.state
+        for seq in more:
+            if seq not in self.acked and seq > self.numbers[5]:
+                self.pending.setdefault(seq, (seq, 1, 0, 1, _WAITING))
+        waiting = [self.pending[seq] for seq in sorted(self.pending)]
+        if waiting and waiting[0][0] <= self.numbers[5]:
+            self.numbers[5] = waiting[0][0] - 1
+            self.numbers[4] = min(self.numbers[4], max(waiting[0][1] - 1, 0))
+        return pack(tuple(self.numbers), waiting + self.rest, self.starts)
+
+
 class ConsumerStates:
-    """The states of one stream's consumers, in memory and in a folder."""
+    """The states of one stream's consumers as they were last saved, in memory and in a folder."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
-        """Nothing is touched before `load` or `write`."""
+        """Nothing is touched before `load`."""
         self._disk = disk
-        self._folder = folder
-        self._generation = 0
+        self.folder = folder
         self._states: dict[str, tuple[int, bytes]] = {}
-        self.unsaved = False  # memory is ahead of the files
+        self.found: dict[tuple[str, int], Found] = {}
+        self.oldest = 0  # of the journal files that are there
+        self.number = 0  # of the newest, or of the base
+        self.journal_bytes = 0
+        self.base_bytes = 0
+        self.base_slot = 0
+        self.base_upto = 0  # the journal file that the base includes
+        self.saved_bytes = 0  # of the last save
         self.failed = False  # the last write failed
 
-    def load(self) -> list[str]:
-        """Read the newer good file; what is wrong with the other one, in words."""
+    def load(self, start_seqs: dict[tuple[str, int], int]) -> list[str]:
+        """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:
+        where each consumer, by name and creation time, began.
+        """
         problems = []
-        for number in (0, 1):
-            path = self._path(number)
+        rows: list[_Row] = []
+        for slot in (0, 1):
+            path = f"{self.folder}/states.{slot}"
             try:
                 if not self._disk.exists(path):
                     continue
-                generation, rows = _unpack(self._disk.read_file(path))
+                data = self._disk.read_file(path)
+                upto, found = _unpack(data)
             except (OSError, ValueError) as error:
                 problems.append(f"{path}: {error}")
                 continue
-            if generation > self._generation:
-                self._generation = generation
-                self._states = {
-                    name.decode("utf-8", "surrogateescape"): (created_ns, state)
-                    for name, created_ns, state in rows
-                }
-        base = self._generation
-        for file in self._disk.list_dir(self._folder):
-            if file.endswith(".state"):
-                path = f"{self._folder}/{file}"
-                try:
-                    self._load_one(path, base)
-                except (OSError, ValueError) as error:
-                    problems.append(f"{path}: {error}")
+            if upto >= self.base_upto:
+                self.base_upto, self.base_slot, self.base_bytes = upto, slot, len(data)
+                rows = found
+        for name, created_ns, state in rows:
+            self._take(name, created_ns, state)
+        names = self._disk.list_dir(self.folder)
+        numbers = sorted(
+            int(name[5:]) for name in names if name.startswith("acks.") and name[5:].isdigit()
+        )
+        self.number = max([self.base_upto, *numbers])
+        for number in numbers:
+            if number <= self.base_upto:
+                continue
+            path = f"{self.folder}/acks.{number}"
+            try:
+                data = self._disk.read_file(path)
+                self.journal_bytes += len(data)
+                self._replay(data, start_seqs)
+            except (OSError, ValueError) as error:
+                problems.append(f"{path}: {error}")
+        self.oldest = numbers[0] if numbers else 0
         return problems
 
-    def _load_one(self, path: str, base: int) -> None:
-        generation, rows = _unpack(self._disk.read_file(path))
-        if generation >= base:
-            self._generation = max(self._generation, generation)
-            for name, created_ns, state in rows:
-                self._states[name.decode("utf-8", "surrogateescape")] = (created_ns, state)
+    def _take(self, name: bytes, created_ns: int, state: bytes) -> None:
+        key = name.decode("utf-8", "surrogateescape"), created_ns
+        found = self.found.setdefault(key, Found())
+        try:
+            found.take(state)
+        except ValueError:
+            found.state = state  # whoever restores it says so
 
-    def get(self, name: str, created_ns: int) -> bytes | None:
-        """The state of the consumer of this name that was created then."""
-        created, state = self._states.get(name, (0, b""))
-        return state if state and created == created_ns else None
+    def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> None:
+        for kind, name, created_ns, body in _records(data):
+            key = name.decode("utf-8", "surrogateescape"), created_ns
+            if key not in start_seqs:
+                continue
+            if kind == _STATE_KIND:
+                self._take(name, created_ns, body)
+            elif kind == _ACKS_KIND:
+                self.found.setdefault(key, Found()).apply(start_seqs[key], body)
 
     def put(self, name: str, created_ns: int, state: bytes) -> None:
-        """Take a new state; `write` brings it to disk."""
+        """A consumer's state was saved."""
         self._states[name] = (created_ns, state)
-        self.unsaved = True
 
     def drop(self, name: str) -> None:
         """Forget a consumer."""
         self._states.pop(name, None)
 
-    def size_bytes(self) -> int:
-        """About what a write writes."""
-        return sum(len(name) + len(state) + 16 for name, (_, state) in self._states.items())
-
-    def write_one(self, name: str, created_ns: int, state: bytes, path: str) -> None:
-        """Take a consumer's new state and write it alone, to its own file; what another process
-        reads from there is this state, though it may not be on the disk itself yet. OSError: it
-        could not be done.
+    def write(self) -> None:
+        """Write all states durably, for a folder that has no journal yet. OSError: it could not be
+        done.
         """
-        self._states[name] = (created_ns, state)
-        row = (name.encode("utf-8", "surrogateescape"), created_ns, state)
-        self._disk.write_file_atomic(path, _pack(self._generation, [row]), False)
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
 
-    def write(self, *, durable: bool) -> None:
-        """Write all states; with `durable` they are on the disk itself afterwards. OSError: it
-        could not be done.
-        """
+    def base(self, number: int) -> bytes:
+        """All states as a base that includes the journal up to a file."""
         rows = [
             (name.encode("utf-8", "surrogateescape"), created_ns, state)
             for name, (created_ns, state) in self._states.items()
         ]
-        self.failed = True
-        generation = self._generation + 1
-        data = _pack(generation, rows)
-        self._disk.write_file_atomic(self._path(generation % 2), data, durable)
-        self._generation = generation
-        self.unsaved = self.failed = False
+        return _pack(number, rows)
 
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/states.{number}"
+    def write(self) -> None:
+        """The first base of a folder that has none, on the disk when this returns. OSError."""
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
 
 
-def _pack(generation: int, rows: list[_Row]) -> bytes:
-    body = msgspec.msgpack.encode((generation, rows))
+def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:
+    """(kind, name, created, body) of a journal file's records, up to the first that is not whole.
+    ValueError: it is no journal.
+    """
+    if len(data) < _JOURNAL_HEAD_BYTES:
+        return  # cut short when it was begun
+    salt, check = struct.unpack_from("<II", data, len(_JOURNAL_MAGIC))
+    if not data.startswith(_JOURNAL_MAGIC) or check != crc32c_of(data[:12]):
+        raise ValueError("not a journal of acks")
+    at = _JOURNAL_HEAD_BYTES
+    while at + _RECORD.size <= len(data):
+        length, check, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
+        end = at + length
+        if length < _RECORD.size + name_bytes or end > len(data):
+            return
+        if check != crc32c_of(data[at + 8 : end], salt):
+            return
+        name_end = at + _RECORD.size + name_bytes
+        yield kind, data[at + _RECORD.size : name_end], created_ns, data[name_end:end]
+        at = end
+
+
+def _pack(number: int, rows: list[_Row]) -> bytes:
+    body = msgspec.msgpack.encode((number, rows))
     return _MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 

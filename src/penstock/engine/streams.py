@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
+from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config
@@ -23,7 +24,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
     10058: another configuration has the name; 10026, 10028, 10047: the account's limits; 10065:
-    another stream has a subject; 10052: not supported here; 10049: the disk.
+    another stream has a subject; 10049: the disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
@@ -57,12 +58,15 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    caps = limits.stream_caps(account, config)
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
+    )
     limits.check_stream(account, config, present=entry.config)
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
     old = entry.config
     entry.config = config
@@ -78,6 +82,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     configure_stream(entry.core, config)
     rules.apply(account, entry)
     supply.changed(account, entry)
+    if (old.retention == "limits") != (config.retention == "limits"):
+        supply.origin_gone(account, config.name)  # it is read in another way
+        supply.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -91,10 +98,13 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry)
+    supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
     entry.core.log.join(None)
+    account.unsaved.discard(entry)
+    if entry.journal is not None:
+        entry.journal.close()
     entry.core.close()
     try:
         if entry.files is None:
@@ -156,12 +166,14 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
-        supply.stop(entry)
+        supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
+        if entry.journal is not None:
+            entry.journal.close()
         _detach(account, entry)
         rules.close(entry)
         entry.core.close()
@@ -178,7 +190,6 @@ def close(account: Account) -> None:
 def check_new(account: Account, config: StreamConfig) -> None:
     """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
     _check_overlap(account, config)
-    stream_config.check_supported(config)
 
 
 def adopt(
@@ -242,6 +253,9 @@ def _open(
         core.rebuild_dedupe()
     log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
+    if files is not None:
+        entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
+        entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
 

@@ -58,15 +58,11 @@ def gathered(
     entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
 ) -> tuple[bytes, bytes]:
     """Headers and payload under which a counter stream stores a counter's message of another stream
-    (its headers carry Nats-Stream-Source already). Another stream stores it as it is.
+    (its headers carry Nats-Stream-Source already).
 
     BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
     is not stored.
     """
-    if not entry.config.allow_msg_counter:
-        return headers, payload
-    if not value(headers, HEADER):
-        raise BrokenCounterError(MISSING[2])
     total, sources = _last(entry, subject)
     fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
     told = _number_in(payload)
@@ -116,6 +112,8 @@ class Counters(Rule):
         text = value(draft.headers, HEADER)
         if not text:
             return MISSING
+        if draft.sourced:
+            return self._gather(draft)
         try:
             staged = draft.notes.get(STAGED, {}).get(draft.subject)
             total, sources = _held(staged) if staged else _last(self._entry, draft.subject)
@@ -128,6 +126,14 @@ class Counters(Rule):
             return TOO_LARGE
         draft.change(headers=headers, payload=payload)
         draft.extra = b',"val":"%s"' % _text(total).encode()
+        return None
+
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN
+        draft.change(headers=headers, payload=payload)
         return None
 
 

@@ -5,14 +5,12 @@ only message of a subject ends and the stream has a `subject_delete_marker_ttl`,
 place: an empty message with a new sequence, whose rollup removes the old one. A marker ends without
 leaving another.
 
-An agenda knows when the next message ends. It is written to the stream's folder now and then, up to
-a sequence that is safe on the disk, so that opening the stream reads only what came after.
+An agenda knows when the next message ends, so that nothing is looked at before its time.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.core.agenda import Agenda
 from penstock.core.draft import Draft
 from penstock.core.durations import format_duration
 from penstock.core.expect import value
@@ -21,6 +19,7 @@ from penstock.core.refusals import STAGE_STORED, STAGE_TTL, STAGE_TTL_VALUE, not
 from penstock.core.stream import StreamRefused
 from penstock.engine.rules import blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict
+from penstock.engine.rules.saved import SAVE_AFTER, SavedAgenda
 from penstock.engine.settings import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ PER_TICK = 20_000
 """Messages looked at in one go; more go on in the next turn."""
 STEP_NS = 250 * MILLISECOND
 RETRY_NS = 2 * SECOND
-SAVE_AFTER = 1_000_000
-"""Messages stored since the agenda was written, until it is written again."""
 _LAST_NS = 1 << 62
 
 
@@ -50,6 +47,21 @@ def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
     return Lifetimes(account, entry)
 
 
+def raised(entry: "StreamEntry", headers: bytes) -> bytes:
+    """The block with a TTL that is not below that of the stream's markers: a marker would be missed
+    if one were there still. A subject of one message has no such marker.
+    """
+    config = entry.config
+    least = config.subject_delete_marker_ttl // SECOND
+    if not least or config.max_msgs_per_subject == 1:
+        return headers
+    text = value(headers, HEADER)
+    seconds = parse_ttl(text.decode("utf-8", "replace")) if text else None
+    if seconds is None or not 0 < seconds < least:
+        return headers
+    return blocks.added(blocks.without(headers, HEADER), HEADER, str(least).encode())
+
+
 class Lifetimes(Rule):
     """The ends of one stream's messages."""
 
@@ -57,17 +69,14 @@ class Lifetimes(Rule):
         """Takes up what the stream holds: from the agenda on disk, the rest from the messages."""
         self._entry = entry
         self._core = entry.core
-        self._disk = account.disk
         self._report = account.report
-        self._agenda = Agenda()
-        self._never = 0  # messages seen that never end; not less than there are
+        self._saved = SavedAgenda(account, entry, "agenda")  # its note: messages that never end
+        self._agenda = self._saved.agenda
         self._aged_to = 0  # older than max_age and still there: all below have been looked at
-        self._path = f"{entry.files.folder}/agenda" if entry.files is not None else ""
-        start = self._load()
-        self._never += learn(self._agenda, self._core.log, start)
-        self._saved_upto = self._core.log.last_seq
-        if self._saved_upto - start >= SAVE_AFTER:
-            self._save()
+        start = self._saved.read_from
+        self._saved.note += learn(self._agenda, self._core.log, start)
+        if self._core.log.last_seq - start >= SAVE_AFTER:
+            self._saved.save()
 
     def handlers(self) -> Mapping[int, Handler]:
         """A TTL is looked at late: what is checked before has its say first."""
@@ -88,11 +97,9 @@ class Lifetimes(Rule):
         seconds = parse_ttl(text.decode("utf-8", "replace"))
         if seconds is None:
             return not_allowed(STAGE_TTL_VALUE, text)
-        config = self._entry.config
-        least = config.subject_delete_marker_ttl // SECOND
-        if 0 < seconds < least and config.max_msgs_per_subject != 1:
-            headers = blocks.without(draft.headers, HEADER)
-            draft.change(headers=blocks.added(headers, HEADER, str(least).encode()))
+        headers = raised(self._entry, draft.headers)
+        if headers is not draft.headers:
+            draft.change(headers=headers)
         return None
 
     def _stored(self, draft: Draft) -> Verdict:
@@ -100,7 +107,7 @@ class Lifetimes(Rule):
         if text:
             seconds = parse_ttl(text.decode("utf-8", "replace")) or 0
             if seconds < 0:
-                self._never += 1
+                self._saved.note += 1
             elif seconds:
                 due_ns = min(self._core.log.last_ts_ns + seconds * SECOND, _LAST_NS)
                 self._agenda.add(due_ns, draft.seq)
@@ -116,8 +123,7 @@ class Lifetimes(Rule):
             due_ns = self._end(now_ns)
             if len(self._agenda) > 2 * log.msgs + 4096:
                 prune(self._agenda, log)
-            if log.last_seq - self._saved_upto > max(SAVE_AFTER, len(self._agenda)):
-                self._save()
+            self._saved.save_if_worth()
         except OSError as error:
             self._report(f"stream {self._entry.config.name}: messages did not end: {error}")
             return now_ns + RETRY_NS
@@ -139,7 +145,7 @@ class Lifetimes(Rule):
     def _end_aged(self, now_ns: int, markers: bool) -> int:
         max_age_ns = self._entry.config.max_age
         log = self._core.log
-        if not markers and not self._never:
+        if not markers and not self._saved.note:
             first = log.at_time(max(now_ns - max_age_ns, 0) + 1)
             if first > log.first_seq:
                 self._core.purge(below=first)
@@ -175,38 +181,7 @@ class Lifetimes(Rule):
             return False
         return True
 
-    # --- the agenda on disk
-
-    def _load(self) -> int:
-        """Where to begin to read messages."""
-        if not self._path or not self._disk.exists(self._path):
-            return 0
-        try:
-            upto, self._never = self._agenda.load(self._disk.read_file(self._path))
-        except (OSError, ValueError) as error:
-            self._report(f"{self._path} is passed over: {error}")
-            return 0
-        if upto > self._core.log.last_seq:  # of another log: nothing in it counts
-            self._agenda, self._never = Agenda(), 0
-            return 0
-        return upto + 1
-
-    def _save(self) -> None:
-        log = self._core.log
-        self._saved_upto = log.last_seq
-        if self._path:
-            prune(self._agenda, log)
-            self._disk.write_file_atomic(
-                self._path, self._agenda.dump(log.synced_seq, self._never), False
-            )
-
     def close(self) -> None:
         """The next opening reads no message again."""
-        log = self._core.log
-        if not self._path:
-            return
-        try:
-            log.fsync()
-            self._save()
-        except OSError as error:
-            self._report(f"{self._path} could not be written: {error}")
+        prune(self._agenda, self._core.log)
+        self._saved.close()

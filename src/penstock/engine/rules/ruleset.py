@@ -25,6 +25,7 @@ from penstock.engine.rules import (
     lifetimes,
     republish,
     rollup,
+    schedules,
     transform,
 )
 from penstock.engine.rules.base import Handler, Rule, Verdict
@@ -37,7 +38,6 @@ _HEADERS = {
     STAGE_BATCH: b"Nats-Batch-Id",
     STAGE_COUNTER: b"Nats-Incr",
     STAGE_TTL: b"Nats-TTL",
-    STAGE_SCHEDULE: b"Nats-Schedule",
     STAGE_ROLLUP: b"Nats-Rollup",
     STAGE_TTL_VALUE: b"Nats-TTL",
 }
@@ -62,6 +62,11 @@ class RuleSet:
         if handlers is None and draft.sourced:
             return None  # its origin has the feature
         if handlers is None:
+            if draft.sourced:  # its origin allowed it
+                return None
+            if stage == STAGE_SCHEDULE:
+                subject = draft.subject.encode("utf-8", "surrogateescape")
+                return not_allowed(stage, draft.headers, subject)
             name = _HEADERS.get(stage)
             return not_allowed(stage, value(draft.headers, name) or b"") if name else None
         for handler in handlers:
@@ -84,6 +89,7 @@ FEATURES: tuple[Feature, ...] = (
     fast_batches.feature,
     atomic.feature,
     lifetimes.feature,
+    schedules.feature,
     rollup.feature,
     republish.feature,
 )

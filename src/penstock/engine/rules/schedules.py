@@ -1,0 +1,273 @@
+"""Message schedules: a stored message that tells when another one is to be published in its stream.
+
+A schedule stands as long as its message is the last one of its subject. What it produces has the
+schedule's body (or that of the last message of another subject) and its headers but for those of
+the schedule, and says which schedule made it and when it makes the next. What was missed while the
+server was down is made once. A produced message of a schedule that is due only once removes it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.api import ApiError
+from penstock.api import errors_generated as errors
+from penstock.api.times import parse_time
+from penstock.core.draft import Draft
+from penstock.core.expect import value
+from penstock.core.lifetimes import marked, prune
+from penstock.core.log import StoredMessage
+from penstock.core.refusals import STAGE_SCHEDULE, STAGE_STORED, parse_ttl
+from penstock.core.stream import StreamRefused
+from penstock.engine.rules import blocks, lifetimes, rollup, transform
+from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
+from penstock.engine.rules.saved import SavedAgenda
+from penstock.engine.settings import MILLISECOND, SECOND
+from penstock.engine.subject_rules import any_collision
+from penstock.engine.timetables import Due, TimetableError, ZoneError, due, zone_of
+from penstock.engine.transforms import publishable
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+
+PATTERN = b"Nats-Schedule"
+ZONE = b"Nats-Schedule-Time-Zone"
+TARGET = b"Nats-Schedule-Target"
+SOURCE = b"Nats-Schedule-Source"
+TTL = b"Nats-Schedule-TTL"
+ROLLUP = b"Nats-Schedule-Rollup"
+NEXT = b"Nats-Schedule-Next"
+SCHEDULER = b"Nats-Scheduler"
+PURGE = b"purge"
+PER_TICK = 2_000
+STEP_NS = 250 * MILLISECOND
+RETRY_NS = 2 * SECOND
+_NOT_PRODUCED = (b"Nats-Schedule", b"Nats-Expected-")
+_NOT_PRODUCED_NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
+
+
+def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+    """For streams with schedules; it stays the same over changes of the configuration."""
+    if not entry.config.allow_msg_schedules:
+        return None
+    for rule in entry.rules.rules if entry.rules is not None else ():
+        if isinstance(rule, Schedules):
+            return rule
+    return Schedules(account, entry)
+
+
+class Schedules(Rule):
+    """The schedules of one stream."""
+
+    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+        """Takes up the schedules that the stream holds."""
+        self._account = account
+        self._entry = entry
+        self._core = entry.core
+        self._saved = SavedAgenda(account, entry, "schedules")
+        self._recover()
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """All headers of schedules are judged at one stage."""
+        return {STAGE_SCHEDULE: self._check, STAGE_STORED: self._stored}
+
+    # --- publishing
+
+    def _check(self, draft: Draft) -> Verdict:
+        try:
+            self._check_schedule(draft)
+            self._check_cancel(draft)
+        except ApiError as error:
+            return refusal(error)
+        return None
+
+    def _check_schedule(self, draft: Draft) -> None:
+        headers = draft.headers
+        now_ns = self._account.now_ns
+        try:
+            made = due_of(headers, now_ns, now_ns)
+        except ZoneError:
+            raise errors.MessageSchedulesTimeZoneInvalidError() from None
+        except TimetableError:
+            raise errors.MessageSchedulesPatternInvalidError() from None
+        if made is None:
+            return
+        ttl = _text(headers, TTL)
+        if ttl and parse_ttl(ttl) is None:
+            raise errors.MessageSchedulesTTLInvalidError()
+        if value(headers, ROLLUP) not in (None, b"", b"sub"):
+            raise errors.MessageSchedulesRollupInvalidError()
+        if ttl and not self._entry.config.allow_msg_ttl:
+            raise errors.MessageTTLDisabledError()
+        target, source = _text(headers, TARGET), _text(headers, SOURCE)
+        if target == draft.subject or not publishable(target):
+            raise errors.MessageSchedulesTargetInvalidError()
+        if source and (source in (target, draft.subject) or not publishable(source)):
+            raise errors.MessageSchedulesSourceInvalidError()
+        subjects = self._entry.config.subjects
+        if not any_collision([target], subjects):
+            raise errors.MessageSchedulesTargetInvalidError()
+        if source and not any_collision([source], subjects):
+            raise errors.MessageSchedulesSourceInvalidError()
+        wanted = (value(headers, rollup.HEADER) or b"").lower()
+        if not wanted:
+            draft.change(headers=blocks.added(headers, rollup.HEADER, rollup.SUBJECT))
+        elif wanted != rollup.SUBJECT:
+            raise errors.MessageSchedulesRollupInvalidError()
+
+    def _check_cancel(self, draft: Draft) -> None:
+        told = value(draft.headers, NEXT)
+        scheduler = _text(draft.headers, SCHEDULER)
+        if not told:
+            if scheduler:
+                raise errors.MessageSchedulesSchedulerInvalidError()
+            return
+        if told != PURGE or scheduler == draft.subject or not publishable(scheduler):
+            raise errors.MessageSchedulesSchedulerInvalidError()
+        last = self._core.log.last_of(scheduler)
+        if last is not None and not value(last.headers, PATTERN):
+            raise errors.MessageSchedulesSchedulerInvalidError()
+
+    def _stored(self, draft: Draft) -> Verdict:
+        headers = draft.headers
+        if value(headers, NEXT) == PURGE:
+            scheduler = _text(headers, SCHEDULER)
+            if scheduler and rollup.allowed(self._entry):
+                self._core.roll_up(self._core.log.last_seq + 1, scheduler)
+        self._plan(draft.seq, headers, self._core.log.last_ts_ns)
+        return None
+
+    def _plan(self, seq: int, headers: bytes, stored_ns: int) -> None:
+        if not value(headers, PATTERN):
+            return
+        try:
+            made = due_of(headers, stored_ns, stored_ns)
+        except (ZoneError, TimetableError):
+            return
+        if made is not None:
+            self._saved.agenda.add(max(made.ns, 1), seq)
+            wake_ns = max(made.ns, self._account.now_ns + STEP_NS)
+            self._entry.rules_at_ns = min(self._entry.rules_at_ns, wake_ns)
+
+    # --- producing
+
+    def tick(self, now_ns: int) -> int:
+        """Publish what is due."""
+        agenda = self._saved.agenda
+        try:
+            if self._entry.config.sealed:
+                return 0
+            overdue: list[tuple[int, int]] = []
+            while len(overdue) < PER_TICK and 0 < (after_ns := agenda.next_ns()) <= now_ns:
+                overdue.append((agenda.take(now_ns, 1)[0], after_ns))
+            for seq, after_ns in sorted(overdue):
+                self._run(seq, after_ns, now_ns)
+            if len(agenda) > 2 * self._core.log.msgs + 4096:
+                prune(agenda, self._core.log)
+            self._saved.save_if_worth()
+        except OSError as error:
+            name = self._entry.config.name
+            self._account.report(f"stream {name}: schedules were not kept: {error}")
+            return now_ns + RETRY_NS
+        due_ns = agenda.next_ns()
+        if due_ns and len(overdue) < PER_TICK:
+            return max(due_ns, now_ns + STEP_NS)
+        return due_ns
+
+    def _run(self, seq: int, after_ns: int, now_ns: int) -> None:
+        message = self._standing(seq)
+        if message is None:
+            return
+        headers = message.headers
+        try:
+            following = due_of(headers, after_ns, now_ns)
+        except (ZoneError, TimetableError):
+            return
+        target = _text(headers, TARGET)
+        if following is None or not target:
+            return
+        source = _text(headers, SOURCE)
+        content = (self._core.log.last_of(source) if source else None) or message
+        block = produced(content.headers, message, following)
+        target = transform.subject_of(self._entry, target)
+        try:
+            self._core.store(target, content.payload, lifetimes.raised(self._entry, block))
+        except StreamRefused:
+            self._saved.agenda.add(now_ns + RETRY_NS, seq)
+            return
+        if following.repeats:
+            self._saved.agenda.add(following.ns, seq)
+
+    def _standing(self, seq: int) -> StoredMessage | None:
+        """The message of a schedule, as long as nothing came after it on its subject."""
+        message = self._core.log.get(seq)
+        if message is None or self._core.log.subject_state(message.subject)[2] != seq:
+            return None
+        return message
+
+    # --- over a restart
+
+    def _recover(self) -> None:
+        """The agenda of before, and what the messages say that were stored after it was written."""
+        log = self._core.log
+        told: dict[str, int] = {}
+        fresh = []
+        for seq in marked(log, self._saved.read_from, PATTERN):
+            message = log.get(seq)
+            if message is None:
+                continue
+            if value(message.headers, PATTERN):
+                fresh.append(message)
+                told.pop(message.subject, None)
+            following = _text(message.headers, NEXT)
+            if following and following != "purge":
+                told[_text(message.headers, SCHEDULER)] = _time(following)
+        for message in fresh:
+            if message.subject not in told:
+                self._plan(message.seq, message.headers, message.ts_ns)
+        # what was produced says when its schedule is due next: that replaces what was known
+        known = {log.subject_state(subject)[2]: ns for subject, ns in told.items()}
+        self._saved.agenda.keep(lambda _, seq: seq not in known)
+        for seq, ns in known.items():
+            if seq and ns:
+                self._saved.agenda.add(ns, seq)
+
+    def close(self) -> None:
+        """The next opening takes up from here."""
+        self._saved.close()
+
+
+def due_of(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
+    """When the schedule in a block is due; None: there is none. ZoneError, TimetableError."""
+    zone: tzinfo | None = None
+    name = value(headers, ZONE)
+    if name is not None:
+        zone = zone_of(name.decode("utf-8", "replace"))
+    pattern = _text(headers, PATTERN)
+    return due(pattern, zone, after_ns, now_ns) if pattern else None
+
+
+def produced(headers: bytes, schedule: StoredMessage, following: Due) -> bytes:
+    """The header block of what a schedule makes, from that of the message whose body it takes."""
+    block = blocks.without(blocks.without_prefix(headers, *_NOT_PRODUCED), *_NOT_PRODUCED_NAMES)
+    subject = schedule.subject.encode("utf-8", "surrogateescape")
+    block = blocks.added(block, SCHEDULER, subject)
+    block = blocks.added(block, NEXT, following.text.encode() if following.repeats else PURGE)
+    for name, given in ((b"Nats-TTL", TTL), (rollup.HEADER, ROLLUP)):
+        text = value(schedule.headers, given)
+        if text:
+            block = blocks.added(block, name, text)
+    return block
+
+
+def _text(headers: bytes, name: bytes) -> str:
+    return (value(headers, name) or b"").decode("utf-8", "surrogateescape")
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return 0

@@ -1,0 +1,225 @@
+"""When a scheduled message is due: `@at <time>`, `@every <duration>`, and cron patterns of six
+fields (second, minute, hour, day of month, month, day of week) in a time zone.
+
+Pure: the time is the caller's. A field is a list of `*`, `?`, numbers, names and ranges with steps;
+with both days restricted, either of them is enough. Times that a change of the clocks skips or
+repeats are taken as Go's calendar does.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.api.times import format_time, parse_time
+from penstock.core.durations import parse_duration
+
+SECOND = 1_000_000_000
+NEVER_NS = 1 << 62
+_NAMED = {
+    "@yearly": "0 0 0 1 1 *",
+    "@annually": "0 0 0 1 1 *",
+    "@monthly": "0 0 0 1 * *",
+    "@weekly": "0 0 0 * * 0",
+    "@daily": "0 0 0 * * *",
+    "@midnight": "0 0 0 * * *",
+    "@hourly": "0 0 * * * *",
+}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_YEARS = 5  # a pattern that does not come in so many years is none
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+class TimetableError(ValueError):
+    """A pattern that is none."""
+
+
+class ZoneError(ValueError):
+    """No such time zone."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a name from the time zone database. ZoneError."""
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ZoneError(name) from None
+
+
+@dataclass(frozen=True)
+class Due:
+    """When, and how the protocol writes it; `repeats`: there is a time after that."""
+
+    ns: int
+    text: str
+    repeats: bool
+
+
+def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
+    """When a schedule made (or last run) at `after_ns` is due. One that would be due several times
+    by now is due once more from now on. TimetableError.
+    """
+    if pattern.startswith("@at "):
+        if zone is not None:
+            raise TimetableError("a fixed time has its own zone")
+        try:
+            ns = parse_time(pattern[4:])
+        except ValueError as error:
+            raise TimetableError(str(error)) from None
+        return Due(min(ns, NEVER_NS), format_time(ns), False)
+    if pattern.startswith("@every "):
+        if zone is not None:
+            raise TimetableError("an interval has no zone")
+        every_ns = parse_duration(pattern[7:])
+        if every_ns is None or every_ns < SECOND:
+            raise TimetableError("an interval is a second or more")
+        ns = _rounded(after_ns) + every_ns
+        if ns < now_ns:
+            ns = _rounded(now_ns) + every_ns
+        return Due(min(ns, NEVER_NS), format_time(ns), True)
+    cron = Cron(_NAMED.get(pattern, pattern), zone or UTC)
+    seconds = cron.next(after_ns // SECOND)
+    if seconds * SECOND < now_ns:
+        seconds = cron.next(_rounded(now_ns) // SECOND)
+    return Due(seconds * SECOND, cron.text(seconds), True)
+
+
+def _rounded(ns: int) -> int:
+    return (ns + SECOND // 2) // SECOND * SECOND
+
+
+class Cron:
+    """One pattern in one time zone."""
+
+    def __init__(self, pattern: str, zone: tzinfo) -> None:
+        """TimetableError: it is none."""
+        fields = pattern.split()
+        if len(fields) != 6:
+            raise TimetableError(f"a pattern has 6 fields, not {len(fields)}")
+        self._zone = zone
+        self._second, _ = _field(fields[0], 0, 59)
+        self._minute, _ = _field(fields[1], 0, 59)
+        self._hour, _ = _field(fields[2], 0, 23)
+        self._day, any_day = _field(fields[3], 1, 31)
+        self._month, _ = _field(fields[4], 1, 12, _MONTHS)
+        self._weekday, any_weekday = _field(fields[5], 0, 6, _DAYS, base=0)
+        self._both_days = any_day or any_weekday
+
+    def next(self, after: int) -> int:
+        """The first time after one, in seconds. TimetableError: none in the next years."""
+        at = after + 1
+        cut = False  # whether what is below the field was set to its beginning
+        last_year = self._local(at).year + _YEARS
+        while True:
+            local = self._local(at)
+            if local.year > last_year:
+                raise TimetableError("a pattern that does not come")
+            start = at
+            at, cut = self._step(at, local, cut)
+            if at == start:
+                return at
+
+    def _step(self, at: int, local: datetime, cut: bool) -> tuple[int, bool]:
+        """One step of the first field that does not match."""
+        if local.month not in self._month:
+            first = local if cut else local.replace(day=1, hour=0, minute=0, second=0)
+            return self._moved(first, months=1), True
+        if not self._is_day(local):
+            start = local if cut else local.replace(hour=0, minute=0, second=0)
+            return self._moved(start, days=1), True
+        if local.hour not in self._hour:
+            if not cut:
+                at = self._instant(local.replace(minute=0, second=0))
+            return at + 3600, True
+        if local.minute not in self._minute:
+            return (at if cut else at - at % 60) + 60, True
+        if local.second not in self._second:
+            return at + 1, True
+        return at, cut
+
+    def text(self, at: int) -> str:
+        """A time as the protocol writes it: in the zone."""
+        local = self._local(at)
+        minutes = int((local.utcoffset() or timedelta()).total_seconds()) // 60
+        body = local.strftime("%m-%dT%H:%M:%S")
+        if local.utcoffset() == timedelta():
+            return f"{local.year:04d}-{body}Z"
+        sign = "-" if minutes < 0 else "+"
+        return f"{local.year:04d}-{body}{sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+    def _is_day(self, local: datetime) -> bool:
+        day, weekday = local.day in self._day, local.isoweekday() % 7 in self._weekday
+        return day and weekday if self._both_days else day or weekday
+
+    def _local(self, at: int) -> datetime:
+        return (_EPOCH + timedelta(seconds=at)).astimezone(self._zone)
+
+    def _moved(self, local: datetime, months: int = 0, days: int = 0) -> int:
+        """So many months or days later at the same time of day; days beyond a month's end run over
+        into the next one.
+        """
+        year, month = divmod(local.year * 12 + local.month - 1 + months, 12)
+        first = local.replace(year=year, month=month + 1, day=1)
+        return self._instant(first + timedelta(days=local.day - 1 + days))
+
+    def _instant(self, local: datetime) -> int:
+        """The instant of a wall clock's time; of those there are, or next to it, the one that the
+        offset before it gives.
+        """
+        wall = (local.replace(tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
+        guess = wall - self._offset(wall)
+        return wall - self._offset(guess)
+
+    def _offset(self, at: int) -> int:
+        return int((self._local(at).utcoffset() or timedelta()).total_seconds())
+
+
+def _field(
+    text: str, low: int, high: int, names: list[str] | None = None, base: int = 1
+) -> tuple[frozenset[int], bool]:
+    """The values of a field, and whether it was open (`*`)."""
+    values: set[int] = set()
+    anything = False
+    for part in text.split(","):
+        if not part:
+            continue
+        found, is_open = _range(part, low, high, names or [], base)
+        values.update(found)
+        anything |= is_open
+    return frozenset(values), anything
+
+
+def _range(part: str, low: int, high: int, names: list[str], base: int) -> tuple[range, bool]:
+    span, *steps = part.split("/")
+    ends = span.split("-")
+    is_open = ends[0] in ("*", "?")
+    if is_open:
+        first, last = low, high
+    else:
+        if len(ends) > 2:
+            raise TimetableError(f"too many hyphens: {part}")
+        first = _value(ends[0], names, base)
+        last = _value(ends[1], names, base) if len(ends) == 2 else first
+    step = 1
+    if steps:
+        if len(steps) > 1:
+            raise TimetableError(f"too many slashes: {part}")
+        step = _value(steps[0], [], 0)
+        if len(ends) == 1:
+            last = high
+        is_open = is_open and step <= 1
+    if first < low or last > high or first > last or step == 0:
+        raise TimetableError(f"out of range: {part}")
+    return range(first, last + 1, step), is_open
+
+
+def _value(text: str, names: list[str], base: int) -> int:
+    if text.lower() in names:
+        return names.index(text.lower()) + base
+    if not _NUMBER.fullmatch(text) or int(text) < 0:
+        raise TimetableError(f"no number: {text}")
+    return int(text)
