@@ -62,7 +62,8 @@ class Follower:
         found = []
         for seq in range(1, last + 1):
             answer = client.request(f"$JS.API.STREAM.MSG.GET.{stream}", b'{"seq":%d}' % seq)
-            assert answer and b"error" not in answer, (seq, last, answer)
+            assert answer, (seq, last)
+            assert b"error" not in answer, (seq, last, answer)
             found.append(json.loads(answer)["message"]["data"])
         client.close()
         return found

@@ -193,10 +193,6 @@ class ConsumerStates:
         ]
         return _pack(number, rows)
 
-    def write(self) -> None:
-        """The first base of a folder that has none, on the disk when this returns. OSError."""
-        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
-
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:
     """(kind, name, created, body) of a journal file's records, up to the first that is not whole.

@@ -169,6 +169,8 @@ def close(account: Account) -> None:
         supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
+            for consumer in entry.consumers.values():
+                consumer.core.floor()  # it looks at what was purged, and is saved so
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
