@@ -19,7 +19,7 @@ def filled(house: House) -> House:
 
 
 class Ears:
-    """A client that hears every event."""
+    """A client that hears every event, but for those that tell of calls."""
 
     def __init__(self, house: House) -> None:
         self.client = house.server.client()
