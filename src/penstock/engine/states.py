@@ -187,6 +187,10 @@ class ConsumerStates:
         ]
         return _pack(number, rows)
 
+    def begin(self) -> None:
+        """Write what was `put` as the base of a folder that has no journal yet, durably; OSError."""
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
+
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:
     """(kind, name, created, body) of a journal file's records, up to the first that is not whole.
