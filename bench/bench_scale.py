@@ -31,8 +31,10 @@ from pathlib import Path
 from typing import Any
 
 GROUPS = 10
+PURGED = 5
 START_SECONDS = 60
-IDLE_SECONDS = 5
+REST_SECONDS = 10
+IDLE_SECONDS = 10
 FILL_BLOCK = 5000
 
 
@@ -44,14 +46,16 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = b""
         self.number = 0
+        self.inbox = b"_R%s" % os.urandom(4).hex().encode()
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-        self.socket.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB _R.> 1\r\n")
+        connect = b"CONNECT " + json.dumps(options).encode()
+        self.socket.sendall(b"%s\r\nSUB %s.> 1\r\n" % (connect, self.inbox))
         self.flush()
 
     def flush(self) -> None:
         """Wait until all that was sent is processed."""
         self.socket.sendall(b"PING\r\n")
-        while self._line() != b"PONG":
+        while self.line() != b"PONG":
             pass
 
     def _more(self) -> None:
@@ -60,7 +64,8 @@ class Client:
             raise SystemExit("the server has closed the connection")
         self.data += got
 
-    def _line(self) -> bytes:
+    def line(self) -> bytes:
+        """The next line."""
         while b"\r\n" not in self.data:
             self._more()
         line, _, self.data = self.data.partition(b"\r\n")
@@ -69,7 +74,7 @@ class Client:
     def message(self) -> bytes:
         """The body of the next message, headers included."""
         while True:
-            line = self._line()
+            line = self.line()
             if line.startswith((b"MSG ", b"HMSG ")):
                 size = int(line.rpartition(b" ")[2])
                 while len(self.data) < size + 2:
@@ -84,7 +89,8 @@ class Client:
         self.number += 1
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.socket.sendall(
-            b"PUB %s _R.%d %d\r\n%s\r\n" % (subject.encode(), self.number, len(raw), raw)
+            b"PUB %s %s.%d %d\r\n%s\r\n"
+            % (subject.encode(), self.inbox, self.number, len(raw), raw)
         )
         return self.message()
 
@@ -135,7 +141,7 @@ def fill(client: Client, args: argparse.Namespace) -> None:
             b"PUB %s 16\r\n0123456789abcdef\r\n" % subjects[n % args.subjects]
             for n in range(start, min(start + FILL_BLOCK, args.messages))
         ]
-        lines[-1] = lines[-1].replace(b" 16\r\n", b" _R.p 16\r\n", 1)
+        lines[-1] = lines[-1].replace(b" 16\r\n", b" %s.p 16\r\n" % client.inbox, 1)
         client.socket.sendall(b"".join(lines))
         waiting += 1
         if waiting == 4:
@@ -168,91 +174,66 @@ def memory_mb(pid: int) -> int:
     return 0
 
 
-def measure(client: Client, pid: int, args: argparse.Namespace, results: Results) -> None:
-    """All operations on the filled stream."""
-    times = args.times
-    nxt = "$JS.API.CONSUMER.MSG.NEXT.BIG"
+def operations(client: Client, args: argparse.Namespace) -> dict[str, Callable[[int], object]]:
+    """What is measured, by name: each gets the number of its turn."""
+    following = "$JS.API.CONSUMER.MSG.NEXT.BIG"
+    subjects, consumers, times = args.subjects, args.consumers, args.times
 
-    def number(n: int) -> int:
-        return (n * 7919) % args.subjects
+    def name(n: int) -> str:
+        """A subject that has messages: not of the group that was purged."""
+        number = (n * 7919) % subjects
+        return subject_of(number + (number % GROUPS == PURGED), subjects)
 
-    def extra(n: int) -> None:
-        config = {
-            "durable_name": "x",
-            "ack_policy": "explicit",
-            "filter_subject": f"b.*.{number(n)}",
-        }
+    def by_wildcard(n: int) -> str:
+        return f"b.*.{name(n).rpartition('.')[2]}"
+
+    def info(**options: Any) -> object:
+        return client.api("STREAM.INFO.BIG", options)
+
+    def consumer(n: int, *, filtered: bool) -> int:
+        number = n * 30 % consumers
+        return number + 1 if filtered else number
+
+    def fetch(n: int, *, filtered: bool) -> object:
+        request = {"batch": 1, "no_wait": True}
+        return client.ask(f"{following}.c{consumer(n, filtered=filtered)}", request)
+
+    def come_and_go(n: int) -> object:
+        config = {"durable_name": "x", "ack_policy": "explicit", "filter_subject": by_wildcard(n)}
         client.api("CONSUMER.CREATE.BIG.x", {"stream_name": "BIG", "config": config})
-        client.api("CONSUMER.DELETE.BIG.x")
+        return client.api("CONSUMER.DELETE.BIG.x")
 
-    def fetch(n: int) -> None:
-        one = (n * 37) % args.consumers
-        client.ask(f"{nxt}.c{one if one % 10 else (one + 1) % args.consumers}", {"batch": 1})
+    def get(**request: Any) -> object:
+        return client.api("STREAM.MSG.GET.BIG", request)
 
-    timed = results.timed
-    timed("stream info", lambda n: client.api("STREAM.INFO.BIG"), times)
-    timed(
-        "stream info, one subject",
-        lambda n: client.api(
-            "STREAM.INFO.BIG", {"subjects_filter": subject_of(number(n), args.subjects)}
+    def purge(subject: str) -> object:
+        return client.api("STREAM.PURGE.BIG", {"filter": subject})
+
+    return {
+        "stream info": lambda n: info(),
+        "stream info, one subject": lambda n: info(subjects_filter=name(n)),
+        "stream info, a wildcard, one match": lambda n: info(subjects_filter=by_wildcard(n)),
+        "publish, known subject": lambda n: client.ask(name(n), b"x"),
+        "publish, new subject": lambda n: client.ask(f"b.new.{n}", b"x"),
+        "fetch 1 by filter": lambda n: fetch(n, filtered=True),
+        "fetch 1, no filter": lambda n: fetch(n, filtered=False),
+        "consumer info": lambda n: client.api(f"CONSUMER.INFO.BIG.c{consumer(n, filtered=True)}"),
+        "create and delete a consumer": come_and_go,
+        "get the last of a subject": lambda n: get(last_by_subj=name(n)),
+        "get the next by wildcard": lambda n: get(seq=1 + n, next_by_subj=by_wildcard(n)),
+        "purge a subject": lambda n: purge(name(n)),
+        "purge by wildcard, one match": lambda n: purge(by_wildcard(n + times)),
+        "delete a message": lambda n: client.ask(
+            "$JS.API.STREAM.MSG.DELETE.BIG", {"seq": 1001 + GROUPS * n}
         ),
-        times,
-    )
-    timed(
-        "stream info, subjects by wildcard (1 match)",
-        lambda n: client.api("STREAM.INFO.BIG", {"subjects_filter": f"b.*.{number(n)}"}),
-        times,
-    )
-    timed(
-        "publish, known subject",
-        lambda n: client.ask(subject_of(number(n), args.subjects), b"x"),
-        times,
-    )
-    timed("publish, new subject", lambda n: client.ask(f"b.new.{n}", b"x"), times)
-    timed("fetch 1 by filter", fetch, times)
-    timed(
-        "fetch 1 unfiltered",
-        lambda n: client.ask(f"{nxt}.c{(n * 10) % args.consumers}", {"batch": 1}),
-        times,
-    )
-    timed(
-        "consumer info",
-        lambda n: client.api(f"CONSUMER.INFO.BIG.c{(n * 37) % args.consumers}"),
-        times,
-    )
-    timed("consumer create and delete, wildcard filter", extra, times)
-    timed(
-        "get last by subject",
-        lambda n: client.api(
-            "STREAM.MSG.GET.BIG",
-            {"last_by_subj": subject_of(number(n) // GROUPS * GROUPS, args.subjects)},
-        ),
-        times,
-    )
-    timed(
-        "get next by wildcard",
-        lambda n: client.api(
-            "STREAM.MSG.GET.BIG",
-            {"seq": 1 + n, "next_by_subj": f"b.*.{number(n) // GROUPS * GROUPS}"},
-        ),
-        times,
-    )
-    timed(
-        "purge one subject",
-        lambda n: client.api("STREAM.PURGE.BIG", {"filter": subject_of(number(n), args.subjects)}),
-        times,
-    )
-    timed(
-        "purge by wildcard (1 subject)",
-        lambda n: client.api("STREAM.PURGE.BIG", {"filter": f"b.*.{number(n + times)}"}),
-        times,
-    )
-    timed(
-        "delete one message",
-        lambda n: client.ask("$JS.API.STREAM.MSG.DELETE.BIG", {"seq": 1000 + 10 * n}),
-        times,
-    )
-    time.sleep(2)
+    }
+
+
+def measure(client: Client, pid: int, args: argparse.Namespace, results: Results) -> None:
+    """All operations on the filled stream, then what the server costs at rest."""
+    for name, act in operations(client, args).items():
+        results.timed(name, act, args.times)
+    time.sleep(REST_SECONDS)
     begun = processor_seconds(pid)
     time.sleep(IDLE_SECONDS)
     used = (processor_seconds(pid) - begun) / IDLE_SECONDS
@@ -262,15 +243,18 @@ def measure(client: Client, pid: int, args: argparse.Namespace, results: Results
 
 
 @contextlib.contextmanager
-def running(command: list[str], folder: str) -> Iterator[tuple[int, int]]:
+def running(command: list[str], folder: str, sync: str = "2m") -> Iterator[tuple[int, int]]:
     """A server on a free port with its own store: port and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     config = Path(folder) / "server.conf"
-    config.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder}/store", sync_interval: "2m" }}\n'
-    )
+    # nats-server's default account has a limit of 1,000 consumers to a stream
+    account = "jetstream { max_consumers: -1 }, users: [{ user: u, password: p }]"
+    accounts = f"accounts {{ A {{ {account} }} }}\nno_auth_user: u\n"
+    store = f'jetstream {{ store_dir: "{folder}/store", sync_interval: "{sync}" }}\n'
+    text = f'listen: "127.0.0.1:{port}"\n{store}'
+    config.write_text(text if "penstock" in " ".join(command) else text + accounts)
     with (Path(folder) / "log").open("wb") as log:
         process = subprocess.Popen([*command, "-c", str(config)], stdout=log, stderr=log)
     try:
@@ -303,7 +287,7 @@ def run(name: str, command: list[str], args: argparse.Namespace) -> Results:
         results.once(f"fill, {args.messages:,} messages", lambda: fill(client, args))
         results.once(
             f"purge {args.messages // GROUPS:,} in the middle",
-            lambda: client.api("STREAM.PURGE.BIG", {"filter": f"b.{GROUPS // 2}.*"}),
+            lambda: client.api("STREAM.PURGE.BIG", {"filter": f"b.{PURGED}.*"}),
         )
         results.once(f"create {args.consumers:,} consumers", lambda: add_consumers(client, args))
         measure(client, pid, args, results)

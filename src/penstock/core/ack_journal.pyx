@@ -27,8 +27,9 @@ when the stream promises the disk; the answers go out when it has ended. A torn 
 was not answered.
 
 When the journal is long, the engine gives the states of all as a new base. When the base and its name are on the disk, the journal
-files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write or fsync nothing is confirmed until that was done: a new base is what makes
-up for it. 
+files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write
+or fsync nothing is confirmed until that was done: a new base is what makes up for it.
+
 Knows nothing of what states mean, nor of retention.
 """
 from collections import deque

@@ -66,6 +66,7 @@ cdef class Handout(Listener):
         self.selection = Selection(self.log, max(start_seq, self.log.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.selection.passed)
+        self.purges = stream.purges
         self.backoff_ns = ()
         self.changed = True
 
@@ -245,6 +246,8 @@ cdef class Handout(Listener):
     cdef int settle(self) except -1:
         """The stream may start later now: messages below are neither ahead nor pending."""
         cdef uint64_t first = self.log.first_seq
+        if self.purges != self.stream.purges:
+            self.purged()
         if self.selection.next_seq < first:
             self.selection.skip_below(first)
         if self.pending.live and self.pending.first().seq < first:
@@ -315,7 +318,8 @@ cdef class Handout(Listener):
 
     cdef int purged(self) except -1:
         cdef uint32_t subject_id, size
-        cdef uint64_t first = self.log.first_seq
+        cdef uint64_t first = self.stream.purged_first
+        self.purges = self.stream.purges
         self.selection.purged_below(first)
         self.pending.purge_below(first)
         self.touch()
@@ -408,6 +412,7 @@ cdef class Handout(Listener):
 
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
+        self.settle()
         return self.pending.floor_seq
 
     cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:
