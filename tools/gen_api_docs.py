@@ -10,7 +10,6 @@ from pathlib import Path
 from penstock.api.calls import TYPE_PREFIX
 from penstock.api.subjects import API_PREFIX
 from penstock.engine.dispatch import CALLS, Body
-from penstock.engine.stream_config import UNSUPPORTED as STREAM_GAPS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/api.md"
@@ -30,26 +29,23 @@ with `code`, `err_code` and `description` (see [errors](errors.md)). Any other s
 
 AFTER = f"""
 `{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` (pull) goes straight to the consumer;
-`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the message itself when the stream has
-`allow_direct` (single messages only). Both give "no responders" when nobody serves them.
+`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the message itself
+when the stream has `allow_direct`. Both give "no responders" when nobody serves them.
 
-## Not supported yet
-
-What is accepted is carried out. The following is refused with `err_code` 10052 and the text
-`… is not supported by this server version`, after the usual validation.
-
-Streams:
-
+## What to know
 """
 
 NOTES = """
-Accepted, and of no effect on a single server: `placement`. With `compression: s2` the segment files
-that are full are compressed, those from before the option too; what is compressed when the option
-is taken away stays so until it is rewritten. `num_replicas` above 1 is refused (10074). Ephemeral
-consumers are removed when they have been unused for `inactive_threshold` (a pull consumer, a tenth
-of a second longer). Consumers of file streams
-survive a restart, ephemeral ones too, unless they have `mem_storage`; their state on disk is at
-most 100 ms old.
+What is accepted is carried out, but for `placement`, which has no effect on a single server.
+
+With `compression: s2` the segment files that are full are compressed, those from before the
+option too; what is compressed when the option is taken away stays so until it is rewritten.
+
+`num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they have been
+unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file
+streams survive a restart, ephemeral ones too, unless they have `mem_storage`. An ack that asked for
+an answer is as durable as the stream when the answer comes; of other acks the last 100 ms may be
+forgotten by a server that is killed.
 """
 
 
@@ -72,8 +68,7 @@ def page() -> str:
     for call in CALLS:
         request = "" if call.body in (Body.EMPTY, Body.IGNORED) else f"`{call.request.__name__}`"
         text += f"| `{call.pattern}` | {request} | `{call.type}` | {call.body.value} |\n"
-    text += AFTER + "".join(f"- {gap.name}\n" for gap in STREAM_GAPS)
-    return text + NOTES
+    return text + AFTER + NOTES
 
 
 if __name__ == "__main__":

@@ -158,3 +158,34 @@ def test_republished(client):
     scene.fast("b", 1, 0)
     scene.fast("b", 2, 2)
     scene.look()
+
+
+def test_schedules(client, storage):
+    scene = Batches(client, allow_msg_schedules=True, allow_msg_ttl=True, storage=storage)
+    client.say("SUB in.> 6\r\n")
+    at = "Nats-Schedule: @at 2100-01-01T00:00:00Z"
+
+    def target(name):
+        return f"Nats-Schedule-Target: {scene.name}.{name}"
+
+    def cancel(name):
+        return ("Nats-Schedule-Next: purge", f"Nats-Scheduler: {scene.name}.{name}")
+
+    for batch, messages in (
+        ("a", [("s1", [at, target("t")]), ("s2", [at, target("t")])]),
+        ("b", [("s1", [at, target("t")]), ("s1", [at, target("t")])]),
+        ("c", [("s1", [at, target("s1")]), ("s2", [])]),
+        ("d", [("s3", [at, target("t"), "Nats-Rollup: all"]), ("s2", [])]),
+        ("e", [("s3", ["Nats-Schedule: sometimes", target("t")]), ("s2", [])]),
+        ("f", [("s3", [at, target("t")]), ("t", cancel("s3"))]),
+        ("g", [("s4", []), ("t", cancel("s4"))]),
+        ("h", [("t", cancel("s1")), ("t", [])]),
+        ("i", [("t", cancel("unknown")), ("t", [])]),
+    ):
+        for seq, (subject, more) in enumerate(messages, 1):
+            commit = [COMMIT] if seq == len(messages) else []
+            scene.put(batch, seq, *commit, *more, subject=subject)
+        scene.look()
+    scene.fast("j", 1, 0, subject="s5", headers=f"{at}\n{target('t')}")
+    scene.fast("j", 2, 2, subject="t", headers="\n".join(cancel("s5")))
+    scene.look()

@@ -465,3 +465,59 @@ def test_schedules_produce_the_same(client, storage):
     client.wait(2.5)
     put(scene, "x", headers=f"Nats-Schedule-Next: purge\nNats-Scheduler: {name}.off")
     state(scene)
+
+
+def test_counters_of_other_streams(client):
+    client.say("UNSUB 3\r\n")  # how streams hear of each other is their own affair
+    one, two = (Scene(client, allow_msg_counter=True) for _ in range(2))
+    name = f"{one.name}SUM"
+    client.made.append(name)
+    body = {
+        "name": name,
+        "subjects": [f"{name}.>"],
+        "allow_msg_counter": True,
+        "sources": [
+            {
+                "name": each.name,
+                "subject_transforms": [{"src": f"{each.name}.>", "dest": f"{name}.>"}],
+            }
+            for each in (one, two)
+        ],
+    }
+    client.ask(f"STREAM.CREATE.{name}", body)
+    client.wait(0.5)
+    for scene, number in ((one, "5"), (two, "7"), (one, "-3"), (two, "1000"), (one, "1")):
+        put(scene, "a", "", f"Nats-Incr: {number}")
+        client.wait(0.4)
+    client.publish(f"{name}.a", "", "Nats-Incr: 10", reply="in.ack")
+    put(one, "a", "", "Nats-Incr: 100")
+    client.wait(0.4)
+    for seq in range(1, 9):
+        client.ask(f"STREAM.MSG.GET.{name}", {"seq": seq})
+
+
+def test_what_an_origin_allowed(client):
+    client.say("UNSUB 3\r\n")
+    origin = Scene(client, allow_msg_ttl=True, allow_rollup_hdrs=True, allow_msg_schedules=True)
+    for number, more in enumerate(({}, {"allow_msg_ttl": True}, {"allow_rollup_hdrs": True})):
+        name = f"{origin.name}COPY{number}"
+        client.made.append(name)
+        client.ask(
+            f"STREAM.CREATE.{name}", {"name": name, "sources": [{"name": origin.name}], **more}
+        )
+        name = f"{origin.name}MIRROR{number}"
+        client.made.append(name)
+        client.ask(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": origin.name}, **more})
+    client.wait(0.5)
+    put(origin, "a")
+    put(origin, "a", headers="Nats-TTL: 2")
+    put(origin, "b", headers="Nats-TTL: never")
+    put(origin, "a", headers="Nats-Rollup: sub")
+    put(origin, "c")
+    target = f"Nats-Schedule-Target: {origin.name}.out"
+    put(origin, "plan", headers=f"Nats-Schedule: @daily\n{target}")
+    client.wait(3.5)
+    for kind in ("COPY", "MIRROR"):
+        for number in range(3):
+            for seq in range(1, 7):
+                client.ask(f"STREAM.MSG.GET.{origin.name}{kind}{number}", {"seq": seq})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = NEEDS_BOTH
 SECOND = 1_000_000_000
+SOURCING = ("S", "T", "U", "D")  # streams that have sources, or had them
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ class Twins:
                 for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1)
             }
             info.get("sources", []).sort(key=json.dumps)  # in no order there
-            if "sources" in info:
+            if stream in SOURCING:
                 older(info, messages)
             both_parts = {"info": info, "messages": messages}
             answers.append(comparable(json.dumps(both_parts).encode()))
@@ -93,7 +94,7 @@ def older(info: Any, messages: Any) -> None:
     """As a server of 2.14 says it: a later one adds the sequence in the origin to the info, and to
     the header a sixth word, which tells an origin from a later one of the same name.
     """
-    for each in info["sources"]:
+    for each in info.get("sources", []):
         each.pop("seq", None)
     del info["state"]["bytes"]
     for answer in messages.values():
@@ -268,3 +269,64 @@ def test_what_is_stored_and_shown(twins: Twins) -> None:
         last = {"F": last_seq, "M": 9, "Q": 9, "X": 9}.get(name, last_seq + 1)
         twins.settle(name, last)
         twins.holds(name)
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_was_taken_leaves_the_origin(twins: Twins, retention: str) -> None:
+    twins.api("STREAM.CREATE.O", {"name": "O", "subjects": ["o.>"], "retention": retention})
+    twins.api("STREAM.CREATE.S", {"name": "S", "sources": [ORIGIN]})
+    time.sleep(1)
+    for number in range(3):
+        twins.publish(f"o.{number}")
+    twins.settle("S", 3)
+    deadline = time.monotonic() + 15
+    while any(
+        json.loads(each)["state"]["messages"] for each in twins.each("$JS.API.STREAM.INFO.O", b"")
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    twins.holds("S")
+    twins.holds("O")
+
+
+def test_updates(twins: Twins) -> None:
+    for name in ("O", "P"):
+        twins.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+    twins.api("STREAM.CREATE.M", {"name": "M", "mirror": ORIGIN})
+    twins.api("STREAM.CREATE.S", {"name": "S", "sources": [ORIGIN]})
+    twins.publish("O.1")
+    twins.publish("P.1")
+    twins.settle("M", 1)
+    twins.settle("S", 1)
+    time.sleep(2.5)
+    two = [ORIGIN, {"name": "P", "filter_subject": "P.*"}]
+    for name, fields in (
+        ("M", {"mirror": {"name": "P"}}),
+        ("M", {"mirror": {**ORIGIN, "filter_subject": "O.1"}}),
+        ("M", {"mirror": ORIGIN, "subjects": ["m"]}),
+        ("S", {"sources": [ORIGIN, ORIGIN]}),
+        ("S", {"sources": [{**ORIGIN, "subject_transforms": transforms(("a.*", "b.$2"))}]}),
+        ("S", {"mirror": ORIGIN}),
+    ):
+        twins.api(f"STREAM.UPDATE.{name}", {"name": name, **fields})
+    for name, fields in (
+        ("M", {"mirror": ORIGIN, "description": "d"}),
+        ("S", {"sources": two}),
+        ("M", {"subjects": ["m"]}),
+        ("S", {"sources": two[1:], "subjects": ["s"]}),
+        ("S", {"subjects": ["s"]}),
+    ):
+        answers = twins.each(
+            f"$JS.API.STREAM.UPDATE.{name}", json.dumps({"name": name, **fields}).encode()
+        )
+        assert all(b'"error"' not in answer for answer in answers), answers
+        if name == "S" and "sources" in fields:
+            twins.settle("S", 2)
+        time.sleep(2.5)
+        twins.holds(name)
+    twins.publish("m")
+    twins.publish("s")
+    twins.publish("P.2")
+    time.sleep(1)
+    twins.holds("M")
+    twins.holds("S")

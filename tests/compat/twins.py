@@ -8,6 +8,7 @@ Messages are compared per subscription, in order; between subscriptions there is
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -41,6 +42,8 @@ TIMES = {
 ACK_SUBJECT = re.compile(rb"^(\$JS\.ACK\.(?:[^.]+\.){5})\d+(\.\d+)$")
 FLOW_SUBJECT = re.compile(rb"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 FLOW_HEADER = re.compile(rb"(Nats-Consumer-Stalled: \$JS\.FC\.[^.]+\.[^.]+\.)[^\r]+")
+# what nats-server adds from 2.15 on: a random name of the origin as it was when it was made
+SOURCE_IDENTITY = re.compile(rb"(Nats-Stream-Source: (?:[^ \r]+ ){4}[^ \r]+) [^ \r]+\r\n")
 TIME_HEADER = re.compile(rb"Nats-Time-Stamp: [^\r]+")
 IDENTITY_HEADER = re.compile(rb"Nats-Stream-Identity: [^\r]+")
 PIN_HEADER = re.compile(rb"Nats-Pin-Id: ([^\r]+)")
@@ -63,6 +66,8 @@ def plain(value: Any, key: str = "") -> Any:
         return "an id"
     if key in SPANS and value:
         return "a while"
+    if key == "hdrs":
+        return SOURCE_IDENTITY.sub(rb"\1\r\n", base64.b64decode(value))
     return "a time" if key in TIMES and isinstance(value, str) and value[0] != "0" else value
 
 

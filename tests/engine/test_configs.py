@@ -55,19 +55,6 @@ def test_a_stream_is_judged_alike(row: Any) -> None:
     assert config == stream_config.from_request(request), "the request must stay as it was"
 
 
-UNSUPPORTED: list[dict[str, Any]] = [
-    {"allow_msg_schedules": True},
-]
-
-
-@pytest.mark.parametrize("fields", UNSUPPORTED, ids=str)
-def test_what_is_not_carried_out_is_refused(fields: dict[str, Any]) -> None:
-    config = decode_response(StreamConfig, json.dumps({"name": "V", **fields}).encode())
-    with pytest.raises(ApiError, match="is not supported by this server version") as caught:
-        stream_config.check_supported(stream_config.checked(config))
-    assert caught.value.err_code == 10052
-
-
 STREAM = StreamConfig(name="S", subjects=["s.>"], num_replicas=1)
 
 

@@ -27,11 +27,11 @@ when the stream promises the disk; the answers go out when it has ended. A torn 
 was not answered.
 
 When the journal is long, the engine gives the states of all as a new base. When the base and its name are on the disk, the journal
-files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write or fsync nothing is confirmed until that was done: a new base is what makes up for it.
+files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write
+or fsync nothing is confirmed until that was done: a new base is what makes up for it.
 
 Knows nothing of what states mean, nor of retention.
 """
-import os
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -293,7 +293,7 @@ cdef class AckJournal(Confirmer):
     cdef int sync_folder(self) except -1:
         """The handle to sync names by."""
         if self.folder_handle < 0:
-            self.folder_handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.folder_handle = self.disk.open_folder(self.folder)
         return self.folder_handle
 
     cdef int begin_sync(self) except -1:
@@ -331,7 +331,7 @@ cdef class AckJournal(Confirmer):
             return self.close_files()
         if self.error:
             code, self.error = self.error, 0
-            return self.failed(OSError(code, os.strerror(code)))
+            return self.failed(OSError(code, "the sync failed"))
         self.named = True
         self.synced_mark = self.target
         self.release()
@@ -417,7 +417,7 @@ cdef class AckJournal(Confirmer):
             if self.ended:
                 return self.close_files()
             if code:
-                raise OSError(code, os.strerror(code))
+                raise OSError(code, "the sync failed")
             return self.base_done()
         except OSError as error:
             self.base_stage = NONE
@@ -457,6 +457,6 @@ cdef class AckJournal(Confirmer):
             return 0
         self.leave_file()
         if self.folder_handle >= 0:
-            os.close(self.folder_handle)
+            self.disk.close(self.folder_handle)
             self.folder_handle = -1
         return 0

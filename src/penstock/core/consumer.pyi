@@ -67,10 +67,6 @@ class Consumer(Puller):
         """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; see the module head."""
     def restore(self, data: bytes) -> None:
         """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
-    save: Callable[[], None] | None
-    """Writes the state, then calls saved(): acks that ask for an answer wait for it. None: they don't wait."""
-    def saved(self) -> None:
-        """The last snapshot is written: answer the acks that waited for it."""
     changed: bool  # state differs from the last snapshot(); snapshot() clears it
     on_change: Callable[[], None] | None
     """Called when it begins to differ."""

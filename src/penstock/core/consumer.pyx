@@ -80,10 +80,7 @@ cdef class Consumer(Puller):
         if last_per_subject and not self.configured:
             self.selection.start_with_last()
             self.pending.set_floor(0, self.selection.passed)
-        self.pacing = None
-        if rate_limit_bps or replay_original:
-            burst = self.stream.max_msg_size if self.stream.max_msg_size > 0 else self.hub.max_payload
-            self.pacing = Pacing(rate_limit_bps, burst, self.log.last_seq if replay_original else 0)
+        self.set_pace(rate_limit_bps, replay_original)
         if not flow_control:
             self.window = None
         elif self.window is None:
@@ -93,6 +90,17 @@ cdef class Consumer(Puller):
         self.stalled = False
         self.look_again()                                  # waits may be shorter now
         self.kick()
+
+    def set_pace(self, rate_limit_bps: int, replay_original: bool) -> None:
+        """Hold deliveries back; a replay that has begun goes on as it is."""
+        cdef Pacing old = self.pacing
+        self.pacing = None
+        self.held_ns = 0
+        if rate_limit_bps or replay_original:
+            burst = self.stream.max_msg_size if self.stream.max_msg_size > 0 else self.hub.max_payload
+            self.pacing = Pacing(rate_limit_bps, burst, self.log.last_seq if replay_original else 0)
+            if replay_original and old is not None:
+                self.pacing.resume(old)
 
     def set_groups(self, int policy, tuple names, timeout_ns: int) -> None:
         """Set or change the priority groups; a policy of 0: none."""
@@ -311,7 +319,7 @@ cdef class Consumer(Puller):
     def idle_since_ns(self) -> int:
         """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
         cdef PullRequest r = self.requests.head
-        cdef uint64_t latest = max(self.requested_ns, self.delivered_ns), due
+        cdef uint64_t latest = max(self.requested_ns, self.delivered_ns, self.acked_ns), due
         cdef size_t i
         if len(self.deliver_subject):
             return 0 if self.find_target() else self.unbound_ns

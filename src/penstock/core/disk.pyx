@@ -157,6 +157,10 @@ cdef class Disk:
         finally:
             os.close(handle)
 
+    def open_folder(self, path: str) -> int:
+        """A handle to sync the names in a folder by; on the machine's own disk only."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
     def read_file(self, path: str) -> bytes:
         """The whole content of a file; FileNotFoundError when there is none."""
         cdef int handle = self.open(path, False)

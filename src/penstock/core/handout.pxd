@@ -59,6 +59,7 @@ cdef class Handout(Listener):
     cdef int sample_percent                # of the acks a metric tells of
     # where it stands
     cdef Selection selection
+    cdef uint64_t purges                   # Stream.purges when it last looked for itself
     cdef PendingMessages pending
     cdef uint64_t delivered                # consumer sequence of the last delivery
     cdef uint64_t delivered_ns, acked_ns   # when last; 0: never

@@ -66,6 +66,7 @@ cdef class Handout(Listener):
         self.selection = Selection(self.log, max(start_seq, self.log.first_seq))
         self.pending = PendingMessages()
         self.pending.set_floor(0, self.selection.passed)
+        self.purges = stream.purges
         self.backoff_ns = ()
         self.changed = True
 
@@ -194,8 +195,9 @@ cdef class Handout(Listener):
                 # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
                 copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
                 m = self.out
-                m.subject = PyBytes_AS_STRING(target)
-                m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+                if not (<Sink>item).as_client:
+                    m.subject = PyBytes_AS_STRING(target)
+                    m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
                 m.body = PyBytes_AS_STRING(copy)
                 took += (<Sink>item).take(None, &m)
         return took
@@ -244,6 +246,8 @@ cdef class Handout(Listener):
     cdef int settle(self) except -1:
         """The stream may start later now: messages below are neither ahead nor pending."""
         cdef uint64_t first = self.log.first_seq
+        if self.purges != self.stream.purges:
+            self.purged()
         if self.selection.next_seq < first:
             self.selection.skip_below(first)
         if self.pending.live and self.pending.first().seq < first:
@@ -314,7 +318,8 @@ cdef class Handout(Listener):
 
     cdef int purged(self) except -1:
         cdef uint32_t subject_id, size
-        cdef uint64_t first = self.log.first_seq
+        cdef uint64_t first = self.stream.purged_first
+        self.purges = self.stream.purges
         self.selection.purged_below(first)
         self.pending.purge_below(first)
         self.touch()
@@ -407,6 +412,7 @@ cdef class Handout(Listener):
 
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
+        self.settle()
         return self.pending.floor_seq
 
     cdef int ack_upto(self, uint64_t seq, uint64_t cseq) except -1:

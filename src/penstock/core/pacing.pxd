@@ -27,3 +27,4 @@ cdef class Pacing:
     cdef uint64_t last_sent_ns
     cdef uint64_t hold_until(self, uint64_t seq, uint64_t ts_ns, uint64_t size, uint64_t now_ns) noexcept     # 0: go
     cdef int sent(self, uint64_t ts_ns, uint64_t size, uint64_t now_ns) noexcept
+    cdef int resume(self, Pacing old) except -1            # the replay that another one had begun

@@ -89,6 +89,12 @@ cdef class Pacing:
             self.room -= size
         return 0
 
+    cdef int resume(self, Pacing old) except -1:
+        self.replay_until = old.replay_until
+        self.last_ts_ns = old.last_ts_ns
+        self.last_sent_ns = old.last_sent_ns
+        return 0
+
     def hold(self, seq: int, ts_ns: int, size: int, now_ns: int) -> int:
         """For tests: when a message may go (0: now)."""
         return self.hold_until(seq, ts_ns, size, now_ns)

@@ -8,6 +8,7 @@ FAST_BATCH, BATCH, COUNTER, TTL, SCHEDULE, ROLLUP, COUNT (each message), TTL_VAL
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.core.durations import parse_duration
 from penstock.core.expect import value
@@ -82,10 +83,25 @@ def not_allowed(stage: int, header: bytes, subject: bytes = b"") -> Refusal | No
     return None
 
 
-def _no_schedules(block: bytes, subject: bytes) -> Refusal:
+def known_zone(name: str) -> bool:
+    """Whether the time zone database has it."""
+    if name == "UTC":
+        return True
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _no_schedules(block: bytes, subject: bytes) -> Refusal | None:
     disabled = (400, 10188, "message schedules is disabled")
     if value(block, b"Nats-Schedule"):
         return disabled
+    if not (value(block, b"Nats-Schedule-Next") or value(block, b"Nats-Scheduler")):
+        # what is left is a time zone, which is looked at whether something is scheduled or not
+        zone = (value(block, b"Nats-Schedule-Time-Zone") or b"").decode("utf-8", "replace")
+        return None if known_zone(zone) else disabled
     scheduler = (value(block, b"Nats-Scheduler") or b"").decode("utf-8", "surrogateescape")
     literal = valid(scheduler) and not {"*", ">"}.intersection(scheduler.split("."))
     cancels = value(block, b"Nats-Schedule-Next") == b"purge" and literal

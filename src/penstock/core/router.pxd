@@ -22,6 +22,7 @@ cdef struct Message:
 
 cdef class Sink:
     """An internal receiver of messages (a stream, the API, an ack desk)."""
+    cdef public bint as_client         # of a consumer's deliveries: sees the message's own subject, as a client does
     # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
     cdef int take(self, Connection source, Message* m) except -1
 

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 from penstock.core.hub import Connection, Hub, Task
 
-class Sink: ...
+class Sink:
+    as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
 
 class CallbackSink(Sink):
     """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""

@@ -13,6 +13,9 @@ cdef class Selection:
     cdef readonly bint caught_up             # filtered: nothing wanted from next_seq to the log's end; jump() ends that
     cdef readonly tuple filters              # bytes; () = everything
     cdef bint literal                        # one filter without wildcards
+    cdef bint few                            # the ids that pass are these, and the log keeps their histories; else `wanted` says
+    cdef uint32_t ids[64]
+    cdef uint32_t ids_n
     cdef uint8_t* wanted                     # per subject id: 1 = passes the filters
     cdef uint32_t wanted_len                 # ids at or above: not wanted
     cdef uint32_t wanted_cap
@@ -32,4 +35,9 @@ cdef class Selection:
     cdef int skip_below(self, uint64_t seq) except -1                          # the stream starts there now
     cdef int purged_below(self, uint64_t seq) except -1                        # ... because somebody purged it
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615  # wanted messages not handed out yet
+    cdef int want_all(self, uint32_t* ids, size_t n) except -1
+    cdef int spread(self) except -1
+    cdef bint passes(self, uint32_t subject_id) noexcept
+    cdef uint64_t first_of_few(self) except? 18446744073709551615
+    cdef uint64_t count_from(self, uint64_t seq) except? 18446744073709551615
     cdef uint64_t find(self, uint64_t visible) except? 18446744073709551615

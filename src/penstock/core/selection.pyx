@@ -1,23 +1,49 @@
 """Which message of a stream a consumer gets next, and how many are ahead of it.
 
 Filters are matched against subjects once per subject: the answer is kept by the log's subject id, and the log skips what is
-not wanted. Only subjects with live messages are asked when filters are set; the stream tells of others when they are published.
+not wanted. In a log of many subjects, a filter that only a few pass keeps their ids instead, and each of them is asked for its own
+next message, so that neither time nor memory is spent on the others. Only subjects with live messages are asked when filters are
+set; the stream tells of others when they are published.
 The number of messages ahead is counted once and then carried along: minus one for each taken, plus what was appended; counted
 again only after messages were removed from the middle of the stream. Knows nothing of acks, requests or delivery.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
+from penstock.core.buffer cimport Out, out_free, out_put
 from penstock.core.log cimport Log
+from penstock.core.subject_index cimport SubjectIndex
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport subject_has_wildcard, subject_matches
+
+
+cdef enum:
+    FEW_IDS = 64                   # as many subjects are kept by their ids
+    MANY_SUBJECTS = 8192           # in logs of fewer, a byte for each is better
 
 
 cdef int ascending(const void* a, const void* b) noexcept nogil:
     cdef uint64_t x = (<uint64_t*>a)[0], y = (<uint64_t*>b)[0]
     return -1 if x < y else (1 if x > y else 0)
+
+
+cdef int matching_ids(Log log, bytes pattern, Out* found) except -1:
+    """Append the ids of the subjects that match, those without live messages too."""
+    cdef const char* p = PyBytes_AS_STRING(pattern)
+    cdef size_t n = PyBytes_GET_SIZE(pattern)
+    cdef int64_t only
+    cdef uint32_t id
+    if subject_has_wildcard(p, n):
+        if log.subjects_table.names is None:
+            log.subjects_table.names = SubjectIndex(log.subjects_table)
+        return (<SubjectIndex>log.subjects_table.names).match(p, n, found)
+    only = log.find_subject(p, n)
+    if only >= 0:
+        id = <uint32_t>only
+        out_put(found, <const char*>&id, sizeof(uint32_t))
+    return 0
 
 
 @cython.final
@@ -36,6 +62,7 @@ cdef class Selection:
 
     cdef int set_filters(self, tuple filters) except -1:
         cdef uint32_t i
+        cdef Out found
         cdef SubjectState* s
         cdef bytes pattern
         self.filters = filters
@@ -48,21 +75,74 @@ cdef class Selection:
             self.next_seq = self.passed + 1        # what the old filters left out may be wanted now
         if not self.filtered:
             return 0
-        memset(self.wanted, 0, self.wanted_cap)
-        self.wanted_len = 0
-        for i in range(self.log.subject_ids):
-            s = self.log.subject(i)
-            if s == NULL:
-                continue
+        free(self.wanted)
+        self.wanted = NULL
+        self.wanted_cap = self.wanted_len = self.ids_n = 0
+        self.few = self.log.subject_ids > MANY_SUBJECTS
+        if self.few and not self.log.subjects_table.tracking:
+            self.log.subjects_table.track()
+        if not self.few:
+            for i in range(self.log.subject_ids):
+                s = self.log.subject(i)
+                if s == NULL:
+                    continue
+                for pattern in filters:
+                    if subject_matches(s.name, s.name_len, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+                        self.want(i)
+                        break
+            return 0
+        memset(&found, 0, sizeof(Out))
+        try:
             for pattern in filters:
-                if subject_matches(s.name, s.name_len, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                    self.want(i)
-                    break
+                matching_ids(self.log, pattern, &found)
+            self.want_all(<uint32_t*>found.data, found.len // sizeof(uint32_t))
+        finally:
+            out_free(&found)
         return 0
+
+    cdef int want_all(self, uint32_t* ids, size_t n) except -1:
+        cdef size_t k
+        for k in range(n):
+            if self.log.subjects_table.table[ids[k]].state.msgs:
+                self.want(ids[k])
+        return 0
+
+    cdef int spread(self) except -1:
+        """More subjects pass than are kept by id: a byte for each from now on. What is not touched of it costs no memory."""
+        cdef uint32_t k
+        self.few = False
+        self.wanted_cap = self.log.subject_ids + self.log.subject_ids // 4 + 64
+        self.wanted = <uint8_t*>calloc(self.wanted_cap, 1)
+        if self.wanted == NULL:
+            self.wanted_cap = 0
+            raise MemoryError
+        for k in range(self.ids_n):
+            self.want(self.ids[k])
+        return 0
+
+    cdef bint passes(self, uint32_t subject_id) noexcept:
+        cdef uint32_t k
+        if not self.filtered:
+            return True
+        if self.few:
+            for k in range(self.ids_n):
+                if self.ids[k] == subject_id:
+                    return True
+            return False
+        return subject_id < self.wanted_len and self.wanted[subject_id]
 
     cdef int want(self, uint32_t subject_id) except -1:
         cdef uint32_t cap = self.wanted_cap
         cdef uint8_t* wanted
+        if self.few:
+            if self.passes(subject_id):
+                return 0
+            if self.ids_n < FEW_IDS:
+                self.ids[self.ids_n] = subject_id
+                self.ids_n += 1
+                return 0
+            self.spread()
+            cap = self.wanted_cap
         if subject_id >= cap:
             cap = max(subject_id + 1, cap * 2, 64)
             wanted = <uint8_t*>realloc(self.wanted, cap)
@@ -82,11 +162,14 @@ cdef class Selection:
         cdef size_t n = 0
         free(self.starts)
         self.starts_at = self.starts_len = 0
-        self.starts = <uint64_t*>malloc((self.log.subject_count + 1) * sizeof(uint64_t))
+        cdef bint listed = self.filtered and self.few
+        cdef uint32_t k, total = self.ids_n if listed else self.log.subject_ids
+        self.starts = <uint64_t*>malloc((<size_t>min(<uint64_t>total, <uint64_t>self.log.subject_count) + 1) * sizeof(uint64_t))
         if self.starts == NULL:
             raise MemoryError
-        for i in range(self.log.subject_ids):
-            if not self.filtered or (i < self.wanted_len and self.wanted[i]):
+        for k in range(total):
+            i = self.ids[k] if listed else k
+            if listed or self.passes(i):
                 s = self.log.subject(i)
                 if s != NULL and s.last >= self.next_seq:
                     self.starts[n] = s.last
@@ -158,7 +241,29 @@ cdef class Selection:
                 return 0
             if s.first >= self.next_seq:
                 return s.first
+        if self.few:
+            return self.first_of_few()
         return self.log.next_wanted(self.next_seq, visible, self.wanted, self.wanted_len)
+
+    cdef uint64_t first_of_few(self) except? 18446744073709551615:
+        """The lowest sequence from next_seq on among the few subjects; 0: none."""
+        cdef uint64_t best = 0, seq
+        cdef uint32_t k
+        for k in range(self.ids_n):
+            seq = self.log.subjects_table.next_from(self.ids[k], self.next_seq)
+            if seq and (best == 0 or seq < best):
+                best = seq
+        return best
+
+    cdef uint64_t count_from(self, uint64_t seq) except? 18446744073709551615:
+        """Wanted messages from a sequence on."""
+        cdef uint64_t total = 0
+        cdef uint32_t k
+        if not self.few:
+            return self.log.wanted_from(seq, self.wanted, self.wanted_len)
+        for k in range(self.ids_n):
+            total += self.log.subjects_table.live_from(self.ids[k], seq)
+        return total
 
     cdef int took(self, uint64_t seq) except -1:
         self.found = 0
@@ -188,13 +293,12 @@ cdef class Selection:
         if self.next_seq < self.log.first_seq:
             self.skip_below(self.log.first_seq)
         if not self.known or self.removals != removals or self.counted > last:
-            self.ahead = self.log.wanted_from(self.next_seq, self.wanted, self.wanted_len) if self.filtered else (
-                self.log.live_from(self.next_seq))
+            self.ahead = self.count_from(self.next_seq) if self.filtered else self.log.live_from(self.next_seq)
             self.known = True
             self.removals = removals
         elif self.counted < last:
             if self.filtered:
-                self.ahead += self.log.wanted_from(max(self.counted + 1, self.next_seq), self.wanted, self.wanted_len)
+                self.ahead += self.count_from(max(self.counted + 1, self.next_seq))
             else:
                 self.ahead += self.log.appended - self.appended
         self.counted = last

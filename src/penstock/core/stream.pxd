@@ -18,7 +18,7 @@ cdef class Listener(Task):
     cdef int signalled(self, uint64_t seq) except -1       # a message that passes its filters was accepted
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
     cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only); 0: holds nothing any more
-    cdef int purged(self) except -1                        # many messages are gone
+    cdef int purged(self) except -1                        # many messages are gone (told to holders; others see Stream.purges)
     cdef int needs(self, uint64_t seq) except -1           # a message that passes its filters: not acknowledged yet (1) or done with (0)
 
 
@@ -42,6 +42,8 @@ cdef class Stream(Intake):
     cdef readonly int sync
     cdef readonly uint64_t visible           # released up to here
     cdef uint64_t removals                   # changes whenever something else than the oldest message is removed
+    cdef uint64_t purges                     # changes whenever many messages are removed
+    cdef uint64_t purged_first               # the first sequence after the last time
     cdef readonly bint closed
     cdef readonly str failure                # why the log can't write; "" while it can
     cdef Committer committer

@@ -484,10 +484,15 @@ cdef class Stream(Intake):
         return n
 
     def told(self) -> None:
-        """Many messages are gone: consumers look for themselves; the removals are written with this turn."""
+        """Many messages are gone: consumers look for themselves; the removals are written with this turn.
+
+        Those that hold some do so now, the others when they have something to do.
+        """
         cdef Listener listener
         self.removals += 1
-        for listener in list(self.listeners):
+        self.purges += 1
+        self.purged_first = self.log.first_seq
+        for listener in list(self.holders):
             listener.purged()
         self.hub.enlist_commit(self.committer)
 

@@ -62,6 +62,7 @@ cdef class SubjectTable:
     cdef int repair_by_history(self, Subject* s) except -1
     cdef uint64_t next_from(self, uint32_t id, uint64_t seq) except? 18446744073709551615    # its lowest live sequence >= seq; 0: none
     cdef uint64_t last_upto(self, uint32_t id, uint64_t seq) except? 18446744073709551615    # its highest live sequence <= seq; 0: none
+    cdef uint64_t live_from(self, uint32_t id, uint64_t seq) except? 18446744073709551615    # how many of its live messages are >= seq
     cdef int track(self) except -1                                       # build the histories
     cdef History* history_of(self, uint32_t id) except? NULL
     cdef bint alive(self, uint64_t seq) except -1

@@ -205,6 +205,34 @@ cdef class SubjectTable:
             low -= 1
         return h.seqs[low - 1]
 
+    cdef uint64_t live_from(self, uint32_t id, uint64_t seq) except? 18446744073709551615:
+        cdef SubjectState* state = self.state(id)
+        cdef uint64_t n = 0
+        cdef History* h
+        cdef uint32_t low, high, mid, k
+        if state == NULL or seq > state.last:
+            return 0
+        if seq <= state.first:
+            return state.msgs
+        h = self.history_of(id)
+        if h == NULL:
+            seq = self.next_from(id, seq)
+            while seq:
+                n += 1
+                seq = self.next_from(id, seq + 1)
+            return n
+        low = h.at
+        high = h.end
+        while low < high:
+            mid = (low + high) >> 1
+            if h.seqs[mid] < seq:
+                low = mid + 1
+            else:
+                high = mid
+        for k in range(low, h.end):
+            n += self.alive(h.seqs[k])
+        return n
+
     cdef History* history_of(self, uint32_t id) except? NULL:
         # NULL: histories are not kept (yet).
         if not self.tracking and self.debt > self.debt_free + 4 * self.total:

@@ -114,7 +114,7 @@ def _not_removed(entry: StreamEntry, seq: int) -> Exception:
     if entry.config.storage == "file":
         if seq > log.last_seq:
             return errors.StreamMsgDeleteFailedError("stream store EOF")
-        if seq == 0 or not log.msgs:
+        if seq < log.first_seq or not log.msgs:
             return errors.StreamMsgDeleteFailedError("no message found")
     return errors.SequenceNotFoundError(seq)
 

@@ -52,7 +52,6 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
     config = stream_config.checked(config)
     if name in account.streams:
         raise errors.StreamNameExistRestoreFailedError()
-    stream_config.check_supported(config)
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)
     account.advisories.restore_create(name, account.now_ns)

@@ -7,9 +7,9 @@ journal of what changed since.
     acks.<number>     records since then; drawn and written by core.ack_journal
 
 A base holds everything up to the journal file of its number; those behind it are applied in
-order, to the newer base that is not damaged. A file that ends in a torn or damaged record counts up to there. A state belongs to a
-consumer's name and creation time, so that a new consumer never gets its namesake's. What a state
-means is core.snapshot's.
+order, to the newer base that is not damaged. A file that ends in a torn or damaged record counts
+up to there. A state belongs to a consumer's name and creation time, so that a new consumer never
+gets its namesake's. What a state means is core.snapshot's.
 
 Reading ends in `Found`, one per consumer: its state as bytes, and the ranges of sequences of which
 nothing is known but that they were handed out, when records between are missing: the caller takes
@@ -179,6 +179,12 @@ class ConsumerStates:
         """Forget a consumer."""
         self._states.pop(name, None)
 
+    def write(self) -> None:
+        """Write all states durably, for a folder that has no journal yet. OSError: it could not be
+        done.
+        """
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
+
     def base(self, number: int) -> bytes:
         """All states as a base that includes the journal up to a file."""
         rows = [
@@ -186,10 +192,6 @@ class ConsumerStates:
             for name, (created_ns, state) in self._states.items()
         ]
         return _pack(number, rows)
-
-    def begin(self) -> None:
-        """Write what was `put` as the base of a folder that has no journal yet, durably; OSError."""
-        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:

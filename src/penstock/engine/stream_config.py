@@ -6,9 +6,6 @@ which error a client sees. Knows no other stream: subject overlap and account li
 caller's.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import msgspec
 
 from penstock.api import errors_generated as errors
@@ -48,17 +45,6 @@ _UNLIMITED_FIELDS = (
 )
 
 Invalid = errors.StreamInvalidConfigError
-
-
-@dataclass(frozen=True)
-class Gap:
-    """What the data path does not carry out: refused, so that nobody relies on it."""
-
-    name: str
-    asked: Callable[[StreamConfig], object]  # truthy: the configuration asks for it
-
-
-UNSUPPORTED = (Gap("message schedules", lambda config: config.allow_msg_schedules),)
 
 
 def from_request(request: StreamConfigRequest) -> StreamConfig:
@@ -112,13 +98,6 @@ def check_create(config: StreamConfig) -> None:
         raise Invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         raise Invalid("stream has no mirror but does have mirror direct")
-
-
-def check_supported(config: StreamConfig) -> None:
-    """10052 for a configuration that this server would accept but not carry out."""
-    for gap in UNSUPPORTED:
-        if gap.asked(config):
-            raise Invalid(f"{gap.name} is not supported by this server version")
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:

@@ -23,8 +23,8 @@ from penstock.engine.subject_rules import any_collision
 def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
-    10058: another configuration has the name; 10065: another stream has a subject; 10052: not
-    supported here; 10049: the disk.
+    10058: another configuration has the name; 10065: another stream has a subject; 10049: the
+    disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
@@ -57,11 +57,13 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
     """
     entry = account.stream(config.name)
-    config = stream_config.check_update(entry.config, config)
+    # what one default brings in may be at odds with another field
+    config = stream_config.check_update(
+        entry.config, stream_config.checked(config, find=account.config_of)
+    )
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
-    stream_config.check_supported(config)
     _check_consumer_limits(entry, config)
     old = entry.config
     entry.config = config
@@ -77,6 +79,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     configure_stream(entry.core, config)
     rules.apply(account, entry)
     supply.changed(account, entry)
+    if (old.retention == "limits") != (config.retention == "limits"):
+        supply.origin_gone(account, config.name)  # it is read in another way
+        supply.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
@@ -90,7 +95,7 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry)
+    supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
     account.unsaved.discard(entry)
@@ -157,9 +162,11 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 def close(account: Account) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
     for entry in account.streams.values():
-        supply.stop(entry)
+        supply.stop(entry, for_good=False)
     for entry in account.streams.values():
         if entry.consumers:
+            for consumer in entry.consumers.values():
+                consumer.core.floor()  # it looks at what was purged, and is saved so
             consumers.save_states(account, entry, durable=True)
         for consumer in list(entry.consumers.values()):
             consumers.detach(account, entry, consumer, "Server Shutdown")
@@ -181,7 +188,6 @@ def close(account: Account) -> None:
 def check_new(account: Account, config: StreamConfig) -> None:
     """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
     _check_overlap(account, config)
-    stream_config.check_supported(config)
 
 
 def adopt(

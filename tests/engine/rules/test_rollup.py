@@ -145,3 +145,12 @@ def test_a_rollup_passes_a_full_subject(tmp_path: Path) -> None:
 )
 def test_a_value_is_quoted(raw: bytes, text: str) -> None:
     assert quoted(raw) == text
+
+
+def test_wildcards_in_the_subject_of_a_rollup_are_a_pattern(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(subjects=["s.>"], allow_rollup_hdrs=True)
+    for subject in ("s.a", "s.b.c", "s.b.d", "s.b"):
+        house.publish(subject, b"old")
+    house.publish("s.b.*", b"new", headers=rolled("sub"))
+    assert contents(house) == [(1, "s.a"), (4, "s.b"), (5, "s.b.*")]

@@ -58,15 +58,11 @@ def gathered(
     entry: "StreamEntry", subject: str, headers: bytes, payload: bytes
 ) -> tuple[bytes, bytes]:
     """Headers and payload under which a counter stream stores a counter's message of another stream
-    (its headers carry Nats-Stream-Source already). Another stream stores it as it is.
+    (its headers carry Nats-Stream-Source already).
 
     BrokenCounterError: it is no counter's message, or the last one on the subject is none; then it
     is not stored.
     """
-    if not entry.config.allow_msg_counter:
-        return headers, payload
-    if not value(headers, HEADER):
-        raise BrokenCounterError(MISSING[2])
     total, sources = _last(entry, subject)
     fields = (value(headers, ORIGIN) or b"").decode("utf-8", "surrogateescape").split(" ")
     told = _number_in(payload)

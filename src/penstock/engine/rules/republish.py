@@ -54,7 +54,7 @@ class Republished(Rule):
         return None
 
     def _stored(self, draft: Draft) -> Verdict:
-        if getattr(draft, "skipped", False):
+        if draft.skipped:
             return None
         target = self._apply(draft.subject)
         if target is None or not transforms.publishable(target):

@@ -13,6 +13,7 @@ from penstock.core.draft import Draft
 from penstock.core.expect import value
 from penstock.core.refusals import STAGE_ROLLUP, STAGE_STORED
 from penstock.engine.rules.base import Handler, Rule, Verdict, quoted
+from penstock.engine.subject_rules import is_literal
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -54,7 +55,10 @@ class Rollup(Rule):
         wanted = value(draft.headers, HEADER)
         if wanted is not None:
             wanted = wanted.lower()
-            if wanted == SUBJECT:
+            if wanted == SUBJECT and not is_literal(draft.subject):
+                # a publisher may have written wildcards: they mean what they mean to a purge
+                self._core.purge(subject=draft.subject, below=draft.seq)
+            elif wanted == SUBJECT:
                 self._core.roll_up(draft.seq, draft.subject)
             elif wanted == ALL:
                 self._core.roll_up(draft.seq)

@@ -21,6 +21,7 @@ from penstock.core.stream import StreamRefused
 from penstock.engine.rules import blocks, lifetimes, rollup, transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 from penstock.engine.rules.saved import SavedAgenda
+from penstock.engine.rules.staged import STAGED
 from penstock.engine.settings import MILLISECOND, SECOND
 from penstock.engine.subject_rules import any_collision
 from penstock.engine.timetables import Due, TimetableError, ZoneError, due, zone_of
@@ -126,7 +127,8 @@ class Schedules(Rule):
             return
         if told != PURGE or scheduler == draft.subject or not publishable(scheduler):
             raise errors.MessageSchedulesSchedulerInvalidError()
-        last = self._core.log.last_of(scheduler)
+        staged = draft.notes.get(STAGED, {}).get(scheduler)  # of the same batch
+        last = staged or self._core.log.last_of(scheduler)
         if last is not None and not value(last.headers, PATTERN):
             raise errors.MessageSchedulesSchedulerInvalidError()
 

@@ -78,6 +78,7 @@ class _RouterSubscription:
         self._subject = subject
         self._receive = receive
         self._sink = CallbackSink(self._take)
+        self._sink.as_client = True
         router.attach(subject, self._sink)
 
     def _take(

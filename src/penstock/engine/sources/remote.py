@@ -2,12 +2,14 @@
 
     waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
 
-The consumer is ephemeral, without acks, with flow control and a heartbeat each second. Its messages
+The consumer is ephemeral, without acks, with flow control and a heartbeat each second; an origin
+from which messages leave when they are taken (interest, workqueue) makes a durable one of it, whose
+acks are our answers to its flow control. Messages
 carry their sequence in the origin and in the consumer: a step of the consumer's sequence by more
 than one means that something was lost on the way, and another consumer is made where the follower
 stands. So what lands is always the next one. A consumer that was made beforehand (`consumer` in the
-configuration) is reset instead; it counts a message as taken when we answer its flow control, which
-happens when what came before is as durable as the follower promises.
+configuration) is reset instead. Flow control that counts as acks is answered when what came before
+is as durable as the follower promises.
 
 Knows no time but what `tick` says, no sockets.
 """
@@ -24,6 +26,7 @@ from penstock.api.errors import error_from
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.api.times import format_time
 from penstock.core.copying import Landing
+from penstock.core.direct_get import Answers
 from penstock.core.expect import value
 from penstock.engine.settings import SECOND
 from penstock.engine.sources import identity
@@ -38,12 +41,18 @@ STALLED_NS = 10 * SECOND
 """Silence after which the consumer is given up; it lives as long without us."""
 ANSWER_NS = 30 * SECOND
 """How long an answer to a request may take."""
+RESET_ANSWER_NS = 5 * SECOND
+"""... to one for a consumer that has only to be reset; where there is none, nobody answers."""
 GAP_NS = 2 * SECOND
 """Between two requests, at least."""
 BACKOFF_NS = 10 * SECOND
 BACKOFF_MAX_NS = 120 * SECOND
 _ACK_WAIT_NS = 22 * 3600 * SECOND
 _SHORT_ACK_TOKENS = 9
+_OLDER = frozenset({10012, 10013, 10025, 10148, 10185})
+"""Answers of a server that does not know what `sourcing` is: it takes the consumer for an ordinary
+one, and the one that we had before is still there.
+"""
 
 
 class RemoteUpstream:
@@ -56,16 +65,23 @@ class RemoteUpstream:
         landing: Landing,
         link: Link,
         *,
+        owner: str,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when tick is wanted earlier than it said."""
+        """`owner` is a name for the follower that no other has, now or later; `wake` is called when
+        tick is wanted earlier than it said.
+        """
         self.source = source
         self.name = identity.index_name(source)
         self.landing = landing
         self.caught_up = False
         self._account = account
         self._link = link
+        self._owner = owner
         self._wake = wake
+        self._sourcing = True  # asked for as such: not by servers of before 2.14
+        self._acking = False  # our answers to flow control are acks
+        self._answers = Answers(landing.target)
         self._unwatch = link.watch(self._link_changed)
         self._error: ApiError | None = None
         self._fails = 0
@@ -77,7 +93,6 @@ class RemoteUpstream:
         self._delivered = 0  # following: the consumer's sequence of the last message
         self._answer: Subscribed | None = None  # asking
         self._messages: Subscribed | None = None  # asking and following
-        self._flow: list[tuple[int, str]] = []  # flow control to be answered, at a sequence here
         self._closed = False
 
     def start(self) -> None:
@@ -90,18 +105,18 @@ class RemoteUpstream:
         """See Upstream."""
         if self._closed:
             return 0
-        self._answer_flow()
         if self._messages is None:
             if self._link.up and now_ns >= self._ask_at_ns:
                 self._ask()
                 return now_ns + SECOND
             return max(self._ask_at_ns, now_ns + 1) if self._link.up else 0
         if self._answer is not None:
-            if now_ns - self._asked_ns > ANSWER_NS:
+            patience_ns = ANSWER_NS if self.source.consumer is None else RESET_ANSWER_NS
+            if now_ns - self._asked_ns > patience_ns:
                 self._give_up(failed=True)
         elif now_ns - self._heard_ns > STALLED_NS:
             self._give_up(failed=False)
-        return now_ns + SECOND // 4 if self._flow else now_ns + SECOND
+        return now_ns + SECOND
 
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
@@ -113,12 +128,12 @@ class RemoteUpstream:
             info.error = self._error.body()
         return info
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """See Upstream."""
         if not self._closed:
             self._closed = True
             self._unwatch()
-            self._leave()
+            self._leave(for_good=for_good)
 
     # -- asking for a consumer
 
@@ -141,18 +156,20 @@ class RemoteUpstream:
         reply = inbox(self._account.ids, "R")
         self._answer = self._link.subscribe(reply, self._answered)
         if given is not None:
-            self._delivered = 0
             subject = f"{API_PREFIX}.CONSUMER.RESET.{self.source.name}.{given.name}"
             self._link.publish(subject, reply, b"", b"")
             return
         subject, body = self._request(deliver)
-        self._link.publish(subject, reply, b"", body)
+        level = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n" if self._sourcing else b""
+        self._link.publish(subject, reply, level, body)
 
     def _request(self, deliver: str) -> tuple[str, bytes]:
         """Subject and body of the request for an ephemeral consumer."""
         stream = self.source.name
         letters = "MIRROR" if self.landing.mirror else "SRC"
-        name = f"JS_{letters}_{self._account.ids.next()}"
+        name = f"JS_{letters}_{identity.name_hash(f'{self._owner} {self.name}')}"
+        if not self._sourcing:
+            name += f"_{self._account.ids.next()}"
         config: dict[str, object] = {
             "name": name,
             "deliver_subject": deliver,
@@ -167,6 +184,8 @@ class RemoteUpstream:
             "num_replicas": 0,
             "inactive_threshold": STALLED_NS,
         }
+        if self._sourcing:
+            config["sourcing"] = True
         config.update(self._start())
         subject = f"{API_PREFIX}.CONSUMER.CREATE.{stream}"
         filters = identity.filters(self.source)
@@ -212,6 +231,10 @@ class RemoteUpstream:
         except JsonError as error:
             self._fail(setup_failed(error))
             return
+        if response.error is not None and response.error.err_code in _OLDER and self._sourcing:
+            self._sourcing = False
+            self._ask()
+            return
         if response.error is not None:
             self._fail(error_from(response.error))
             return
@@ -226,6 +249,7 @@ class RemoteUpstream:
                 else errors.SourceConsumerRequiresAckFCError()
             )
             return
+        self._acking = info.config.ack_policy == "flow_control"
         self._consumer = info.name
         self._fails = 0
         self._heard_ns = self._account.now_ns
@@ -256,14 +280,14 @@ class RemoteUpstream:
         self._ask_at_ns = max(self._asked_ns + GAP_NS, self._account.now_ns + pause_ns - GAP_NS)
         self._wake()
 
-    def _leave(self) -> None:
-        """Let the consumer go, if there is one."""
+    def _leave(self, *, for_good: bool = False) -> None:
+        """Let the consumer go, if there is one; one that knows what was taken only for good."""
         for subscribed in (self._answer, self._messages):
             if subscribed is not None:
                 subscribed.close()
         self._answer = self._messages = None
-        self._flow.clear()
-        if self._consumer and self.source.consumer is None and self._link.up:
+        ours = self.source.consumer is None and (for_good or not self._acking)
+        if self._consumer and ours and self._link.up:
             subject = f"{API_PREFIX}.CONSUMER.DELETE.{self.source.name}.{self._consumer}"
             self._link.publish(subject, "", b"", b"")
         self._consumer = ""
@@ -313,10 +337,11 @@ class RemoteUpstream:
     def _control(self, reply: str, headers: bytes) -> None:
         """A heartbeat, or a request for an answer before more is sent."""
         if reply:
-            self._flow.append((self.landing.target.log.last_seq, reply))
-            self._answer_flow()
-            if self._flow:
-                self._wake()
+            # one without acks does not have to wait: what is lost here is asked for again
+            upto = self.landing.target.log.last_seq if self._acking else 0
+            place = self._delivered, self.landing.position
+            messages = self._messages
+            self._answers.when_visible(upto, lambda: self._go_on(messages, reply, *place))
             return
         last = value(headers, b"Nats-Last-Consumer") or b""
         if last.isdigit() and int(last) and int(last) != self._delivered and self._consumer:
@@ -326,16 +351,14 @@ class RemoteUpstream:
         if stalled:
             self._link.publish(stalled.decode("utf-8", "surrogateescape"), "", b"", b"")
 
-    def _answer_flow(self) -> None:
-        """Answer what asks how far we are, once that is durable. A consumer without acks does not
-        have to wait: what is lost here is asked for again.
-        """
-        target = self.landing.target
-        while self._flow and (self.source.consumer is None or target.visible >= self._flow[0][0]):
-            _, reply = self._flow.pop(0)
+    def _go_on(
+        self, messages: Subscribed | None, reply: str, delivered: int, position: int
+    ) -> None:
+        """Say that everything up to here was taken, if it is still the same consumer."""
+        if messages is not None and messages is self._messages:
             headers = (
-                f"NATS/1.0\r\nNats-Last-Consumer: {self._delivered}\r\n"
-                f"Nats-Last-Stream: {self.landing.position}\r\n\r\n"
+                f"NATS/1.0\r\nNats-Last-Consumer: {delivered}\r\n"
+                f"Nats-Last-Stream: {position}\r\n\r\n"
             )
             self._link.publish(reply, "", headers.encode(), b"")
 

@@ -43,7 +43,7 @@ class Supply:
             self._open_positions(set(names))
         for name, upstream in present.items():
             if name not in names or upstream.source not in wanted:
-                upstream.close()
+                upstream.close(for_good=True)
                 if self._positions is not None:
                     self._positions.leave(name)
         kept = {
@@ -83,11 +83,11 @@ class Supply:
         """How far each upstream is, in the order of the configuration."""
         return [upstream.info(now_ns) for upstream in self.upstreams]
 
-    def close(self) -> None:
-        """Stop following."""
+    def close(self, *, for_good: bool) -> None:
+        """Stop following; for good: not only until the server is started again."""
         self._stand_for("")
         for upstream in self.upstreams:
-            upstream.close()
+            upstream.close(for_good=for_good)
 
     def closed(self) -> None:
         """The stream's log is whole on the disk: so are the positions afterwards."""
@@ -117,9 +117,20 @@ class Supply:
             transform=identity.renaming(source, account.random_below),
         )
         link = self._link(source)
+        owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
-            return RemoteUpstream(account, source, landing, link, wake=self._wake)
-        upstream = LocalUpstream(account, source, landing, blocked=self._wake, met=self._met)
+            return RemoteUpstream(account, source, landing, link, owner=owner, wake=self._wake)
+        here = RouterLink(account.router)
+        upstream = LocalUpstream(
+            account,
+            source,
+            landing,
+            blocked=self._wake,
+            met=self._met,
+            read=lambda: RemoteUpstream(
+                account, source, landing, here, owner=owner, wake=self._wake
+            ),
+        )
         upstream.created_ns = position.created if position is not None else 0
         return upstream
 
@@ -174,14 +185,14 @@ def changed(account: "Account", entry: "StreamEntry") -> None:
     if entry.supply is None:
         start(account, entry)
     elif entry.config.mirror is None and not entry.config.sources:
-        stop(entry)
+        stop(entry, for_good=True)
         entry.supply.closed()
         entry.supply = None
     else:
         entry.supply.configure(entry.config)
 
 
-def stop(entry: "StreamEntry") -> None:
-    """The stream ends, or follows nobody any more."""
+def stop(entry: "StreamEntry", *, for_good: bool) -> None:
+    """The stream ends, or follows nobody any more; or only the server ends."""
     if entry.supply is not None:
-        entry.supply.close()
+        entry.supply.close(for_good=for_good)

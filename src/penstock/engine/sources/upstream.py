@@ -47,8 +47,8 @@ class Upstream(Protocol):
     def info(self, now_ns: int) -> StreamSourceInfo:
         """How far it is."""
 
-    def close(self) -> None:
-        """Stop; what was taken stays."""
+    def close(self, *, for_good: bool) -> None:
+        """Stop; what was taken stays. For good: not only until the server is started again."""
 
 
 def first_sequence(source: StreamSource, landing: Landing, origin: Log) -> int:
@@ -94,9 +94,11 @@ class LocalUpstream:
         *,
         blocked: Callable[[], None],
         met: Callable[["LocalUpstream", bool], None],
+        read: Callable[[], Upstream],
     ) -> None:
         """`blocked`: the follower refuses a message, tick is wanted; `met`: the origin is there, one
-        not seen before; True: in the place of another one, so that all of it is to be copied.
+        not seen before; True: in the place of another one, so that all of it is to be copied;
+        `read`: makes an upstream that reads the origin through a consumer.
         """
         self.source = source
         self.name = identity.index_name(source)
@@ -105,6 +107,8 @@ class LocalUpstream:
         self._account = account
         self._blocked = blocked
         self._met = met
+        self._read = read
+        self._reader: Upstream | None = None
         self._copier: Copier | None = None
         self._caught_up = False
         self._since_ns = 0
@@ -114,6 +118,8 @@ class LocalUpstream:
     @property
     def caught_up(self) -> bool:
         """See Upstream."""
+        if self._reader is not None and self._reader.caught_up:
+            self._caught_up = True
         if self._copier is not None and self._copier.caught_up:
             self._caught_up = True
         return self._caught_up
@@ -121,7 +127,7 @@ class LocalUpstream:
     def start(self) -> None:
         """See Upstream. Called again when the origin has come."""
         origin = self._account.streams.get(self.source.name)
-        if origin is None or self._copier is not None:
+        if origin is None or self._copier is not None or self._reader is not None:
             return
         if self.created_ns != origin.created_ns:
             again = bool(self.created_ns) and not self.landing.mirror
@@ -129,13 +135,21 @@ class LocalUpstream:
                 self.landing.restart()
             self.created_ns = origin.created_ns
             self._met(self, again)
+        if origin.config.retention != "limits":
+            # what was taken leaves there: that takes acks, and so a consumer
+            self._reader = self._read()
+            self._reader.start()
+            return
         first = first_sequence(self.source, self.landing, origin.core.log)
         self._copier = Copier(origin.core, self.landing, first, identity.filters(self.source))
         self._copier.when_blocked = self._blocked
         self._since_ns = self._account.now_ns
 
-    def lost(self) -> None:
-        """The origin was deleted."""
+    def lost(self, *, for_good: bool = True) -> None:
+        """The origin was deleted, or is another kind of stream now."""
+        if self._reader is not None:
+            self._reader.close(for_good=for_good)
+            self._reader = None
         if self._copier is not None:
             self._caught_up = self.caught_up
             self._copier.close()
@@ -143,6 +157,8 @@ class LocalUpstream:
 
     def tick(self, now_ns: int) -> int:
         """See Upstream."""
+        if self._reader is not None:
+            return self._reader.tick(now_ns)
         if self._copier is None or not self._copier.blocked:
             return 0
         self._copier.retry()
@@ -150,6 +166,8 @@ class LocalUpstream:
 
     def info(self, now_ns: int) -> StreamSourceInfo:
         """See Upstream."""
+        if self._reader is not None:
+            return self._reader.info(now_ns)
         info = source_info(self.source)
         info.active = -1
         if self._account.hub.turns == self._made_turn:
@@ -167,9 +185,9 @@ class LocalUpstream:
         info.active = max(heard_ns, 0) % CONTACT_INTERVAL_NS
         return info
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool) -> None:
         """See Upstream."""
-        self.lost()
+        self.lost(for_good=for_good)
         followers = self._account.followers.get(self.source.name, [])
         if self in followers:
             followers.remove(self)
