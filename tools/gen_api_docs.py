@@ -29,8 +29,18 @@ with `code`, `err_code` and `description` (see [errors](errors.md)). Any other s
 
 AFTER = f"""
 `{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` (pull) goes straight to the consumer;
-`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the message itself
-when the stream has `allow_direct`. Both give "no responders" when nobody serves them.
+`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the messages themselves when the stream
+has `allow_direct`: one, a batch (`batch`, `max_bytes`), or the last of each of up to 1024 subjects
+(`multi_last`, `up_to_seq`, `up_to_time`), ended by a status `204 EOB`; what is wrong is a status,
+too. Both give "no responders" when nobody serves them. A batch also ends, with
+`Nats-Num-Pending` as it is, when its messages with their headers fill half of `max_pending`.
+
+A read shows what was accepted at the moment it came, and is answered when all that it shows is as
+durable as the stream promises: a crash does not take back what somebody has read.
+
+Every call but the reads of messages is told as `$JS.EVENT.ADVISORY.API` to those who subscribe.
+There is no request queue that could overflow, and a full disk refuses publishes instead of ending
+JetStream, so `API.LIMIT_REACHED` and `SERVER.OUT_OF_STORAGE` are never sent.
 
 ## What to know
 """

@@ -1,5 +1,6 @@
 """Every documented error has a class, and both directions of the wire agree about it."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,18 @@ def test_there_is_a_row_for_every_code() -> None:
     codes = [int(code) for code in ROWS]
     assert codes == sorted(set(codes))
     assert set(range(10002, 10228)) == set(codes)
+
+
+def test_the_rows_are_those_of_the_protocol() -> None:
+    """Code, like-HTTP code and words, their parts left open, as nats-server has them."""
+    lines = (ROOT / "tests/api/error_table.tsv").read_text().splitlines()
+    table = {code: (int(http), text) for code, http, text in (line.split("\t") for line in lines)}
+    ours = {
+        code: (row["code"], re.sub(r"\{\w+\}", "{}", row["description"]))
+        for code, row in ROWS.items()
+    }
+    assert {code for code in table if table[code] != ours.get(code)} == set()
+    assert len(table) > 220
 
 
 @pytest.mark.parametrize("code", ROWS)

@@ -521,3 +521,21 @@ def test_what_an_origin_allowed(client):
         for number in range(3):
             for seq in range(1, 7):
                 client.ask(f"STREAM.MSG.GET.{origin.name}{kind}{number}", {"seq": seq})
+
+
+def test_only_servers_say_where_a_message_comes_from(client):
+    for config in ({}, {"allow_msg_ttl": True, "allow_msg_schedules": True}):
+        scene = Scene(client, **config)
+        put(scene, "a", headers="Nats-Msg-Id: 1")
+        for more in (
+            "Nats-Msg-Id: 1",
+            "Nats-Expected-Last-Sequence: 9",
+            "Nats-Expected-Last-Msg-Id: 9",
+            "Nats-Rollup: x",
+            "Nats-Incr: 1",
+            "Nats-Schedule: x",
+            "Nats-TTL: 0",
+        ):
+            put(scene, "a", headers=f"Nats-Stream-Source: S 1\n{more}")
+        put(scene, "a", headers="Nats-Stream-Source:")
+        put(scene, "a", headers="nats-stream-source: x")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core.log import Log, LogClosed
+from penstock.core.usage import Usage
 
 if TYPE_CHECKING:
     import random
@@ -58,6 +59,8 @@ class Model(RuleBasedStateMachine):
         folder = None if self.memory else f"{self.folder}/log"
         log = Log(folder, segment_bytes=4096, first_seq=first_seq)
         log.subjects_table.debt_free = 20
+        self.used = Usage(whole=Usage())
+        log.join(self.used)
         log.compress = self.compress
         return log
 
@@ -181,6 +184,9 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
+        assert self.used.used == self.log.bytes
+        assert self.used.whole is not None
+        assert self.used.whole.used == self.log.bytes
         if not hasattr(self, "log"):
             return
         log = self.log
@@ -227,8 +233,25 @@ class Model(RuleBasedStateMachine):
         found = self.log.last_of(pattern, start)
         assert (found and found.seq) == next((seq for seq in reversed(seqs) if seq <= start), None)
         assert self.log.count_from(start, pattern) == sum(seq >= start for seq in seqs)
+        assert self.log.next_seq(pattern, start) == next((s for s in seqs if s >= start), 0)
+        assert self.log.last_seq_of(pattern) == (seqs[-1] if seqs else 0)
+        assert self.log.subjects_page(pattern, start, 2) == (
+            len(counts),
+            dict(sorted(counts.items())[start : start + 2]),
+        )
         found = self.log.last_of(pattern)
         assert (found and found.seq) == (seqs[-1] if seqs else None)
+
+    @rule(patterns=st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=3), data=st.data())
+    def last_of_each_agrees(self, patterns: list[str], data: st.DataObject) -> None:
+        upto = data.draw(st.one_of(st.integers(0, self.last + 2), st.just(self.last)))
+        most = data.draw(st.sampled_from([0, 1, 3, 1024]))
+        newest: dict[str, int] = {}
+        for seq, (_, subject, *_rest) in sorted(self.live.items()):
+            if any(matches(subject, pattern) for pattern in patterns) and seq <= upto:
+                newest[subject] = seq
+        expected = None if len(newest) > most else sorted(newest.values())
+        assert self.log.last_of_each(patterns, upto, most) == expected
 
     @rule()
     def subject_states_agree(self) -> None:

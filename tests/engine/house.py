@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.engine import Engine, Settings
 from tests.core.wires import Server
@@ -17,11 +18,17 @@ class House:
     """One server over a store folder; `restart` and `crash` give the next one over the same."""
 
     def __init__(
-        self, folder: Path, now_ns: int = START_NS, disk: Disk | None = None, **settings: Any
+        self,
+        folder: Path,
+        now_ns: int = START_NS,
+        disk: Disk | None = None,
+        account_limits: dict[str, AccountLimits] | None = None,
+        **settings: Any,
     ) -> None:
         self.folder = folder
         self.disk = disk or Disk()
         self.settings = settings
+        self.account_limits = account_limits
         self.server = Server(now_ns)
         self.reports: list[str] = []
         self.engine = Engine(
@@ -32,6 +39,7 @@ class House:
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
             random=Random(1),
             report=self.reports.append,
+            account_limits=account_limits,
         )
         self.server.hub.turn()  # takes the clock's time
         self.engine.start()
@@ -116,4 +124,4 @@ class House:
         """The next one, as if this one had been killed now."""
         assert not self.server.errors, self.server.errors
         later_ns = self.server.clock.now() + SECOND
-        return House(self.folder, later_ns, self.disk, **self.settings)
+        return House(self.folder, later_ns, self.disk, self.account_limits, **self.settings)

@@ -7,13 +7,15 @@ from tests.engine.house import SECOND, House
 
 
 def told(house: House) -> list[tuple[str, Any]]:
-    """Subject (behind the prefix) and body of every advisory since the last time."""
+    """Subject (behind the prefix) and body of every advisory since the last time, but for those
+    about calls.
+    """
     prefix = "$JS.EVENT.ADVISORY."
     events: list[Any] = house.client.events()
     return [
         (event[1].removeprefix(prefix), json.loads(event[5]))
         for event in events
-        if event[1].startswith(prefix)
+        if event[1].startswith(prefix) and event[1] != f"{prefix}API"
     ]
 
 
@@ -44,6 +46,47 @@ def test_life_of_streams_and_consumers(house: House) -> None:
     assert first["type"] == "io.nats.jetstream.advisory.v1.stream_action"
     assert first["timestamp"] == "2023-11-14T22:13:20Z"
     assert len({body["id"] for _, body in events}) == len(events)
+
+
+def calls(house: House) -> list[Any]:
+    events: list[Any] = house.client.events()
+    return [json.loads(event[5]) for event in events if event[1].endswith(".API")]
+
+
+def test_calls(house: House) -> None:
+    listener = house.server.client()
+    listener.send("SUB $JS.EVENT.ADVISORY.API 1\r\n").events()
+    house.stream()
+    house.publish("S")
+    house.ok("STREAM.MSG.GET.S", {"seq": 1})  # the one that is not told, unless it fails
+    house.error("STREAM.MSG.GET.S", {"seq": 9})
+    house.api("NONSENSE")
+    house.ok("STREAM.INFO.S", b"\xff<")
+    source = house.client.connection
+    house.client = listener
+    created, missing, shown = calls(house)
+    assert list(created) == [
+        "type", "id", "timestamp", "server", "client", "subject", "request", "response"
+    ]  # fmt: skip
+    assert created["type"] == "io.nats.jetstream.advisory.v1.api_audit"
+    assert created["server"] == "house"
+    assert created["client"]["id"] == source.id
+    assert created["client"]["acc"] == "$G"
+    assert (created["subject"], created["request"]) == ("$JS.API.STREAM.CREATE.S", '{"name": "S"}')
+    assert json.loads(created["response"])["did_create"]
+    assert json.loads(missing["response"])["error"]["err_code"] == 10037
+    assert shown["request"] == "\ufffd<"
+
+
+def test_what_a_call_is_counted_as(house: House) -> None:
+    """One that finds no message to delete has not failed, and reads of messages are not counted."""
+    house.stream()
+    house.publish("S")
+    house.ok("STREAM.MSG.GET.S", {"seq": 1})
+    house.error("STREAM.MSG.GET.S", {"seq": 9})
+    house.error("STREAM.MSG.DELETE.S", {"seq": 9})
+    house.error("STREAM.MSG.DELETE.S", {})
+    assert house.ok("INFO")["api"] == {"level": 4, "total": 4, "errors": 2}
 
 
 def test_what_happens_to_messages(house: House) -> None:

@@ -19,17 +19,18 @@ def filled(house: House) -> House:
 
 
 class Ears:
-    """A client that hears every event."""
+    """A client that hears every event, but for those that tell of calls."""
 
     def __init__(self, house: House) -> None:
         self.client = house.server.client()
         self.client.send("SUB $JS.EVENT.> 9\r\n")
 
     def events(self) -> list[Any]:
-        """(kind, event) of those that came since last asked."""
+        """(kind, event) of those that came since last asked, but of calls."""
         came: list[Any] = self.client.events()
         told = [json.loads(event[5]) for event in came]
-        return [(one["type"].rpartition(".")[2], one) for one in told]
+        kinds = [one["type"].rpartition(".")[2] for one in told]
+        return [pair for pair in zip(kinds, told, strict=True) if pair[0] != "api_audit"]
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events()]

@@ -32,6 +32,14 @@ def test_no_subject_is_two_calls() -> None:
             assert not collide(one, other), f"{one} and {other}"
 
 
+def test_the_calls_are_those_of_the_protocol() -> None:
+    lines = (ROOT / "tests/engine/call_table.tsv").read_text().splitlines()
+    table = dict(line.split("\t") for line in lines)
+    ours = {call.pattern: call.type for call in CALLS}
+    assert {pattern: table.get(pattern) for pattern in ours} == ours
+    assert set(table) == set(ours)
+
+
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.pattern)
 def test_every_call_answers_with_its_type_even_to_garbage(house: House, call: object) -> None:
     row = next(each for each in CALLS if each is call)
@@ -60,7 +68,13 @@ def test_every_call_answers_with_its_type_even_to_garbage(house: House, call: ob
         "CONSUMER.INFO.S",
         "CONSUMER.DURABLE.CREATE.S",
         "META.LEADER.STEPDOWN",
+        "META.RESCUE",
         "SERVER.REMOVE",
+        "SERVER.EVACUATE",
+        "ACCOUNT.PURGE.G",
+        "ACCOUNT.STREAM.MOVE.G.S",
+        "ACCOUNT.STREAM.CANCEL_MOVE.G.S",
+        "STREAM.TEMPLATE.NAMES",
     ],
 )
 def test_other_subjects_get_silence(house: House, call: str) -> None:
@@ -101,9 +115,15 @@ def test_unknown_fields_are_errors_unless_relaxed(tmp_path: Path) -> None:
 
 def test_a_server_alone_has_no_leader_to_move(house: House) -> None:
     house.stream()
-    for call in ("STREAM.LEADER.STEPDOWN.S", "CONSUMER.LEADER.STEPDOWN.S.c"):
-        assert house.error(call)[0] == 10010
-    assert house.error("STREAM.PEER.REMOVE.S", {"peer": "x"})[0] == 10010
+    for call in (
+        "STREAM.LEADER.STEPDOWN.S",
+        "CONSUMER.LEADER.STEPDOWN.S.c",
+        "STREAM.PEER.REMOVE.S",
+        "STREAM.PEER.EVACUATE.S",
+        "STREAM.CANCEL_MOVE.S",
+    ):
+        for body in (b"", b"{", {"peer": "x"}):
+            assert house.error(call, body)[0] == 10010
 
 
 def test_the_account_adds_up(house: House) -> None:
@@ -121,4 +141,4 @@ def test_the_account_adds_up(house: House) -> None:
 
 def test_patterns_are_made_of_words_and_wildcards() -> None:
     for call in CALLS:
-        assert re.fullmatch(r"[A-Z]+(\.[A-Z]+)*(\.\*)*(\.>)?", call.pattern)
+        assert re.fullmatch(r"[A-Z]+(\.[A-Z_]+)*(\.\*)*(\.>)?", call.pattern)

@@ -48,6 +48,26 @@ def differences(settings):
         ("jetstream { max_file: 1G }", {"jetstream": True, "max_file": 10**9}),
         ("jetstream { max_file: 1GiB }", {"jetstream": True, "max_file": 2**30}),
         (
+            'jetstream { limits { max_ack_pending: 9, max_ha_assets: 3, duplicate_window: "1m",'
+            ' max_request_batch: -1, batch { max_msgs: 5, timeout: "2s",'
+            " max_inflight_total: 4, max_inflight_per_stream: 2 } } }",
+            {
+                "jetstream": True,
+                "jetstream_limits": {
+                    "max_ack_pending": 9,
+                    "max_ha_assets": 3,
+                    "duplicate_window_ns": 60 * SECOND,
+                    "max_request_batch": 0,
+                },
+                "batch_limits": {
+                    "max_msgs": 5,
+                    "timeout_ns": 2 * SECOND,
+                    "max_inflight_total": 4,
+                    "max_inflight_per_stream": 2,
+                },
+            },
+        ),
+        (
             "jetstream { domain: hub, strict: false }",
             {"jetstream": True, "domain": "hub", "strict": False},
         ),
@@ -105,6 +125,10 @@ def test_keys_set_settings(text, expected):
         ("server_name: 'a b'", ["no spaces"]),
         ("jetstream: nope", ["expected a map, true, false, enabled or disabled"]),
         ('jetstream { max_mem: "1x" }', ["must end in K, M, G, T"]),
+        ("jetstream { limits { max_ack_pending: x } }", ["expected a whole number"]),
+        ("jetstream { limits { batch: 5 } }", ["expected a map"]),
+        ("jetstream { limits { nonsense: 5 } }", ['unknown field "nonsense"']),
+        ("jetstream { limits { max_request_batch: -2 } }", ["-2 is not a limit"]),
         ("jetstream { domain: a.b }", ["a domain is not empty"]),
         ("lame_duck_duration: 1s", ["at least 30 seconds"]),
         ("lame_duck_grace_period: 3m", ["shorter than lame_duck_duration"]),
@@ -211,6 +235,9 @@ PEER_TEXTS = [
     'jetstream: { max_mem: "1G", max_file: 1G, sync_interval: always }\n',
     'jetstream: { max_mem: "1x"}\n',
     "jetstream: nope\n",
+    'jetstream { limits { max_ack_pending: 5, max_request_batch: 7, duplicate_window: "1m" } }\n',
+    'jetstream { limits { batch { max_msgs: 5, timeout: "1s" } } }\n',
+    "jetstream { limits { nonsense: 5 } }\n",
     "listen: 4333\n",
     'listen: "localhost:-1"\n',
     "authorization { user: a, pass: b, users: [{user: c, password: d}] }\n",

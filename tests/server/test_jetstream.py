@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from penstock.api import ApiError
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
 
 from .process import ServerProcess, Wire, running
@@ -130,7 +131,24 @@ def test_settings_come_from_the_file_too(tmp_path):
         assert info.domain == "hub"
         assert js.publish("S", b"x").domain == "hub"
     assert (tmp_path / "s" / "jetstream").is_dir()
-    assert "max_file is reported but not enforced" in server.text
+
+
+def test_limits_come_from_the_file(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text(
+        f"jetstream {{ store_dir: {tmp_path}/s, max_file: 1000, max_mem: 2000\n"
+        'limits { max_ack_pending: 5, duplicate_window: "10s", batch { timeout: "1s" } } }'
+    )
+    with running("-c", str(path)) as server, client(server) as nc:
+        js = nc.jetstream()
+        with pytest.raises(ApiError, match="insufficient storage resources"):
+            js.create_stream(StreamConfig(name="S", num_replicas=1, max_bytes=1001))
+        info = js.create_stream(StreamConfig(name="S", num_replicas=1))
+        assert info.config.duplicate_window == 10 * 10**9
+        js.publish("S", bytes(900))
+        js.publish("S", bytes(900))
+        with pytest.raises(ApiError, match="insufficient resources"):
+            js.publish("S", b"")
 
 
 def test_monitoring_reports_streams_and_consumers(tmp_path):

@@ -376,6 +376,25 @@ class AccountInfoResponse(Response, kw_only=True):
     info: Annotated[AccountInfo | None, FLATTEN] = None
 
 
+class ClientInfo(Struct, kw_only=True):
+    """Who made a call, as an advisory tells it."""
+
+    start: Annotated[Time | None, OMIT] = None
+    host: Annotated[str, OMIT] = ""
+    id: Annotated[Uint64, OMIT] = 0
+    acc: Annotated[str, OMIT] = ""
+    svc: Annotated[str, OMIT] = ""
+    user: Annotated[str, OMIT] = ""
+    name: Annotated[str, OMIT] = ""
+    lang: Annotated[str, OMIT] = ""
+    ver: Annotated[str, OMIT] = ""
+    rtt: Annotated[Duration, OMIT] = 0
+    server: Annotated[str, OMIT] = ""
+    cluster: Annotated[str, OMIT] = ""
+    kind: Annotated[str, OMIT] = ""
+    client_type: Annotated[str, OMIT] = ""
+
+
 # -- publish ---------------------------------------------------------------------------------------
 
 

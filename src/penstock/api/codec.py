@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -47,6 +49,7 @@ class _Kind:
     encode: Encoder | None  # None: as it is
     decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
     name: str
+    pointer: bool = False  # in lists
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,19 @@ class _Reader:
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
 
 
+_NO_UNICODE = re.compile(r"[\ud800-\udfff]")
+_ESCAPED = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+_DIGITS_MOST = 100  # a whole number of more is none that a field could hold
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
 
@@ -103,20 +119,34 @@ def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
     return message
 
 
-def _parse(body: bytes) -> list[Any]:
+def _parse(body: bytes) -> Iterator[Any]:
+    """The values of the documents; what is behind one is looked at when that is done with."""
     try:
-        return [_PARSER.decode(body)]
+        whole = _PARSER.decode(body)
     except (ValueError, RecursionError, msgspec.DecodeError):
-        pass
-    text = body.decode("utf-8", "replace")
+        yield from _parse_each(body.decode("utf-8", "surrogateescape"))
+    else:
+        yield whole
+
+
+def _parse_each(text: str) -> Iterator[Any]:
     try:
-        return [_PARSER.decode(part) for part in documents(text)]
+        for part in documents(text):
+            clean: str = _clean(part)
+            try:
+                value = _PARSER.decode(clean)
+            except msgspec.DecodeError:
+                # half a surrogate pair: no Unicode, but it is let pass; or a very long number
+                value = _clean(json.loads(clean, parse_float=_Literal, parse_int=_whole))
+            yield value
     except JsonFaultError as fault:
         raise JsonError(str(fault)) from None
     except RecursionError:
         raise JsonError("exceeded max depth") from None
-    except msgspec.DecodeError as error:
-        raise JsonError(str(error)) from None
+
+
+def _whole(digits: str) -> int | _Literal:
+    return int(digits) if len(digits) < _DIGITS_MOST else _Literal(digits)
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -250,7 +280,7 @@ def _zero(hint: Any) -> Callable[[], Any]:
 
 
 def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
-    encode, name = item.encode, f"[]{item.name}"
+    encode, name = item.encode, f"[]{'*' if item.pointer else ''}{item.name}"
 
     def read(reader: _Reader, value: Any, _: Any, path: str) -> Any:
         if value is None:
@@ -299,7 +329,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
         _fill(reader, target, value, path)
         return target
 
-    return _Kind(_tree, read, name)
+    return _Kind(_tree, read, name, getattr(kind, "by_pointer", False))
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -322,8 +352,10 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
 
 def _clean(value: Any) -> Any:
     """The same tree with text that is no Unicode made so, the lost bytes as U+FFFD."""
+    if isinstance(value, _Literal):
+        return value
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return _NO_UNICODE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_clean(key): _clean(element) for key, element in value.items()}
     if isinstance(value, list):
@@ -360,7 +392,7 @@ def _read_time(_: _Reader, value: Any, present: Any, path: str) -> Any:
     if value is None:
         return present
     if not isinstance(value, str) or isinstance(value, _Literal):
-        raise JsonError("Time.UnmarshalJSON: input is not a JSON string")
+        raise _mismatch(0 if isinstance(value, _Literal) else value, path, "time.Time")
     try:
         return parse_time(value)
     except ValueError as error:
@@ -400,4 +432,17 @@ def _mismatch(value: Any, path: str, name: str) -> JsonError:
 
 
 def _quote(text: str) -> str:
-    return msgspec.json.encode(_clean(text)).decode()
+    """In quotation marks, what can't be printed escaped."""
+    quoted: str = _clean(text)
+    return '"' + "".join(map(_quoted_letter, quoted)) + '"'
+
+
+def _quoted_letter(letter: str) -> str:
+    if letter in _ESCAPED:
+        return _ESCAPED[letter]
+    if letter.isprintable():
+        return letter
+    number = ord(letter)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

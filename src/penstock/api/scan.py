@@ -7,6 +7,7 @@ no Python stack. Builds no values.
 """
 
 import re
+from collections.abc import Iterator
 
 MAX_DEPTH = 10_000
 
@@ -23,17 +24,15 @@ class JsonFaultError(ValueError):
     """The text is not JSON; str() is the server's wording."""
 
 
-def documents(text: str) -> list[str]:
-    """The JSON documents that stand one behind another in the text; JsonFaultError when it is
-    anything else.
+def documents(text: str) -> Iterator[str]:
+    """The JSON documents that stand one behind another in the text; JsonFaultError where it goes on
+    with anything else. Bytes that are no UTF-8 are surrogates, as `surrogateescape` makes them.
     """
-    found = []
     position = _blanks(text, 0)
     while position < len(text):
         end = _document(text, position)
-        found.append(text[position:end])
+        yield text[position:end]
         position = _blanks(text, end)
-    return found
 
 
 def _document(text: str, position: int) -> int:
@@ -103,12 +102,10 @@ def _scalar(text: str, position: int) -> int:
 def _number(text: str, position: int) -> int:
     if match := _NUMBER.match(text, position):
         end = match.end()
-        tail = text[end : end + 1]
-        if tail == "." or tail in ("e", "E"):
+        if text[end : end + 1] in (".", "e", "E"):
             head = _NUMBER_HEAD.match(text, position)
             end = head.end() if head else end
-            where = "after decimal point in" if tail == "." else "in exponent"
-            raise _unexpected(text, end, f"{where} numeric literal")
+            raise _unexpected(text, end, "in numeric literal")
         return end
     raise _unexpected(text, position + 1, "in numeric literal")
 
@@ -129,7 +126,8 @@ def _string(text: str, position: int) -> int:
             if not kind or (kind == "u" and position + 6 > len(text)):
                 raise JsonFaultError("unexpected EOF")
             sequence = text[position : position + (6 if kind == "u" else 2)]
-            offset = len(text[: position + 2].encode())
+            read = text[: position + len(sequence)]
+            offset = len(read.encode("utf-8", "surrogateescape"))
             what = f"escape sequence `{sequence}` in string"
             raise JsonFaultError(f"invalid {what} at offset {offset}")
         position = escape.end()
@@ -148,7 +146,9 @@ def _unexpected(text: str, position: int, where: str) -> JsonFaultError:
         shown = _NAMED[letter]
     elif letter.isprintable():
         shown = letter
+    elif "\udc80" <= letter <= "\udcff":
+        shown = f"\\x{ord(letter) - 0xDC00:02x}"
     else:
         shown = f"\\x{ord(letter):02x}" if ord(letter) < 0x80 else f"\\u{ord(letter):04x}"
-    offset = len(text[: position + 1].encode(errors="replace"))
+    offset = len(text[: position + 1].encode("utf-8", "surrogateescape"))
     return JsonFaultError(f"invalid character '{shown}' {where} at offset {offset}")

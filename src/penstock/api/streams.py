@@ -6,7 +6,7 @@ here, also those of features a server may not have. The defaults here are the ze
 wire, not the defaults of a stream.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Struct, field
 
@@ -59,6 +59,7 @@ class StreamSourceConsumer(Struct, kw_only=True):
 class StreamSource(Struct, kw_only=True):
     """The origin of a mirror, or one origin of a sourcing stream."""
 
+    by_pointer: ClassVar[bool] = True  # how an error names a list of them
     name: str = ""
     opt_start_seq: Annotated[Uint64, OMIT] = 0
     opt_start_time: Annotated[Time | None, OMIT] = None

@@ -174,7 +174,7 @@ cdef class Copier(Listener):
     cdef int run(self) except -1:
         cdef Selection selection = self.selection
         cdef Log log = self.origin.log
-        cdef int budget = BATCH
+        cdef int budget = BATCH, found
         cdef uint64_t seq, size = 0
         cdef Record r
         cdef Message m
@@ -193,7 +193,12 @@ cdef class Copier(Listener):
                 if not selection.caught_up:
                     self.origin.await_more(self)
                 return 0
-            if log.read(seq, &r):
+            try:
+                found = log.read(seq, &r)
+            except OSError:
+                self.block()               # it is tried again
+                raise
+            if found:
                 m.subject = r.subject
                 m.subject_len = r.subject_len
                 m.body = r.body

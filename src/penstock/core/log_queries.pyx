@@ -13,11 +13,12 @@ from penstock.core.buffer cimport Out, out_free, out_put
 from penstock.core.log cimport Log
 from penstock.core.segment cimport Segment
 from penstock.core.subject_index cimport SubjectIndex
-from penstock.core.subject_table cimport LAST_STALE, Subject, SubjectState
+from penstock.core.subject_table cimport LAST_STALE, History, Subject, SubjectState
 from penstock.core.subjects cimport subject_has_wildcard
 
 cdef enum:
     FEW = 16                     # subjects whose histories are asked one by one
+    SPARSE = 16                  # one message in so many: looking for each is less than looking at all
 
 
 cdef class Wanted:
@@ -106,6 +107,8 @@ cdef Wanted wanted_of(Log log, str pattern, bint listed):
     elif not w.every:
         find(w, pattern)
     keep_live(w)
+    if w.n and w.n == log.subjects_table.live and not listed:
+        w.every = True
     return w
 
 
@@ -143,6 +146,8 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
     w.log = log
     for pattern in patterns:
         if pattern == ">":
+            if top == log.last_seq and log.subjects_table.live > <uint64_t>most:
+                return None
             w = wanted_of(log, pattern, True)
             break
         find(w, pattern)
@@ -319,10 +324,34 @@ cdef uint64_t wanted_from(Wanted w, uint64_t seq) except? 18446744073709551615:
             high = max(high, s.state.last)
     if inside == 0:
         return total
+    if w.log.subjects_table.tracking and inside * SPARSE < high - low:
+        return total - inside + inside_from(w, seq)
     # of the ids that straddle, by flags of their own: the others were counted
     if high - seq < seq - low:
         return total - inside + w.log.segments.count_wanted(seq, high, straddling(w, seq), w.count())
     return total - w.log.segments.count_wanted(low, seq - 1, straddling(w, seq), w.count())
+
+
+cdef uint64_t inside_from(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # Live messages from seq on, of the subjects that have some below it, too: from their histories.
+    cdef uint64_t total = 0
+    cdef Subject* s
+    cdef History* h
+    cdef size_t k
+    cdef uint32_t at
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.first >= seq or s.state.last < seq:
+            continue
+        h = s.history
+        if h == NULL:
+            total += w.log.subjects_table.last_upto(w.id(k), w.log.last_seq) >= seq        # its only one
+            continue
+        at = h.end
+        while at > h.at and h.seqs[at - 1] >= seq:
+            at -= 1
+            total += w.log.subjects_table.alive(h.seqs[at])
+    return total
 
 
 cdef const uint8_t* straddling(Wanted w, uint64_t seq) except NULL:
@@ -376,8 +405,11 @@ def purge_subjects(Log log, pattern: str, below: object, keep: int) -> int:
     if total <= <uint64_t>keep:
         return 0
     budget = total - <uint64_t>keep
-    if not w.every and w.n <= FEW and keep == 0:
-        return purge_each(w, stop)
+    if not w.every and total * SPARSE < log.msgs:
+        if log.subjects_table.tracking:
+            return purge_known(w, stop, budget)
+        if w.n == 1 or (w.n <= FEW and keep == 0):
+            return purge_each(w, stop, budget)
     seq = next_wanted(w, log.first_seq)
     while budget and 0 < seq <= stop:
         log.remove(seq)
@@ -387,14 +419,39 @@ def purge_subjects(Log log, pattern: str, below: object, keep: int) -> int:
     return n
 
 
-cdef uint64_t purge_each(Wanted w, uint64_t stop) except? 18446744073709551615:
+cdef uint64_t purge_known(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
+    # From the histories, oldest first, so that the index is gone through once.
+    cdef list found = []
+    cdef Subject* s
+    cdef History* h
+    cdef size_t k
+    cdef uint32_t at
+    cdef uint64_t seq, n = 0
+    for k in range(w.n):
+        s = w.subject(k)
+        h = s.history
+        if h == NULL:
+            found.append(w.log.subjects_table.state(w.id(k)).first)
+            continue
+        for at in range(h.at, h.end):
+            if h.seqs[at] <= stop:
+                found.append(h.seqs[at])
+    found.sort()
+    for seq in found:
+        if n == budget or seq > stop:
+            break
+        n += w.log.remove(seq)
+    return n
+
+
+cdef uint64_t purge_each(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
     # Subject by subject: what is between their messages is not looked at.
     cdef SubjectState* state
     cdef uint64_t n = 0
     cdef size_t k
     for k in range(w.n):
         state = w.log.subject(w.id(k))
-        while state != NULL and state.first <= stop:
+        while state != NULL and state.first <= stop and n < budget:
             w.log.remove(state.first)
             n += 1
             state = w.log.subject(w.id(k))

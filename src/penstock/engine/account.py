@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountInfo, ApiStats, PullRequest
+from penstock.api.calls import AccountLimits, ClientInfo, PullRequest
 from penstock.api.codec import JsonError
 from penstock.api.streams import StreamConfig
 from penstock.api.whole import decode_whole
@@ -19,9 +19,9 @@ from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.jetstream import Desk
 from penstock.core.router import Router
+from penstock.core.usage import Usage
 from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
-from penstock.engine.consumer_config import ConsumerCaps
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
 from penstock.engine.settings import Settings
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.engine.sources.links import Link
     from penstock.engine.sources.upstream import LocalUpstream
 
+UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
 
@@ -58,8 +59,13 @@ class Account:
         settings: Settings,
         random: "Random",
         report: Callable[[str], None],
+        limits: dict[str, AccountLimits] | None = None,
+        memory: Usage | None = None,
+        storage: Usage | None = None,
     ) -> None:
-        """Attaches nothing yet: see `serve`."""
+        """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`
+        and `storage` count for the whole server.
+        """
         self.name = name
         self.router = router
         self.hub = hub
@@ -72,7 +78,12 @@ class Account:
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
         self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)
+        self.limits = UNLIMITED if limits is None else limits
+        self.memory = Usage(whole=memory)
+        self.storage = Usage(whole=storage)
         self.advisories = Advisories(router, self.ids, settings.domain, name)
+        self.caller: Connection | None = None  # who made the call that is being carried out
+        self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = OpenBatches(settings.batch)
         self.report = report
         self.desk: Desk | None = None
@@ -80,7 +91,6 @@ class Account:
         self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.alarms: Timers[Alarm] = Timers()
         self.unsaved: set[StreamEntry] = set()  # that have consumers whose states are to be written
-        self.consumer_caps = ConsumerCaps()
         self.api_total = 0
         self.api_errors = 0
         self._random = random
@@ -139,25 +149,24 @@ class Account:
         """A number from 0 to below the ceiling."""
         return self._random.randrange(ceiling)
 
-    def info(self) -> AccountInfo:
-        """What the account uses."""
-        info = AccountInfo(
-            streams=len(self.streams),
-            consumers=sum(len(entry.consumers) for entry in self.streams.values()),
-            domain=self.settings.domain,
-            api=ApiStats(
-                level=self.settings.api_level, total=self.api_total, errors=self.api_errors
-            ),
+    def usage(self, storage: str) -> Usage:
+        """Where the bytes of a stream with this kind of storage are counted."""
+        return self.memory if storage == "memory" else self.storage
+
+    def client_info(self) -> ClientInfo | None:
+        """Who made the call that is being carried out; None: nobody outside."""
+        return None if self.caller is None else self.describe(self.caller)
+
+    def _client_of(self, source: Connection) -> ClientInfo:
+        # what is known without a shell; a server sets `describe` to tell more
+        return ClientInfo(
+            start=source.start_ns,
+            id=source.id,
+            acc=self.name,
+            server=self.settings.server_name,
+            kind="Client",
+            client_type="nats",
         )
-        for entry in self.streams.values():
-            reserved = max(entry.config.max_bytes, 0)
-            if entry.config.storage == "memory":
-                info.memory += entry.core.log.bytes
-                info.reserved_memory += reserved
-            else:
-                info.storage += entry.core.log.bytes
-                info.reserved_storage += reserved
-        return info
 
     def _max_deliver(self, consumer: Consumer, stream_seq: int, deliveries: int) -> None:
         self.advisories.max_deliver(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Struct, field
 
+from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.api.fields import OMIT, Duration, Int64, Time, Uint64
 from penstock.api.streams import StreamState
@@ -76,11 +77,23 @@ class Terminated(Advisory, kw_only=True):
     domain: Annotated[str, OMIT] = ""
 
 
+class ApiAudit(Advisory, kw_only=True):
+    """Somebody made a call of the API."""
+
+    server: str = ""
+    client: ClientInfo | None = None
+    subject: str = ""
+    request: Annotated[str, OMIT] = ""
+    response: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
 class SnapshotCreate(Advisory, kw_only=True):
     """A backup begins."""
 
     stream: str = ""
     state: StreamState = field(default_factory=StreamState)
+    client: ClientInfo | None = None
     domain: Annotated[str, OMIT] = ""
 
 
@@ -90,6 +103,7 @@ class SnapshotComplete(Advisory, kw_only=True):
     stream: str = ""
     start: Time = 0
     end: Time = 0
+    client: ClientInfo | None = None
     domain: Annotated[str, OMIT] = ""
     error: Annotated[str, OMIT] = ""
 
@@ -98,6 +112,7 @@ class RestoreCreate(Advisory, kw_only=True):
     """A restore begins."""
 
     stream: str = ""
+    client: ClientInfo | None = None
     domain: Annotated[str, OMIT] = ""
 
 
@@ -108,6 +123,7 @@ class RestoreComplete(Advisory, kw_only=True):
     start: Time = 0
     end: Time = 0
     bytes: Int64 = 0
+    client: ClientInfo | None = None
     domain: Annotated[str, OMIT] = ""
 
 
@@ -167,6 +183,7 @@ class Acknowledged(Advisory, kw_only=True):
 
 _METRIC_TYPE = "io.nats.jetstream.metric.v1.consumer_ack"
 _METRIC_SUBJECT = "$JS.EVENT.METRIC.CONSUMER.ACK"
+API_AUDIT = f"{ADVISORY_PREFIX}.API"
 _STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
 _CONSUMER_EVENTS = {"create": "CREATED", "delete": "DELETED"}
 
@@ -256,35 +273,65 @@ class Advisories:
             )
             self._publish(subject, "terminated", event, now_ns)
 
-    def snapshot_create(self, stream: str, state: StreamState, now_ns: int) -> None:
-        """A backup begins, of a stream in this state."""
+    def audited(self) -> bool:
+        """Whether anybody wants to know of calls."""
+        return self._router.has_interest(API_AUDIT)
+
+    def api_call(self, event: ApiAudit, now_ns: int) -> None:
+        """A call was answered; the caller has asked `audited`."""
+        event.domain = self._domain
+        self._publish(API_AUDIT, "api_audit", event, now_ns)
+
+    def snapshot_create(
+        self, stream: str, state: StreamState, client: ClientInfo | None, now_ns: int
+    ) -> None:
+        """A backup begins, of a stream in this state; `client` asked for it."""
         subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_CREATE.{stream}"
         if self._router.has_interest(subject):
-            event = SnapshotCreate(stream=stream, state=state, domain=self._domain)
+            event = SnapshotCreate(stream=stream, state=state, client=client, domain=self._domain)
             self._publish(subject, "snapshot_create", event, now_ns)
 
-    def snapshot_complete(self, stream: str, start_ns: int, now_ns: int, error: str) -> None:
+    def snapshot_complete(
+        self, stream: str, start_ns: int, client: ClientInfo | None, now_ns: int, error: str
+    ) -> None:
         """A backup has ended; `error`: "" when all of it went out."""
         subject = f"{ADVISORY_PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream}"
         if self._router.has_interest(subject):
             event = SnapshotComplete(
-                stream=stream, start=start_ns, end=now_ns, error=error, domain=self._domain
+                stream=stream,
+                start=start_ns,
+                end=now_ns,
+                client=client,
+                error=error,
+                domain=self._domain,
             )
             self._publish(subject, "snapshot_complete", event, now_ns)
 
-    def restore_create(self, stream: str, now_ns: int) -> None:
+    def restore_create(self, stream: str, client: ClientInfo | None, now_ns: int) -> None:
         """A restore begins."""
         subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_CREATE.{stream}"
         if self._router.has_interest(subject):
-            event = RestoreCreate(stream=stream, domain=self._domain)
+            event = RestoreCreate(stream=stream, client=client, domain=self._domain)
             self._publish(subject, "restore_create", event, now_ns)
 
-    def restore_complete(self, stream: str, start_ns: int, now_ns: int, taken_bytes: int) -> None:
+    def restore_complete(
+        self,
+        stream: str,
+        start_ns: int,
+        client: ClientInfo | None,
+        now_ns: int,
+        taken_bytes: int,
+    ) -> None:
         """A restore has ended; `taken_bytes` came."""
         subject = f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
         if self._router.has_interest(subject):
             event = RestoreComplete(
-                stream=stream, start=start_ns, end=now_ns, bytes=taken_bytes, domain=self._domain
+                stream=stream,
+                start=start_ns,
+                end=now_ns,
+                bytes=taken_bytes,
+                client=client,
+                domain=self._domain,
             )
             self._publish(subject, "restore_complete", event, now_ns)
 

@@ -27,7 +27,7 @@ from penstock.api.calls import (
 )
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.times import format_time
-from penstock.engine import consumer_config, consumers
+from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, consumer_info
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
@@ -220,10 +220,11 @@ def _put(
     owner = account.stream(stream)
     if request.config.direct and request.config.sourcing and name:
         name = _name_of_origin(account, owner, request.config)
+    caps = limits.consumer_caps(account, owner, request.config)
     config = consumer_config.with_defaults(
-        request.config, owner.config, pedantic=request.pedantic, caps=account.consumer_caps
+        request.config, owner.config, pedantic=request.pedantic, caps=caps
     )
-    consumer_config.check(config, owner.config, account.consumer_caps)
+    consumer_config.check(config, owner.config, caps)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
     until_ns = config.pause_until or 0
     if account.now_ns < until_ns:

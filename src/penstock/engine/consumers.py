@@ -12,7 +12,7 @@ from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer import Consumer
-from penstock.engine import consumer_config, work_queue
+from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
@@ -247,9 +247,7 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
 def _create(
     account: Account, stream: StreamEntry, name: str, config: ConsumerConfig
 ) -> ConsumerEntry:
-    limit = stream.config.max_consumers
-    if 0 < limit <= len(stream.consumers) - stream.internal_consumers:
-        raise errors.MaximumConsumersLimitError()
+    limits.check_consumer_count(account, stream, config)
     if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
         if config.durable_name:
             raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)

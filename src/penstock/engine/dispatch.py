@@ -57,12 +57,20 @@ from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
 from penstock.core.hub import Connection
-from penstock.engine import consumer_calls, message_calls, restores, snapshots, stream_calls
+from penstock.engine import (
+    consumer_calls,
+    direct_get,
+    message_calls,
+    restores,
+    snapshots,
+    stream_calls,
+)
 from penstock.engine.account import Account
+from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
-_DIRECT = f"{API_PREFIX}.DIRECT.GET."
+_DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
 
 
 class Body(enum.Enum):
@@ -89,7 +97,7 @@ class Call:
     response: type[Response]
     type: str
     body: Body
-    counted: bool = True  # in the account's api.total, when it succeeds
+    counted: bool = True  # in the account's api.total, and told as an advisory, when it succeeds
     later: bool = False  # the handler gets a function to answer with and may return None
     replied: bool = False  # nothing is done for a request without a reply subject
     identity: Callable[..., bytes] | None = None  # (account, request, headers, stream) -> headers
@@ -196,19 +204,35 @@ CALLS = (
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
-        stream_calls.step_down,
+        stream_calls.clustered_only,
         LeaderStepDownRequest,
         SuccessResponse,
         "stream_leader_stepdown_response",
-        Body.OPTIONAL,
+        Body.IGNORED,
     ),
     Call(
         "STREAM.PEER.REMOVE.*",
-        stream_calls.remove_peer,
+        stream_calls.clustered_only,
         PeerRemoveRequest,
         SuccessResponse,
         "stream_remove_peer_response",
-        Body.JSON,
+        Body.IGNORED,
+    ),
+    Call(
+        "STREAM.PEER.EVACUATE.*",
+        stream_calls.clustered_only,
+        PeerRemoveRequest,
+        SuccessResponse,
+        "stream_evacuate_peer_response",
+        Body.IGNORED,
+    ),
+    Call(
+        "STREAM.CANCEL_MOVE.*",
+        stream_calls.clustered_only,
+        EmptyRequest,
+        SuccessResponse,
+        "stream_cancel_move_response",
+        Body.IGNORED,
     ),
     Call(
         "CONSUMER.CREATE.*",
@@ -311,9 +335,21 @@ CALLS = (
         LeaderStepDownRequest,
         SuccessResponse,
         "consumer_leader_stepdown_response",
-        Body.OPTIONAL,
+        Body.IGNORED,
     ),
 )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request on its way."""
+
+    call: Call
+    names: list[str]
+    source: Connection | None
+    subject: str
+    reply: str
+    body: bytes
 
 
 class Dispatcher:
@@ -333,11 +369,11 @@ class Dispatcher:
         account.serve(self.take)
 
     def take(
-        self, _: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
     ) -> bool:
         """One message under `$JS.API.`; False: nobody serves this subject."""
         if subject.startswith(_DIRECT):
-            return self._direct(subject, reply, body)
+            return self._direct(subject, reply, headers, body)
         tokens = subject.removeprefix(f"{API_PREFIX}.").split(".")
         if "" in tokens:
             return False
@@ -347,24 +383,13 @@ class Dispatcher:
         call, names = found
         if call.replied and not reply:
             return True
-        answer, answer_headers = self._answer(call, names, headers, body, reply)
-        if reply and answer:
-            self._account.router.publish_message(reply, answer, headers=answer_headers)
+        asked = _Asked(call, names, source, subject, reply, body)
+        self._account.caller = source
+        response, answer_headers = self._response(asked, headers)
+        if response is not None:
+            self._finish(asked, response, answer_headers)
+        self._account.caller = None
         return True
-
-    def _finished(self, call: Call, response: Response) -> bytes:
-        """The answer as it goes out, counted."""
-        if response.error is not None:
-            self._account.api_errors += 1
-        if call.counted or response.error is not None:
-            self._account.api_total += 1
-        response.type = TYPE_PREFIX + call.type
-        return encode(response)
-
-    def _later(self, call: Call, reply: str, response: Response) -> None:
-        answer = self._finished(call, response)
-        if reply:
-            self._account.router.publish_message(reply, answer)
 
     def _find(self, tokens: list[str]) -> tuple[Call, list[str]] | None:
         for length in (3, 2, 1):
@@ -377,35 +402,65 @@ class Dispatcher:
                     return call, [*names[:wildcards], ".".join(names[wildcards:])]
         return None
 
-    def _answer(
-        self, call: Call, names: list[str], headers: bytes, body: bytes, reply: str
-    ) -> tuple[bytes, bytes]:
-        """The answer (empty: none) and its headers."""
+    def _finish(self, asked: _Asked, response: Response, headers: bytes = b"") -> None:
+        """Count the answer, send it, and tell those who want to know of calls."""
+        account, call = self._account, asked.call
+        told = call.counted or response.error is not None
+        account.api_total += told
+        response.type = TYPE_PREFIX + call.type
+        answer = encode(response)
+
+        def publish() -> None:
+            account.router.publish_message(asked.reply, answer, headers=headers)
+
+        if asked.reply and isinstance(response, MsgGetResponse) and response.message is not None:
+            # what a crash could still take back is not shown
+            answers = direct_get.answers_of(account.stream(asked.names[0]))
+            answers.when_visible(response.message.seq, publish)
+        elif asked.reply:
+            publish()
+        if told and account.advisories.audited():
+            event = ApiAudit(
+                server=account.settings.server_name,
+                client=account.client_info(),
+                subject=asked.subject,
+                request=asked.body.decode("utf-8", "surrogateescape"),
+                response=answer.decode("utf-8", "surrogateescape"),
+            )
+            account.advisories.api_call(event, account.now_ns)
+
+    def _later(self, asked: _Asked, response: Response) -> None:
+        self._account.caller = asked.source
+        self._account.api_errors += response.error is not None
+        self._finish(asked, response)
+        self._account.caller = None
+
+    def _response(self, asked: _Asked, headers: bytes) -> tuple[Response | None, bytes]:
+        """The answer (None: there is none, or not yet) and its headers. What a handler raises is an
+        error of the account's statistics; an error that it returns is none.
+        """
+        call, names = asked.call, asked.names
         account = self._account
-        response: Response | None
-        answer_headers = b""
         try:
             self._check_level(headers)
-            request = self._request(call, body)
+            request = self._request(call, asked.body)
             identity = call.identity(account, request, headers, names[0]) if call.identity else b""
             arguments: list[Any] = [account, request]
             if call.later:
-                arguments.append(lambda late: self._later(call, reply, late))
-            response = call.handler(*arguments, *names)
-            answer_headers = identity
+                arguments.append(lambda late: self._later(asked, late))
+            return call.handler(*arguments, *names), identity
         except ApiError as error:
-            response = call.response(error=error.body())
+            answer = error.body()
         except OSError as error:
             # the disk failed where no call has a better word for it
             account.report(f"{call.pattern}: {error}")
-            response = call.response(error=errors.StreamGeneralError(error).body())
+            answer = errors.StreamGeneralError(error).body()
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
             account.report(f"{call.pattern}: internal error: {error!r}")
-            response = call.response(error=errors.StreamGeneralError("internal error").body())
-        if response is None:
-            return b"", b""
-        return self._finished(call, response), answer_headers
+            answer = errors.StreamGeneralError("internal error").body()
+        account.api_errors += 1
+        return call.response(error=answer), b""
 
     def _request(self, call: Call, body: bytes) -> Any:
         if call.body is Body.IGNORED:
@@ -435,12 +490,20 @@ class Dispatcher:
         if not text.isdigit() or int(text) > self._account.settings.api_level:
             raise errors.RequiredApiLevelError()
 
-    def _direct(self, subject: str, reply: str, body: bytes) -> bool:
-        name, _, wanted = subject.removeprefix(_DIRECT).partition(".")
-        entry = self._account.direct_server(name)
+    def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:
+        dot, name, wanted = (*subject.removeprefix(_DIRECT).split(".", 2), "", "")[:3]
+        entry = None if dot else self._account.direct_server(name)
         if entry is None:
             return False
-        if reply:
-            headers, payload = message_calls.direct_get(entry, body, wanted)
-            self._account.router.publish_message(reply, payload, headers=headers)
+        if not reply:
+            return True
+        try:
+            self._check_level(headers)
+        except ApiError:
+            direct_get.answers_of(entry).status(reply, direct_get.TOO_NEW)
+            return True
+        if wanted:
+            direct_get.by_subject(entry, body, wanted, reply)
+        else:
+            direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
         return True

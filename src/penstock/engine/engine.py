@@ -7,10 +7,11 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
-from penstock.core.hub import Hub
+from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
-from penstock.engine import consumers, streams
+from penstock.engine import consumers, limits, streams
 from penstock.engine.account import Account
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
@@ -50,9 +51,10 @@ class Engine:
         settings: Settings,
         random: "Random",
         report: Callable[[str], None],
+        account_limits: dict[str, AccountLimits] | None = None,
     ) -> None:
         """`router` is the one account's; `store` the folder that all is kept in; `report` gets a
-        line for the operator.
+        line for the operator; `account_limits`: see `Account`.
         """
         self._hub = hub
         self.account = Account(
@@ -64,7 +66,11 @@ class Engine:
             settings=settings,
             random=random,
             report=report,
+            limits=account_limits,
+            memory=limits.server_usage(settings.max_memory),
+            storage=limits.server_usage(settings.max_storage),
         )
+        limits.apply(self.account)
         self._dispatcher: Dispatcher | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
@@ -77,6 +83,14 @@ class Engine:
         """Recover every stream and consumer, serve the API. OSError: the store can't be used."""
         self._dispatcher = Dispatcher(self.account)
         streams.recover(self.account)
+
+    def take(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+    ) -> bool:
+        """A request to the API that came another way than by its subject; False: nobody serves it."""
+        if self._dispatcher is None:
+            return False
+        return self._dispatcher.take(source, subject, reply, headers, body)
 
     def tick(self, now_ns: int) -> int:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.

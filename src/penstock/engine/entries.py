@@ -24,6 +24,7 @@ from penstock.api.streams import (
 )
 from penstock.core.ack_journal import AckJournal
 from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
+from penstock.core.direct_get import Answers
 from penstock.core.interest import Interest
 from penstock.core.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
@@ -87,6 +88,7 @@ class StreamEntry:
     expire_at_ns: int = 0  # when core wants expire() to be called again
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
+    answers: Answers | None = None  # made when somebody asks for messages
     supply: "Supply | None" = None  # the streams that it follows
     supply_at_ns: int = 0  # when that wants to be called again
     journal: AckJournal | None = None  # of its consumers; None: in memory

@@ -1,7 +1,6 @@
-"""Single messages: MSG.GET and MSG.DELETE, and direct get, which answers with the message itself.
+"""Single messages: MSG.GET and MSG.DELETE, and how a request names a message.
 
-Each function of the API is a row of the dispatch table; `direct_get` makes its own answer: headers
-and payload, errors as a status line.
+Each function of the API is a row of the dispatch table.
 """
 
 from penstock.api import errors_generated as errors
@@ -12,23 +11,26 @@ from penstock.api.calls import (
     StoredMsg,
     SuccessResponse,
 )
-from penstock.api.codec import JsonError, decode_request
-from penstock.api.times import format_time
-from penstock.core.log import Log, StoredMessage
+from penstock.api.errors import ApiError
+from penstock.core.log import Log
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry
 from penstock.engine.subject_rules import is_valid
 
-_HEADER_LINE = b"NATS/1.0\r\n"
+SUBJECTS_MOST = 1024
+"""Of how many subjects one direct get may ask for the last messages."""
 
 
 def get(account: Account, request: MsgGetRequest, name: str) -> MsgGetResponse:
     """STREAM.MSG.GET."""
-    entry = account.stream(name)
-    batched = request.batch or request.max_bytes or request.multi_last
-    if batched or _conflicting(request) or not _selects(request):
+    if request.batch > 0 or request.max_bytes > 0 or conflicting(request) or not selects(request):
         raise errors.BadRequestError()
-    message = _find(entry.core.log, request)
+    log = account.stream(name).core.log
+    message = None
+    while message is None and (seq := find(log, request)):
+        message = log.get(seq)
+        if request.seq and not request.next_by_subj:
+            break
     if message is None:
         raise errors.NoMessageFoundError()
     return MsgGetResponse(
@@ -43,7 +45,7 @@ def get(account: Account, request: MsgGetRequest, name: str) -> MsgGetResponse:
 
 
 def delete(account: Account, request: MsgDeleteRequest, name: str) -> SuccessResponse:
-    """STREAM.MSG.DELETE."""
+    """STREAM.MSG.DELETE. A message that is not there is no error of the account's statistics."""
     entry = account.stream(name)
     if entry.config.sealed:
         raise errors.StreamSealedError()
@@ -52,37 +54,14 @@ def delete(account: Account, request: MsgDeleteRequest, name: str) -> SuccessRes
     try:
         removed = entry.core.delete_message(request.seq, not request.no_erase)
     except OSError as error:
-        raise errors.StreamMsgDeleteFailedError(error) from error
+        return SuccessResponse(error=errors.StreamMsgDeleteFailedError(error).body())
     if not removed:
-        raise _not_removed(entry, request.seq)
+        return SuccessResponse(error=_not_removed(entry, request.seq).body())
     return SuccessResponse(success=True)
 
 
-def direct_get(entry: StreamEntry, body: bytes, subject: str) -> tuple[bytes, bytes]:
-    """DIRECT.GET.<stream>[.<subject>]: headers and payload of the answer."""
-    try:
-        request = decode_request(MsgGetRequest, body, strict=False)
-    except JsonError:
-        return _status("408 Malformed Request")
-    if subject:
-        if _selects(request) or request.batch or request.multi_last:
-            return _status("408 Bad Request")
-        request.last_by_subj = subject
-    if request.batch or request.max_bytes or request.multi_last:
-        return _status("408 Bad Request - batched direct get is not supported")
-    if not _selects(request):
-        return _status("408 Empty Request")
-    if _conflicting(request):
-        return _status("408 Bad Request")
-    message = _find(entry.core.log, request)
-    if message is None:
-        return _status("404 Message Not Found")
-    if request.no_hdr:
-        return b"", message.payload
-    return _direct_headers(entry.config.name, message), message.payload
-
-
-def _selects(request: MsgGetRequest) -> bool:
+def selects(request: MsgGetRequest) -> bool:
+    """Whether it names a message at all."""
     return bool(
         request.seq
         or request.last_by_subj
@@ -91,25 +70,29 @@ def _selects(request: MsgGetRequest) -> bool:
     )
 
 
-def _conflicting(request: MsgGetRequest) -> bool:
+def conflicting(request: MsgGetRequest) -> bool:
+    """Whether it names one in two ways that exclude each other."""
     by_time = request.start_time is not None
     if request.last_by_subj:
         return bool(request.seq or by_time or request.next_by_subj)
     return bool(request.seq and by_time)
 
 
-def _find(log: Log, request: MsgGetRequest) -> StoredMessage | None:
+def find(log: Log, request: MsgGetRequest) -> int:
+    """The sequence of the message that a request names; 0: there is none."""
     if request.last_by_subj:
-        return log.last_of(request.last_by_subj) if is_valid(request.last_by_subj) else None
-    start = request.seq or 1
+        if request.last_by_subj == ">":
+            return log.last_seq if log.size_of(log.last_seq) else 0  # the very last, or none
+        return log.last_seq_of(request.last_by_subj) if is_valid(request.last_by_subj) else 0
+    start = request.seq
     if request.start_time is not None:
         start = log.at_time(request.start_time)
     if request.next_by_subj:
-        return log.next_of(request.next_by_subj, start) if is_valid(request.next_by_subj) else None
-    return log.next_of(">", start) if request.start_time is not None else log.get(start)
+        return log.next_seq(request.next_by_subj, start) if is_valid(request.next_by_subj) else 0
+    return start if start <= log.last_seq and log.size_of(start) else 0
 
 
-def _not_removed(entry: StreamEntry, seq: int) -> Exception:
+def _not_removed(entry: StreamEntry, seq: int) -> ApiError:
     log = entry.core.log
     if entry.config.storage == "file":
         if seq > log.last_seq:
@@ -117,18 +100,3 @@ def _not_removed(entry: StreamEntry, seq: int) -> Exception:
         if seq < log.first_seq or not log.msgs:
             return errors.StreamMsgDeleteFailedError("no message found")
     return errors.SequenceNotFoundError(seq)
-
-
-def _direct_headers(stream: str, message: StoredMessage) -> bytes:
-    block = message.headers.removesuffix(b"\r\n") if message.headers else _HEADER_LINE
-    added = (
-        f"Nats-Stream: {stream}\r\n"
-        f"Nats-Subject: {message.subject}\r\n"
-        f"Nats-Sequence: {message.seq}\r\n"
-        f"Nats-Time-Stamp: {format_time(message.ts_ns)}\r\n\r\n"
-    )
-    return block + added.encode("utf-8", "surrogateescape")
-
-
-def _status(line: str) -> tuple[bytes, bytes]:
-    return f"NATS/1.0 {line}\r\n\r\n".encode(), b""

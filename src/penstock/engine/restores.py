@@ -25,7 +25,7 @@ from penstock.core.hub import Connection
 from penstock.core.job import Job
 from penstock.core.router import CallbackSink
 from penstock.core.s2 import FrameReader
-from penstock.engine import stream_config
+from penstock.engine import limits, stream_config
 from penstock.engine.archive import ArchiveError
 from penstock.engine.entries import stream_info
 from penstock.engine.restored import Staging
@@ -49,12 +49,13 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
         raise errors.StreamMismatchError()
     if "/" in name or "\\" in name:
         raise errors.StreamNameContainsPathSeparatorsError()
-    config = stream_config.checked(config)
+    config = stream_config.checked(config, caps=limits.stream_caps(account, config))
+    limits.check_stream_count(account, config)
     if name in account.streams:
         raise errors.StreamNameExistRestoreFailedError()
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)
-    account.advisories.restore_create(name, account.now_ns)
+    account.advisories.restore_create(name, account.client_info(), account.now_ns)
     return StreamRestoreResponse(deliver_subject=restore.subject)
 
 
@@ -64,6 +65,7 @@ class Restore:
     def __init__(self, account: "Account", staging: Staging) -> None:
         """Takes chunks from now on."""
         self._account = account
+        self._client = account.client_info()
         self._staging = staging
         self._name = staging.config.name
         self.subject = f"$JS.SNAPSHOT.RESTORE.{self._name}.{account.ids.next()}"
@@ -72,6 +74,7 @@ class Restore:
         self._job = Job(account.hub, self._step)
         self._start_ns = self._active_ns = account.now_ns
         self._bytes = 0
+        self._unpacked_bytes = 0
         self._chunks: list[tuple[str, bytes]] = []  # not taken in yet; the first may be half way
         self._fed = False  # the first chunk is in the frame reader
         self._frames = FrameReader()
@@ -142,6 +145,8 @@ class Restore:
                 return True
             self._unpacker = unpacker_of(self._begun[:_MAGIC_BYTES], self._staging)
             part, self._begun = memoryview(self._begun), b""
+        self._unpacked_bytes += len(part)
+        limits.check_stream(self._account, self._staging.config, besides_bytes=self._unpacked_bytes)
         self._unpacker.feed(part)
         self._staging.written()
         return True
@@ -165,7 +170,9 @@ class Restore:
     def _finish(self, reply: str, error: ApiError | None) -> None:
         account = self._account
         self._end()
-        account.advisories.restore_complete(self._name, self._start_ns, account.now_ns, self._bytes)
+        account.advisories.restore_complete(
+            self._name, self._start_ns, self._client, account.now_ns, self._bytes
+        )
         response = StreamCreateResponse(type=f"{TYPE_PREFIX}stream_create_response")
         if error is not None:
             response.error = error.body()

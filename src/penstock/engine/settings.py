@@ -20,6 +20,19 @@ DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND
 
 
 @dataclass(frozen=True)
+class ServerLimits:
+    """What the operator allows one stream or consumer; 0: no limit.
+
+    `max_ha_assets` counts assets with replicas, of which a server alone has none.
+    """
+
+    max_ack_pending: int = 0
+    max_ha_assets: int = 0
+    max_request_batch: int = 0
+    duplicate_window_ns: int = 0
+
+
+@dataclass(frozen=True)
 class BatchLimits:
     """What publishers of batches may ask for; the counts of fast-ingest batches apply unless one
     of the two `max_inflight` is set, which then holds for either kind.
@@ -42,4 +55,19 @@ class Settings:
     domain: str = ""
     strict: bool = True  # unknown fields in requests are errors
     sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often
+    max_memory: int = -1  # bytes of all memory streams together; -1: no limit
+    max_storage: int = -1  # ... of all file streams
+    limits: ServerLimits = ServerLimits()
     batch: BatchLimits = BatchLimits()
+
+
+@dataclass(frozen=True)
+class StreamCaps:
+    """What the limits of server and account mean for one stream; 0: no limit."""
+
+    max_bytes_required: bool = False
+    max_bytes: int = 0  # for its kind of storage
+    duplicate_window_ns: int = 0
+
+
+NO_CAPS = StreamCaps()

@@ -82,6 +82,7 @@ class Snapshot:
         self._account = account
         self._request = request
         self._answer = answer
+        self._client = account.client_info()
         self._subject = request.deliver_subject
         low, high = _CHUNK_RANGE
         self._chunk_bytes = min(max(request.chunk_size or _CHUNK_BYTES, low), high)
@@ -149,7 +150,7 @@ class Snapshot:
         if not account.router.has_interest(self._subject):
             self._interest_by_ns = now_ns + _INTEREST_WAIT_NS
         state = stream_state(entry)
-        account.advisories.snapshot_create(entry.config.name, state, now_ns)
+        account.advisories.snapshot_create(entry.config.name, state, self._client, now_ns)
         self._job.soon()
         return StreamSnapshotResponse(config=entry.config, state=state)
 
@@ -284,7 +285,7 @@ class Snapshot:
     def _complete(self, why: str) -> None:
         self._end()
         self._account.advisories.snapshot_complete(
-            self.entry.config.name, self._start_ns, self._account.now_ns, why
+            self.entry.config.name, self._start_ns, self._client, self._account.now_ns, why
         )
 
     def _end(self) -> None:

@@ -4,12 +4,12 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
+from msgspec import Struct
+
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
     AccountInfoResponse,
     EmptyRequest,
-    LeaderStepDownRequest,
-    PeerRemoveRequest,
     Response,
     StreamConfigRequest,
     StreamCreateResponse,
@@ -24,7 +24,7 @@ from penstock.api.calls import (
     StreamUpdateResponse,
     SuccessResponse,
 )
-from penstock.engine import stream_config, streams
+from penstock.engine import limits, stream_config, streams
 from penstock.engine.account import Account
 from penstock.engine.entries import (
     StreamEntry,
@@ -38,7 +38,7 @@ from penstock.engine.subject_rules import any_collision, is_valid
 
 def account_info(account: Account, request: EmptyRequest) -> AccountInfoResponse:
     """INFO."""
-    return AccountInfoResponse(info=account.info())
+    return AccountInfoResponse(info=limits.account_info(account))
 
 
 def create(account: Account, request: StreamConfigRequest, name: str) -> StreamCreateResponse:
@@ -49,7 +49,13 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
         raise errors.StreamNameContainsPathSeparatorsError()
     config = stream_config.from_request(request)
     stream_config.check_create(config)
-    config = stream_config.checked(config, pedantic=request.pedantic, find=account.config_of)
+    limits.check_stream_count(account, config)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
     stream_config.check_replicas_supported(config)
     entry = streams.create(account, config)
     info = stream_info(entry, account.settings, account.now_ns)
@@ -59,7 +65,12 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
 def update(account: Account, request: StreamConfigRequest, name: str) -> StreamUpdateResponse:
     """STREAM.UPDATE."""
     config = stream_config.from_request(request)
-    config = stream_config.checked(config, pedantic=request.pedantic, find=account.config_of)
+    config = stream_config.checked(
+        config,
+        pedantic=request.pedantic,
+        find=account.config_of,
+        caps=limits.stream_caps(account, config),
+    )
     if request.name != name:
         raise errors.StreamMismatchError()
     entry = streams.update(account, config)
@@ -108,13 +119,13 @@ def delete(account: Account, request: EmptyRequest, name: str) -> SuccessRespons
 
 def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPurgeResponse:
     """STREAM.PURGE."""
+    if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
+        raise errors.BadRequestError()
     entry = account.stream(name)
     if entry.config.sealed:
         raise errors.StreamSealedError()
     if entry.config.deny_purge:
         raise errors.StreamPurgeFailedError("stream purge not permitted")
-    if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
-        raise errors.BadRequestError()
     purged = 0
     # up to but not including 1 is nothing; what is no subject matches nothing
     if request.seq != 1 and (not request.filter or is_valid(request.filter)):
@@ -129,13 +140,8 @@ def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPur
     return StreamPurgeResponse(success=True, purged=purged)
 
 
-def step_down(account: Account, request: LeaderStepDownRequest, name: str) -> Response:
-    """STREAM.LEADER.STEPDOWN: a server alone has nobody to hand over to."""
-    raise errors.ClusterRequiredError()
-
-
-def remove_peer(account: Account, request: PeerRemoveRequest, name: str) -> Response:
-    """STREAM.PEER.REMOVE: a server alone has no peers."""
+def clustered_only(account: Account, request: Struct, name: str) -> Response:
+    """What moves leaders and replicas about: a server alone has none (10010)."""
     raise errors.ClusterRequiredError()
 
 
@@ -151,12 +157,11 @@ def _matching(account: Account, subject: str) -> list[StreamEntry]:
 def _add_subjects(
     entry: StreamEntry, request: StreamInfoRequest, response: StreamInfoResponse
 ) -> None:
-    found: dict[str, int] = {}
-    if is_valid(request.subjects_filter):
-        found = entry.core.log.subjects(request.subjects_filter)
+    if not is_valid(request.subjects_filter):
+        return
     offset = max(request.offset, 0)
-    page = sorted(found)[offset : offset + SUBJECTS_LIMIT]
-    if found:
-        response.total, response.offset, response.limit = len(found), offset, SUBJECTS_LIMIT
+    total, page = entry.core.log.subjects_page(request.subjects_filter, offset, SUBJECTS_LIMIT)
+    if total:
+        response.total, response.offset, response.limit = total, offset, SUBJECTS_LIMIT
     if response.info is not None:
-        response.info.state.subjects = {subject: found[subject] for subject in page}
+        response.info.state.subjects = page

@@ -17,6 +17,7 @@ from penstock.api.streams import (
     StreamConsumerLimits,
 )
 from penstock.api.subjects import valid_name
+from penstock.api.times import format_duration
 from penstock.core.subjects import collide
 from penstock.engine import transforms
 from penstock.engine.settings import (
@@ -26,7 +27,9 @@ from penstock.engine.settings import (
     MAX_NAME_LENGTH,
     MAX_SEQUENCE,
     MIN_WINDOW_NS,
+    NO_CAPS,
     SECOND,
+    StreamCaps,
 )
 from penstock.engine.sources import checks
 from penstock.engine.subject_rules import check_stream_subjects, is_valid
@@ -54,7 +57,11 @@ def from_request(request: StreamConfigRequest) -> StreamConfig:
 
 
 def checked(
-    config: StreamConfig, *, pedantic: bool = False, find: checks.Find = lambda _: None
+    config: StreamConfig,
+    *,
+    pedantic: bool = False,
+    find: checks.Find = lambda _: None,
+    caps: StreamCaps = NO_CAPS,
 ) -> StreamConfig:
     """The same configuration with the defaults filled in; ApiError for what is not allowed.
 
@@ -65,7 +72,7 @@ def checked(
     config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     _check_texts(config)
     _default_limits(config, pedantic)
-    _check_times(config, pedantic)
+    _check_times(config, pedantic, caps.duplicate_window_ns)
     _check_features(config, pedantic)
     if config.mirror is not None:
         checks.check_mirror(config, config.mirror)
@@ -74,6 +81,10 @@ def checked(
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
     check_stream_subjects(config.subjects, no_ack=config.no_ack)
+    if caps.max_bytes_required and config.max_bytes <= 0:
+        raise errors.StreamMaxBytesRequiredError()
+    if 0 < caps.max_bytes < config.max_bytes:
+        raise errors.StreamMaxStreamBytesExceededError()
     _check_transforms(config, pedantic)
     if config.placement == Placement():
         config.placement = None
@@ -202,14 +213,18 @@ def _default_limits(config: StreamConfig, pedantic: bool) -> None:
             setattr(config, name, -1)
 
 
-def _check_times(config: StreamConfig, pedantic: bool) -> None:
+def _check_times(config: StreamConfig, pedantic: bool, most_ns: int) -> None:
     if config.max_age < 0:
         raise Invalid("max age can not be negative")
     if 0 < config.max_age < MIN_WINDOW_NS:
         raise Invalid("max age needs to be >= 100ms")
     if config.duplicate_window == 0 and config.mirror is None and not config.sources:
         config.duplicate_window = DEFAULT_DUPLICATE_WINDOW_NS
-        if 0 < config.max_age < DEFAULT_DUPLICATE_WINDOW_NS:
+        if 0 < most_ns < DEFAULT_DUPLICATE_WINDOW_NS:
+            if pedantic:
+                raise errors.PedanticError("duplicate window limits are higher than current limits")
+            config.duplicate_window = most_ns
+        if 0 < config.max_age < config.duplicate_window:
             if pedantic:
                 raise errors.PedanticError("duplicate window cannot be bigger than max age")
             config.duplicate_window = config.max_age
@@ -217,6 +232,9 @@ def _check_times(config: StreamConfig, pedantic: bool) -> None:
         raise Invalid("duplicates window can not be negative")
     if config.max_age and config.duplicate_window > config.max_age:
         raise Invalid("duplicates window can not be larger then max age")
+    if 0 < most_ns < config.duplicate_window:
+        most = format_duration(most_ns)
+        raise Invalid(f"duplicates window can not be larger then server limit of {most}")
     if 0 < config.duplicate_window < MIN_WINDOW_NS:
         raise Invalid("duplicates window needs to be >= 100ms")
 

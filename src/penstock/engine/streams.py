@@ -12,7 +12,7 @@ from penstock.api.streams import StreamConfig
 from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
-from penstock.engine import consumers, rules, stream_config
+from penstock.engine import consumers, limits, rules, stream_config
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
@@ -23,14 +23,15 @@ from penstock.engine.subject_rules import any_collision
 def create(account: Account, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
-    10058: another configuration has the name; 10065: another stream has a subject; 10049: the
-    disk.
+    10058: another configuration has the name; 10026, 10028, 10047: the account's limits; 10065:
+    another stream has a subject; 10049: the disk.
     """
     present = account.streams.get(config.name)
     if present is not None:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
+    limits.check_stream(account, config)
     if wrong := checks.bad_filter(config):
         raise errors.StreamCreateError(wrong)
     check_new(account, config)
@@ -58,9 +59,11 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     """
     entry = account.stream(config.name)
     # what one default brings in may be at odds with another field
+    caps = limits.stream_caps(account, config)
     config = stream_config.check_update(
-        entry.config, stream_config.checked(config, find=account.config_of)
+        entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
     )
+    limits.check_stream(account, config, present=entry.config)
     if wrong := checks.bad_filter(config):
         raise errors.StreamUpdateError(wrong)
     _check_overlap(account, config)
@@ -101,6 +104,7 @@ def delete(account: Account, name: str) -> None:
     account.unsaved.discard(entry)
     if entry.journal is not None:
         entry.journal.close()
+    entry.core.log.join(None)
     entry.core.close()
     try:
         if entry.files is None:
@@ -249,6 +253,7 @@ def _open(
     configure_stream(core, config)
     if not new:
         core.rebuild_dedupe()
+    log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
     if files is not None:
         entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
@@ -282,12 +287,12 @@ def _check_overlap(account: Account, config: StreamConfig) -> None:
 
 
 def _check_consumer_limits(entry: StreamEntry, config: StreamConfig) -> None:
-    limits = config.consumer_limits
+    most = config.consumer_limits
     broken = [
         name
         for name, consumer in sorted(entry.consumers.items())
-        if 0 < limits.inactive_threshold < consumer.config.inactive_threshold
-        or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+        if 0 < most.inactive_threshold < consumer.config.inactive_threshold
+        or 0 < most.max_ack_pending < consumer.config.max_ack_pending
     ]
     if broken:
         what = f"change to limits violates consumers: {', '.join(broken)}"

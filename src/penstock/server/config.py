@@ -286,6 +286,38 @@ def _disabled(reader: _Reader, name: str, item: Item) -> None:
     reader.settings.jetstream = not _flag(item)
 
 
+def _count(item: Item) -> int:
+    number = _whole(item)
+    if number < -1:
+        raise ValueError(f"{number} is not a limit: a number, 0 or -1 for none")
+    return max(number, 0)
+
+
+def _span(item: Item) -> int:
+    return parse_duration(_text(item))
+
+
+def _limit(attribute: str, convert: Convert) -> _Key:
+    """One of `jetstream.limits`; those of batches are in a part of their own."""
+
+    def apply(reader: _Reader, name: str, item: Item) -> None:
+        part, _, key = attribute.rpartition(".")
+        where = "batch_limits" if part else "jetstream_limits"
+        settings = reader.settings
+        setattr(settings, where, {**getattr(settings, where), key: convert(item)})
+
+    return apply
+
+
+def _section(table: "Mapping[str, _Key]", where: str) -> _Key:
+    def apply(reader: _Reader, name: str, item: Item) -> None:
+        if not isinstance(item.value, dict):
+            raise ValueError(f"expected a map, got {_kind(item)}")
+        reader.section(item.value, table, where)
+
+    return apply
+
+
 def _no_queue(reader: _Reader, name: str, item: Item) -> None:
     """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
     _limit_size(item)
@@ -415,6 +447,23 @@ _JETSTREAM: dict[str, _Key] = {
     "remotes": _remotes,
 }
 
+_BATCH_LIMITS: dict[str, _Key] = {
+    "max_inflight_per_stream": _limit("batch.max_inflight_per_stream", _count),
+    "max_inflight_total": _limit("batch.max_inflight_total", _count),
+    "max_msgs": _limit("batch.max_msgs", _count),
+    "timeout": _limit("batch.timeout_ns", _span),
+}
+
+_LIMITS: dict[str, _Key] = {
+    "max_ack_pending": _limit("max_ack_pending", _count),
+    "max_ha_assets": _limit("max_ha_assets", _count),
+    "max_request_batch": _limit("max_request_batch", _count),
+    "duplicate_window": _limit("duplicate_window_ns", _span),
+    "batch": _section(_BATCH_LIMITS, "jetstream.limits.batch."),
+}
+
+_JETSTREAM["limits"] = _section(_LIMITS, "jetstream.limits.")
+
 _TOP: dict[str, _Key] = {
     "listen": _address("host", "port"),
     "host": _set("host", _text),
@@ -471,9 +520,9 @@ _NOT_SERVED = frozenset(
     authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
     user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.limits
-    jetstream.tpm jetstream.unique_tag jetstream.max_outstanding_catchup jetstream.meta_compact
-    jetstream.meta_compact_size jetstream.meta_compact_sync
+    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
+    jetstream.unique_tag jetstream.max_outstanding_catchup
+    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
     jetstream.max_concurrent_io
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

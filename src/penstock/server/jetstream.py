@@ -10,6 +10,7 @@ import time
 from random import Random
 from typing import Any
 
+from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
@@ -18,6 +19,9 @@ from penstock.core.turn import Turn
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.entries import StreamEntry, consumer_info, stream_info
+from penstock.engine.limits import account_info
+from penstock.engine.settings import BatchLimits, ServerLimits
+from penstock.server.clients import Client
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
@@ -28,6 +32,7 @@ from penstock.server.units import SECOND_NS, format_size
 
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
+_OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
@@ -54,6 +59,10 @@ class JetStream:
             domain=settings.domain,
             strict=settings.strict,
             sync_interval_ns=settings.sync_interval_ns,
+            max_memory=self._max_memory(),
+            max_storage=self._max_storage(),
+            limits=ServerLimits(**settings.jetstream_limits),
+            batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
         )
         self._engine = Engine(
             turn,
@@ -64,6 +73,7 @@ class JetStream:
             random=Random(os.urandom(16)),
             report=log.warn,
         )
+        self._engine.account.describe = self._client
         self._remotes = [
             Remote(each, turn, log, Random(os.urandom(16))) for each in settings.remotes
         ]
@@ -86,9 +96,6 @@ class JetStream:
         log.info("-------------------------------------------")
         if not settings.store_dir:
             log.warn("Temporary storage directory used, data could be lost on system reboot")
-        for name, value in (("max_mem", settings.max_memory), ("max_file", settings.max_file)):
-            if value >= 0:
-                log.warn(f"jetstream.{name} is reported but not enforced by this version")
         started = time.perf_counter()
         self._turn.now_ns = self._turn.clock.now()
         try:
@@ -111,8 +118,27 @@ class JetStream:
         self, source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
     ) -> bool:
         """A request to `$JS.<domain>.API.` is one to `$JS.API.`; this is its domain."""
-        plain = "$JS.API." + subject.partition(".API.")[2]
-        return self._router.publish_message(plain, payload, reply, headers) > 0
+        call = subject.partition(".API.")[2]
+        if call.startswith(_OWN_SUBJECTS):
+            return self._router.publish_message(call, payload, reply, headers) > 0
+        if call.startswith("CONSUMER.MSG.NEXT."):
+            return self._router.publish_message(f"$JS.API.{call}", payload, reply, headers) > 0
+        return self._engine.take(source, f"$JS.API.{call}", reply, headers, payload)
+
+    def _client(self, source: Connection) -> ClientInfo:
+        info = ClientInfo(
+            start=source.start_ns,
+            id=source.id,
+            acc=self._engine.account.name,
+            server=self._engine_settings.server_name,
+            kind="Client",
+            client_type="nats",
+        )
+        client = source.session
+        if isinstance(client, Client):
+            info.host, info.user = client.host, client.user
+            info.name, info.lang, info.ver = client.name, client.lang, client.version
+        return info
 
     def _sync(self) -> str:
         ns = self._settings.sync_interval_ns
@@ -157,7 +183,7 @@ class JetStream:
         """The fields of /jsz; `detail` has the rows of the streams when they were asked for."""
         account = self._engine.account
         entries = list(account.streams.values())
-        info = account.info()
+        info = account_info(account)
         body: dict[str, Any] = {
             "memory": info.memory,
             "storage": info.storage,

@@ -54,6 +54,9 @@ class Settings:
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
     max_memory: int = -1  # -1: from what the machine has
     max_file: int = -1
+    # named as in the engine's ServerLimits and BatchLimits; what is not there has the default
+    jetstream_limits: dict[str, int] = field(default_factory=dict)
+    batch_limits: dict[str, int] = field(default_factory=dict)
     domain: str = ""
     strict: bool = True  # unknown fields in API requests are errors
 

@@ -1,0 +1,202 @@
+"""The limits of an account and of the server: which hold for an asset, and what would pass them.
+
+An account has one set of limits for all its assets, under the name "", or one for each tier, such
+as "R1". Bytes that are stored are counted by the logs themselves (core/usage) and refused there;
+here is what a configuration reserves, and what is counted in assets.
+"""
+
+from penstock.api import errors_generated as errors
+from penstock.api.calls import AccountInfo, AccountLimits, ApiStats, TierInfo
+from penstock.api.consumers import ConsumerConfig
+from penstock.api.streams import StreamConfig
+from penstock.core.usage import NO_LIMIT, Usage
+from penstock.engine.account import Account
+from penstock.engine.consumer_config import ConsumerCaps
+from penstock.engine.entries import StreamEntry
+from penstock.engine.settings import StreamCaps
+
+_RESERVED = {
+    "memory": errors.MemoryResourcesExceededError,
+    "file": errors.StorageResourcesExceededError,
+}
+
+
+def tier_name(replicas: int) -> str:
+    """The tier of an asset."""
+    return f"R{replicas or 1}"
+
+
+def select(account: Account, replicas: int) -> tuple[AccountLimits, str]:
+    """The limits that hold for an asset and the name of their tier; 10120: there are none."""
+    for tier in ("", tier_name(replicas)):
+        if tier in account.limits:
+            return account.limits[tier], tier
+    raise errors.NoLimitsError()
+
+
+def stream_caps(account: Account, config: StreamConfig) -> StreamCaps:
+    """What a stream's configuration may say."""
+    window = account.settings.limits.duplicate_window_ns
+    try:
+        limits, _ = select(account, config.num_replicas)
+    except errors.NoLimitsError:
+        return StreamCaps(duplicate_window_ns=window)
+    of_memory = config.storage == "memory"
+    most = limits.memory_max_stream_bytes if of_memory else limits.storage_max_stream_bytes
+    return StreamCaps(
+        max_bytes_required=limits.max_bytes_required,
+        max_bytes=max(most, 0),
+        duplicate_window_ns=window,
+    )
+
+
+def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig) -> ConsumerCaps:
+    """What a consumer's configuration may say; 10120."""
+    limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
+    server = account.settings.limits
+    return ConsumerCaps(
+        server_max_ack_pending=server.max_ack_pending,
+        account_max_ack_pending=limits.max_ack_pending,
+        max_batch=server.max_request_batch,
+    )
+
+
+def check_stream_count(account: Account, config: StreamConfig) -> None:
+    """Before a new stream's configuration is looked at: 10027, 10120."""
+    limits, tier = select(account, config.num_replicas)
+    others = [
+        entry
+        for entry in account.streams.values()
+        if entry.config.name != config.name
+        and (not tier or max(entry.config.num_replicas, 1) == max(config.num_replicas, 1))
+    ]
+    if 0 < limits.max_streams <= len(others):
+        raise errors.MaximumStreamsLimitError()
+
+
+def check_stream(
+    account: Account,
+    config: StreamConfig,
+    *,
+    present: StreamConfig | None = None,
+    besides_bytes: int = 0,
+) -> None:
+    """10026, 10028, 10047, 10120: what a stream would reserve, beside what others have reserved.
+
+    `present`: an update of it, of which only what is more has to be there; `besides_bytes`: what
+    it brings along.
+    """
+    limits, tier = select(account, config.num_replicas)
+    if config.max_consumers > 0 and 0 < limits.max_consumers < config.max_consumers:
+        raise errors.MaximumConsumersLimitError()
+    more = config.max_bytes
+    taken = reserved(account, config.storage, tier, without=config.name)
+    if present is not None:
+        more = max(max(config.max_bytes, 0) - max(present.max_bytes, 0), 0)
+        taken += max(config.max_bytes - more, 0)
+    if more < 0:
+        more = 1  # any message is one more byte than nothing
+    more += besides_bytes
+    of_memory = config.storage == "memory"
+    most = limits.max_memory if of_memory else limits.max_storage
+    if most >= 0 and taken + more > most:
+        raise _RESERVED[config.storage]()
+    server = (account.memory if of_memory else account.storage).whole
+    if server is not None and reserved(account, config.storage, "") + more > server.limit:
+        raise _RESERVED[config.storage]()
+
+
+def check_consumer_count(account: Account, stream: StreamEntry, config: ConsumerConfig) -> None:
+    """10026: one consumer more than the stream, or the account for each stream, may have."""
+    limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
+    most = stream.config.max_consumers
+    if most <= 0 or 0 < limits.max_consumers < most:
+        most = limits.max_consumers
+    if 0 < most <= len(stream.consumers) - stream.internal_consumers:
+        raise errors.MaximumConsumersLimitError()
+
+
+def reserved(account: Account, storage: str, tier: str, *, without: str = "") -> int:
+    """Bytes that the account's streams of a kind of storage have asked for."""
+    return sum(
+        max(entry.config.max_bytes, 0)
+        for entry in account.streams.values()
+        if entry.config.storage == storage
+        and entry.config.name != without
+        and (not tier or tier == tier_name(entry.config.num_replicas))
+    )
+
+
+def apply(account: Account) -> None:
+    """Let the account's logs know how much they may hold. Called when its limits are known, or
+    have changed.
+    """
+    limits = account.limits.get("") or account.limits.get(tier_name(1))
+    for usage, most in (
+        (account.memory, limits.max_memory if limits else 0),
+        (account.storage, limits.max_storage if limits else 0),
+    ):
+        usage.limit = NO_LIMIT if most < 0 else most
+
+
+def server_usage(limit: int) -> Usage:
+    """The count of a whole server; -1: no limit."""
+    return Usage(NO_LIMIT if limit < 0 else limit)
+
+
+def account_info(account: Account) -> AccountInfo:
+    """What the account uses, and may."""
+    info = AccountInfo(
+        memory=account.memory.used,
+        storage=account.storage.used,
+        reserved_memory=reserved(account, "memory", ""),
+        reserved_storage=reserved(account, "file", ""),
+        streams=len(account.streams),
+        consumers=sum(len(entry.consumers) for entry in account.streams.values()),
+        domain=account.settings.domain,
+        api=ApiStats(
+            level=account.settings.api_level, total=account.api_total, errors=account.api_errors
+        ),
+    )
+    if "" in account.limits:
+        info.limits = account.limits[""]
+        return info
+    info.limits = _nothing()
+    for tier, limits in account.limits.items():
+        info.tiers[tier] = _tier_info(account, tier, limits)
+    for entry in account.streams.values():
+        tier = tier_name(entry.config.num_replicas)
+        if tier not in info.tiers:
+            info.tiers[tier] = _tier_info(account, tier, _nothing())
+    return info
+
+
+def _tier_info(account: Account, tier: str, limits: AccountLimits) -> TierInfo:
+    info = TierInfo(
+        reserved_memory=reserved(account, "memory", tier),
+        reserved_storage=reserved(account, "file", tier),
+        limits=limits,
+    )
+    for entry in account.streams.values():
+        if tier_name(entry.config.num_replicas) != tier:
+            continue
+        info.streams += 1
+        info.consumers += len(entry.consumers)
+        if entry.config.storage == "memory":
+            info.memory += entry.core.log.bytes
+        else:
+            info.storage += entry.core.log.bytes
+    return info
+
+
+def _nothing() -> AccountLimits:
+    # what stands in for limits that are not there
+    return AccountLimits(
+        max_memory=0,
+        max_storage=0,
+        max_streams=0,
+        max_consumers=0,
+        max_ack_pending=0,
+        memory_max_stream_bytes=0,
+        storage_max_stream_bytes=0,
+    )
