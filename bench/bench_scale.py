@@ -33,7 +33,8 @@ from typing import Any
 GROUPS = 10
 PURGED = 5
 START_SECONDS = 60
-IDLE_SECONDS = 5
+REST_SECONDS = 10
+IDLE_SECONDS = 10
 FILL_BLOCK = 5000
 
 
@@ -45,14 +46,16 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = b""
         self.number = 0
+        self.inbox = b"_R%s" % os.urandom(4).hex().encode()
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-        self.socket.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB _R.> 1\r\n")
+        connect = b"CONNECT " + json.dumps(options).encode()
+        self.socket.sendall(b"%s\r\nSUB %s.> 1\r\n" % (connect, self.inbox))
         self.flush()
 
     def flush(self) -> None:
         """Wait until all that was sent is processed."""
         self.socket.sendall(b"PING\r\n")
-        while self._line() != b"PONG":
+        while self.line() != b"PONG":
             pass
 
     def _more(self) -> None:
@@ -61,7 +64,8 @@ class Client:
             raise SystemExit("the server has closed the connection")
         self.data += got
 
-    def _line(self) -> bytes:
+    def line(self) -> bytes:
+        """The next line."""
         while b"\r\n" not in self.data:
             self._more()
         line, _, self.data = self.data.partition(b"\r\n")
@@ -70,7 +74,7 @@ class Client:
     def message(self) -> bytes:
         """The body of the next message, headers included."""
         while True:
-            line = self._line()
+            line = self.line()
             if line.startswith((b"MSG ", b"HMSG ")):
                 size = int(line.rpartition(b" ")[2])
                 while len(self.data) < size + 2:
@@ -85,7 +89,8 @@ class Client:
         self.number += 1
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.socket.sendall(
-            b"PUB %s _R.%d %d\r\n%s\r\n" % (subject.encode(), self.number, len(raw), raw)
+            b"PUB %s %s.%d %d\r\n%s\r\n"
+            % (subject.encode(), self.inbox, self.number, len(raw), raw)
         )
         return self.message()
 
@@ -136,7 +141,7 @@ def fill(client: Client, args: argparse.Namespace) -> None:
             b"PUB %s 16\r\n0123456789abcdef\r\n" % subjects[n % args.subjects]
             for n in range(start, min(start + FILL_BLOCK, args.messages))
         ]
-        lines[-1] = lines[-1].replace(b" 16\r\n", b" _R.p 16\r\n", 1)
+        lines[-1] = lines[-1].replace(b" 16\r\n", b" %s.p 16\r\n" % client.inbox, 1)
         client.socket.sendall(b"".join(lines))
         waiting += 1
         if waiting == 4:
@@ -228,7 +233,7 @@ def measure(client: Client, pid: int, args: argparse.Namespace, results: Results
     """All operations on the filled stream, then what the server costs at rest."""
     for name, act in operations(client, args).items():
         results.timed(name, act, args.times)
-    time.sleep(2)
+    time.sleep(REST_SECONDS)
     begun = processor_seconds(pid)
     time.sleep(IDLE_SECONDS)
     used = (processor_seconds(pid) - begun) / IDLE_SECONDS
@@ -238,15 +243,18 @@ def measure(client: Client, pid: int, args: argparse.Namespace, results: Results
 
 
 @contextlib.contextmanager
-def running(command: list[str], folder: str) -> Iterator[tuple[int, int]]:
+def running(command: list[str], folder: str, sync: str = "2m") -> Iterator[tuple[int, int]]:
     """A server on a free port with its own store: port and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     config = Path(folder) / "server.conf"
-    config.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder}/store", sync_interval: "2m" }}\n'
-    )
+    # nats-server's default account has a limit of 1,000 consumers to a stream
+    account = "jetstream { max_consumers: -1 }, users: [{ user: u, password: p }]"
+    accounts = f"accounts {{ A {{ {account} }} }}\nno_auth_user: u\n"
+    store = f'jetstream {{ store_dir: "{folder}/store", sync_interval: "{sync}" }}\n'
+    text = f'listen: "127.0.0.1:{port}"\n{store}'
+    config.write_text(text if "penstock" in " ".join(command) else text + accounts)
     with (Path(folder) / "log").open("wb") as log:
         process = subprocess.Popen([*command, "-c", str(config)], stdout=log, stderr=log)
     try:

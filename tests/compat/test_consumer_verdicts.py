@@ -23,7 +23,7 @@ pytestmark = pytest.mark.peer
 
 Config = dict[str, Any]
 CALLS = settings(
-    max_examples=150,
+    max_examples=50,
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,

@@ -21,7 +21,7 @@ Config = dict[str, Any]
 Step = tuple[str, Any]
 
 CALLS = settings(
-    max_examples=80,
+    max_examples=25,
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,

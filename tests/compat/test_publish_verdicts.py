@@ -25,7 +25,7 @@ Publish = tuple[str, Headers, bytes]  # subject behind "v.", headers, body
 
 SECOND = 1_000_000_000
 CALLS = settings(
-    max_examples=60,
+    max_examples=20,
     database=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -117,7 +117,7 @@ HEADERS: dict[str, Sequence[str]] = {
     "Nats-Schedule-Target": ["v.target", "v.*", "elsewhere", "v.a", "", "a b"],
     "Nats-Schedule-TTL": ["1s", "x", "never", "60", "0"],
     "Nats-Schedule-Source": ["v.b", "v.*", "v.target", "elsewhere"],
-    "Nats-Schedule-Time-Zone": ["Europe/Berlin", "Nowhere/None", "UTC", ""],
+    "Nats-Schedule-Time-Zone": ["Europe/Berlin", "Nowhere/None", "UTC", "utc", "Local", ""],
     "Nats-Schedule-Rollup": ["sub", "all", ""],
     "Nats-Schedule-Next": ["purge", "x", ""],
     "Nats-Scheduler": ["v.a", "v.b", ""],
@@ -186,17 +186,15 @@ def run(judges: Judges, config: Config, publishes: Sequence[Publish]) -> None:
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_each_header_alone(judges: Judges, kind: str) -> None:
-    """To an empty stream, then twice to one that has messages."""
-    wrong = []
-    for name, value in PAIRS:
-        for body in (b"", b"body"):
-            headers = [(name, value)]
-            publishes = [("a", headers, body), ("b", [], b"plain"), ("a", headers, body)]
-            try:
-                run(judges, STREAMS[kind], publishes)
-            except AssertionError as error:
-                wrong.append(str(error))
-    assert not wrong, "\n\n".join(wrong[:20])
+    """One after another, with and without a body: to a stream that grows."""
+    publishes = [
+        (subject, [pair], body)
+        for pair in PAIRS
+        for subject, body in (("a", b""), ("b", b"body"))
+        if not any(waiver.sent([pair], STREAMS[kind]) for waiver in PUBLISH_WAIVERS)
+    ]
+    for start in range(0, len(publishes), 40):
+        run(judges, STREAMS[kind], publishes[start : start + 40])
 
 
 HEADER_LISTS = st.lists(st.sampled_from(PAIRS), max_size=4)

@@ -98,7 +98,7 @@ def older(info: Any, messages: Any) -> None:
         each.pop("seq", None)
     del info["state"]["bytes"]
     for answer in messages.values():
-        headers = base64.b64decode(answer["message"]["hdrs"]).decode()
+        headers = base64.b64decode(answer["message"].get("hdrs", "")).decode()
         answer["message"]["hdrs"] = re.sub(
             r"(Nats-Stream-Source:( [^ \r]+){5}) [^ \r]+", r"\1", headers
         )

@@ -51,7 +51,7 @@ IDENTITY_HEADER = re.compile(rb"Nats-Stream-Identity: [^\r]+")
 PIN_HEADER = re.compile(rb"Nats-Pin-Id: ([^\r]+)")
 DRAWN = {"pinned_id", "pinned_client_id"}
 SPANS = {"pause_remaining", "ack_time"}
-NOBODY_THERE = re.compile(rb"(Nats-Subject: \$JS\.ACK\.(?:[^.]+\.){5})\d+")
+NOBODY_THERE = re.compile(rb"(Nats-Subject: \$JS\.ACK\.(?:[^.]+\.){5,7})\d{18,}")
 
 
 def plain(value: Any, key: str = "") -> Any:
@@ -72,10 +72,10 @@ def plain(value: Any, key: str = "") -> Any:
         return "an id"
     if key in SPANS and value:
         return "a while"
-    if key == "id" and isinstance(value, int):
-        return "an id"
     if key == "hdrs":
         return SOURCE_IDENTITY.sub(rb"\1\r\n", base64.b64decode(value))
+    if key == "id" and isinstance(value, int):
+        return "an id"
     return "a time" if key in TIMES and isinstance(value, str) and value[0] != "0" else value
 
 

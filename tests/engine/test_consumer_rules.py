@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.api.times import format_time
+from penstock.engine.hashes import short_hash
 from tests.engine.house import SECOND, House
 
 
@@ -26,10 +27,11 @@ class Ears:
         self.client.send("SUB $JS.EVENT.> 9\r\n")
 
     def events(self) -> list[Any]:
-        """(kind, event) of those that came since last asked."""
+        """(kind, event) of those that came since last asked, but of calls."""
         came: list[Any] = self.client.events()
-        told = [json.loads(event[5]) for event in came if not event[1].endswith(".API")]
-        return [(one["type"].rpartition(".")[2], one) for one in told]
+        told = [json.loads(event[5]) for event in came]
+        kinds = [one["type"].rpartition(".")[2] for one in told]
+        return [pair for pair in zip(kinds, told, strict=True) if pair[0] != "api_audit"]
 
     def kinds(self) -> list[str]:
         return [kind for kind, _ in self.events()]
@@ -296,6 +298,22 @@ def test_messages_that_age_are_told_of(house: House) -> None:
         (1, "Unacknowledged message was deleted"),
         (2, "Unacknowledged message was deleted"),
     ]
+
+
+# -- ack subjects
+
+
+def test_longer_ack_subjects_name_the_domain_and_the_account(house: House) -> None:
+    house.stream(subjects=["s.*"])
+    house.publish("s.a", b"m1")
+    house.consumer(ack_policy="explicit")
+    (message,) = house.pull(1)
+    tail = message[3].removeprefix("$JS.ACK.")
+    for owner in (f"_.{short_hash('other')}", f"hub.{short_hash('$G')}", "_"):
+        house.send(f"$JS.ACK.{owner}.{tail}", b"+ACK")
+        assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
+    house.send(f"$JS.ACK._.{short_hash('$G')}.{tail}.more", b"+ACK")
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 0
 
 
 # -- use

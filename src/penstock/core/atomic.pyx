@@ -15,7 +15,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport out_reserve
 from penstock.core.draft cimport Draft
-from penstock.core.expect cimport PublishHeaders, scan_headers
+from penstock.core.expect cimport RARE_BATCH, PublishHeaders, scan_headers
 from penstock.core.intake cimport REFUSED, Intake
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport HOLDS, TAKES
@@ -68,7 +68,7 @@ def store_whole(Intake stream, list drafts) -> list:
             draft.skipped = log.appended == known
             known = log.appended
             try:
-                if stream.rules is not None:
+                if stream.rules is not None and (stream.every or h.rare & ~RARE_BATCH):
                     stream.rules.ask(STAGE_STORED, draft)
             except Exception as error:
                 failure = error            # the others are stored all the same

@@ -174,7 +174,7 @@ cdef class Copier(Listener):
     cdef int run(self) except -1:
         cdef Selection selection = self.selection
         cdef Log log = self.origin.log
-        cdef int budget = BATCH
+        cdef int budget = BATCH, found
         cdef uint64_t seq, size = 0
         cdef Record r
         cdef Message m
@@ -193,7 +193,12 @@ cdef class Copier(Listener):
                 if not selection.caught_up:
                     self.origin.await_more(self)
                 return 0
-            if log.read(seq, &r):
+            try:
+                found = log.read(seq, &r)
+            except OSError:
+                self.block()               # it is tried again
+                raise
+            if found:
                 m.subject = r.subject
                 m.subject_len = r.subject_len
                 m.body = r.body
@@ -250,10 +255,11 @@ cdef class Copier(Listener):
             self.origin.drop_listener(self, self.filters)
 
 
-def last_positions(Log log, above: int, names: set) -> dict:
+def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
     """What the newest sourced messages say: '<origin> <filter> <destination>' -> (sequence there, sequence here).
 
-    Looks from the log's end down to the sequence `above`, until all `names` are found.
+    Looks from the log's end down to the sequence `above`, until all `names` are found. `marked`: only at messages that this
+    server has sourced; a restored log has no such marks.
     """
     cdef uint64_t seq = log.last_seq, low = above
     cdef Record r
@@ -264,7 +270,7 @@ def last_positions(Log log, above: int, names: set) -> dict:
         seq = log.segments.prev_live(seq)
         if seq == 0 or seq <= low or seq < log.first_seq:
             break
-        if log.read(seq, &r) and r.flags & SOURCED:
+        if log.read(seq, &r) and (r.flags & SOURCED or not marked):
             t = header_value(r.body, r.hlen, b"Nats-Stream-Source", 18)
             if t.at != NULL:
                 words = PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "surrogateescape").split(" ")

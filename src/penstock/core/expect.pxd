@@ -15,6 +15,7 @@ cdef enum RareHeader:
     RARE_SCHEDULE = 4          # Nats-Schedule, Nats-Schedule-Next, Nats-Scheduler
     RARE_ROLLUP = 8            # Nats-Rollup
     RARE_BATCH = 16            # Nats-Batch-Id
+    RARE_SOURCE = 32           # Nats-Stream-Source, which only a server may send
 
 
 cdef struct Text:

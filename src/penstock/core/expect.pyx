@@ -62,6 +62,8 @@ cdef inline void look(const char* name, size_t n, const char* p, const char* end
     elif (n == 8 and memcmp(name, b"Schedule", 8) == 0) or (n == 13 and memcmp(name, b"Schedule-Next", 13) == 0) or (
             n == 9 and memcmp(name, b"Scheduler", 9) == 0):
         note(RARE_SCHEDULE, p, end, found)
+    elif n == 13 and memcmp(name, b"Stream-Source", 13) == 0:
+        note(RARE_SOURCE, p, end, found)
     elif n == 18 and memcmp(name, b"Schedule-Time-Zone", 18) == 0:
         found.rare |= RARE_SCHEDULE            # an empty one is wrong too
         found.present = True

@@ -12,7 +12,8 @@ from penstock.core.buffer cimport Out, out_free, out_put, parse_u63
 from penstock.core.dedupe cimport MessageIds
 from penstock.core.draft cimport Draft, draft_of
 from penstock.core.expect cimport (
-    RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers, tidy,
+    RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
+    tidy,
 )
 from penstock.core.log cimport Log
 from penstock.core.router cimport Message, Router, Sink
@@ -403,6 +404,8 @@ cdef class Intake(Sink):
             outcome = self.ask(SCHEDULE, m, h, draft)
             if outcome:
                 return outcome
+        if h.rare & RARE_SOURCE:
+            return self.refuse(400, 10227, "message stream source header is not allowed")
         if h.message_id.at != NULL and self.duplicate_window_ns:
             if now > self.duplicate_window_ns:
                 self.ids.forget_until(now - self.duplicate_window_ns)

@@ -98,10 +98,13 @@ def _no_schedules(block: bytes, subject: bytes) -> Refusal | None:
     disabled = (400, 10188, "message schedules is disabled")
     if value(block, b"Nats-Schedule"):
         return disabled
+    if b"\r\nNats-Schedule-Time-Zone:" in block:
+        # looked at whether something is scheduled or not
+        zone = value(block, b"Nats-Schedule-Time-Zone") or b""
+        if not known_zone(zone.decode("utf-8", "replace")):
+            return disabled
     if not (value(block, b"Nats-Schedule-Next") or value(block, b"Nats-Scheduler")):
-        # what is left is a time zone, which is looked at whether something is scheduled or not
-        zone = (value(block, b"Nats-Schedule-Time-Zone") or b"").decode("utf-8", "replace")
-        return None if known_zone(zone) else disabled
+        return None
     scheduler = (value(block, b"Nats-Scheduler") or b"").decode("utf-8", "surrogateescape")
     literal = valid(scheduler) and not {"*", ">"}.intersection(scheduler.split("."))
     cancels = value(block, b"Nats-Schedule-Next") == b"purge" and literal

@@ -101,10 +101,10 @@ def delete(account: Account, name: str) -> None:
     supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
-    entry.core.log.join(None)
     account.unsaved.discard(entry)
     if entry.journal is not None:
         entry.journal.close()
+    entry.core.log.join(None)
     entry.core.close()
     try:
         if entry.files is None:

@@ -144,3 +144,43 @@ def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) 
         assert answer["count"] == seq
     assert house.engine.account.streams["S"].core.log.msgs == stored
     assert house.engine.account.batches.fast.count == 0
+
+
+TOKENS = st.sampled_from(
+    ["ok", "fail", "0", "1", "2", "3", "4", "5", "-1", "x", "10", "99999999999999999999", "b" * 65]
+)
+
+
+def meaning(tokens: list[str]) -> tuple[str, int] | None:
+    """(id, number) of a reply subject that says where in a batch a message is; None: it doesn't."""
+    if len(tokens) < 6:
+        return None
+    batch, _, gap, number, operation = tokens[-5:]
+    if gap not in ("ok", "fail") or operation not in ("0", "1", "2", "3", "4"):
+        return None
+    if not number.isdigit() or not 0 < int(number) < 2**63:
+        return None
+    first = int(number) == 1
+    if (operation == "0" and not first) or (operation in ("1", "3") and first):
+        return None
+    return batch, int(number)
+
+
+@given(st.lists(TOKENS, min_size=1, max_size=7), st.sampled_from([b"", b"x"]))
+@settings(max_examples=300, deadline=None)
+def test_reply_subjects_of_any_form(tokens: list[str], body: bytes) -> None:
+    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house.stream(allow_batched=True, storage="memory")
+    reply = ".".join(["fast", *tokens, "$FI"]).encode()
+    house.client.send("SUB fast.> 9\r\n").events()
+    house.client.send(b"PUB S %s %d\r\n%s\r\n" % (reply, len(body), body))
+    (answer,) = [json.loads(event[5]) for event in house.client.events()]
+    found = meaning(["fast", *tokens])
+    if found is None:
+        assert answer["error"]["err_code"] == 10206
+    elif len(found[0]) > 64:
+        assert answer["error"]["err_code"] == 10207
+    elif found[1] > 1 or tokens[-1] == "4":
+        assert answer["error"]["err_code"] == 10208
+    else:
+        assert answer.get("type") == "ack" or answer["count"] == 1

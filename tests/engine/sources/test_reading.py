@@ -120,3 +120,19 @@ def test_a_consumer_made_beforehand_has_to_take_flow_control_for_acks(house: Hou
     house.pass_time(SECOND, STEP)
     assert house.ok("STREAM.INFO.M")["mirror"]["error"]["err_code"] == 10214
     assert house.ok("STREAM.INFO.S")["sources"][0]["error"]["err_code"] == 10217
+
+
+def test_an_origin_behind_a_link_that_is_another_one_now(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[EXTERNAL])
+    for payload in (b"1", b"2"):
+        house.publish("o", payload)
+    house.pass_time(SECOND, STEP)
+    house.ok("STREAM.DELETE.O")
+    house.pass_time(SECOND, STEP)
+    house.stream("O", subjects=["o"])
+    house.publish("o", b"3")
+    house.pass_time(60 * SECOND, STEP)
+    house.publish("o", b"4")
+    house.pass_time(SECOND, STEP)
+    assert [message[4] for message in stored(house, "S")] == [b"1", b"2", b"3", b"4"]

@@ -9,7 +9,7 @@ A rule that needs the last message of a subject finds those of the batch in `dra
 subject -> the latest draft on it, with the payload and headers it will be stored with.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.draft import Draft
 from penstock.core.expect import scan, value
@@ -50,6 +50,7 @@ class Staged:
         self._config = entry.config
         self._core = entry.core
         self._rules = entry.core.rules
+        self._every = entry.core.every
         self._subjects: dict[str, Draft] = {}
         self._counts: dict[str, int] = {}
         self._expected: dict[str, int] = {}
@@ -60,25 +61,35 @@ class Staged:
     def check(self, draft: Draft) -> Verdict:
         """Why the next message can't be stored; None: it can, and counts for those after it."""
         draft.notes[STAGED] = self._subjects
-        found = scan(draft.headers)
-        return (
-            self._check_size(draft)
-            or self._check_features(draft, found)
-            or self._check_id(found["message_id"])
-            or (self._ask(STAGE_COUNT, draft) if self._core.every else None)
-            or self._check_sequences(draft, scan(draft.headers))
-            or self._check_schedule(draft)
-            or self._check_rollup(draft)
-            or self._take(draft)
-        )
+        headers = draft.headers
+        found = scan(headers)
+        verdict = self._check_size(draft, found)
+        if verdict is None and (found["rare"] & (COUNTER | TTL) or found["stream"] is not None):
+            verdict = self._check_features(draft, found)
+        if verdict is None and found["message_id"] is not None:
+            verdict = self._check_id(found["message_id"])
+        if verdict is None and self._every:
+            verdict = self._ask(STAGE_COUNT, draft)
+            if draft.headers is not headers:
+                headers = draft.headers
+                found = scan(headers)
+        if verdict is None:
+            verdict = self._check_sequences(draft, found)
+        if verdict is None and found["rare"] & SCHEDULE:
+            verdict = self._ask(STAGE_SCHEDULE, draft)
+            if draft.headers is not headers:
+                found = scan(draft.headers)
+        if verdict is None and found["rare"] & ROLLUP:
+            verdict = self._check_rollup(draft)
+        return self._take(draft) if verdict is None else verdict
 
     def _ask(self, stage: int, draft: Draft) -> Verdict:
         assert self._rules is not None
         return self._rules.ask(stage, draft)
 
-    def _check_size(self, draft: Draft) -> Verdict:
+    def _check_size(self, draft: Draft, found: dict[str, Any]) -> Verdict:
         size = len(draft.subject) + len(draft.headers) + len(draft.payload)
-        if value(draft.headers, b"Nats-Expected-Last-Msg-Id"):
+        if found["last_id"] is not None:
             return 400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
         if self._config.storage == "file" and size + 34 > RECORD_MAX_BYTES:
             return 503, 10077, "message too large"
@@ -86,9 +97,8 @@ class Staged:
             return 400, 10097, "header size exceeds maximum allowed of 64k"
         return None
 
-    def _check_features(self, draft: Draft, found: dict[str, object]) -> Verdict:
+    def _check_features(self, draft: Draft, found: dict[str, Any]) -> Verdict:
         rare = found["rare"]
-        assert isinstance(rare, int)
         verdict = self._ask(STAGE_COUNTER, draft) if rare & COUNTER else None
         if verdict is not None:
             return verdict
@@ -102,15 +112,13 @@ class Staged:
                 return 400, 10166, "per-message TTL is disabled"
         return self._ask(STAGE_TTL, draft) or self._ask(STAGE_TTL_VALUE, draft)
 
-    def _check_id(self, message_id: bytes | None) -> Verdict:
-        if message_id is None:
-            return None
+    def _check_id(self, message_id: bytes) -> Verdict:
         if message_id in self._ids or self._core.duplicate_of(message_id):
             return 400, 10201, "atomic publish batch contains duplicate message id"
         self._ids.add(message_id)
         return None
 
-    def _check_sequences(self, draft: Draft, found: dict[str, bytes | None]) -> Verdict:
+    def _check_sequences(self, draft: Draft, found: dict[str, Any]) -> Verdict:
         last = found["last_sequence"]
         if last is not None:
             actual = self._core.log.last_seq + self._count
@@ -132,13 +140,7 @@ class Staged:
         actual = self._expected[subject]
         return None if number(wanted) == actual else (400, 10071, f"wrong last sequence: {actual}")
 
-    def _check_schedule(self, draft: Draft) -> Verdict:
-        rare = scan(draft.headers)["rare"]
-        return self._ask(STAGE_SCHEDULE, draft) if rare & SCHEDULE else None
-
     def _check_rollup(self, draft: Draft) -> Verdict:
-        if not scan(draft.headers)["rare"] & ROLLUP:
-            return None
         verdict = self._ask(STAGE_ROLLUP, draft)
         if verdict is not None:
             return verdict
@@ -154,13 +156,13 @@ class Staged:
         config, log = self._config, self._core.log
         subject = draft.subject
         self._subjects[subject] = draft
-        self._counts[subject] = self._counts.get(subject, 0) + 1
         self._count += 1
+        if config.discard != "new":
+            return None
+        self._counts[subject] = self._counts.get(subject, 0) + 1
         size = len(subject.encode("utf-8", "surrogateescape"))
         size += len(draft.headers) + len(draft.payload)
         self._bytes += size + (16 if log.memory else 34 if draft.headers else 30)
-        if config.discard != "new":
-            return None
         if 0 < config.max_msgs < log.msgs + self._count:
             return 503, 10077, "maximum messages exceeded"
         if 0 < config.max_bytes < log.bytes + self._bytes:

@@ -8,7 +8,7 @@ know of is written to the log, the file is (see `holds` and `save`, which the lo
 
     <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
 
-Without a good file the whole stream is looked at. Positions of sources that were taken out of the
+Without a good file (after a restore) the whole stream is looked at. Positions of sources that were taken out of the
 configuration stay, so that one that comes back goes on where it was.
 """
 
@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import Struct, field
 
-from penstock.api.fields import OMIT, Int, Uint64
+from penstock.api.fields import OMIT, Uint64
 from penstock.core.copying import Landing, last_positions
 from penstock.core.log import Log
 from penstock.engine.files import FORMAT, BadFileError, Dated, StreamFiles
@@ -26,11 +26,11 @@ SAVE_INTERVAL_NS = 5 * SECOND
 
 
 class Position(Struct, kw_only=True):
-    """How far one source is; `created` tells its origin from a later one of the same name."""
+    """How far one source is; `origin` tells its origin from a later one of the same name."""
 
     name: str = ""
     seq: Uint64 = 0
-    created: Annotated[Int, OMIT] = 0
+    origin: Annotated[str, OMIT] = ""
 
 
 class PositionsFile(Dated, kw_only=True):
@@ -69,13 +69,13 @@ class Positions:
         if found is not None and found.seq <= self._log.last_seq:
             self._known = {position.name: position for position in found.positions}
             above = found.seq
-        read = last_positions(self._log, above, set(self._known) | names)
+        read = last_positions(self._log, above, set(self._known) | names, found is not None)
         for name, (seq, here) in read.items():
             self._anchors[name] = here
             before = self._known.get(name)
             if before is None or seq > before.seq:
-                created = before.created if before is not None else 0
-                self._known[name] = Position(name=name, seq=seq, created=created)
+                origin = before.origin if before is not None else ""
+                self._known[name] = Position(name=name, seq=seq, origin=origin)
         self._saved_seq = above
         if self._files is not None:
             self._log.guard = self
@@ -89,10 +89,10 @@ class Positions:
         """The sequence of the stream's message that says so; 0: the file does."""
         return self._anchors.get(name, 0)
 
-    def follow(self, name: str, landing: Landing, created: int) -> None:
+    def follow(self, name: str, landing: Landing, origin: str) -> None:
         """The position of this source is its landing's."""
         self._landings[name] = landing
-        self._known[name] = Position(name=name, seq=landing.position, created=created)
+        self._known[name] = Position(name=name, seq=landing.position, origin=origin)
 
     def leave(self, name: str) -> None:
         """Nothing lands any more: what is known stays."""
@@ -136,8 +136,8 @@ class Positions:
     def _collect(self) -> None:
         for name, landing in self._landings.items():
             if self._known[name].seq != landing.position:
-                created = self._known[name].created
-                self._known[name] = Position(name=name, seq=landing.position, created=created)
+                origin = self._known[name].origin
+                self._known[name] = Position(name=name, seq=landing.position, origin=origin)
 
     def _file(self) -> PositionsFile:
         positions = list(self._known.values())

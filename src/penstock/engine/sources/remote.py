@@ -31,7 +31,7 @@ from penstock.core.expect import value
 from penstock.engine.settings import SECOND
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox
-from penstock.engine.sources.upstream import refusal_body, source_info
+from penstock.engine.sources.upstream import Upstream, refusal_body, source_info
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -67,9 +67,10 @@ class RemoteUpstream:
         *,
         owner: str,
         wake: Callable[[], None],
+        met: Callable[[Upstream, bool], None] = lambda upstream, again: None,
     ) -> None:
         """`owner` is a name for the follower that no other has, now or later; `wake` is called when
-        tick is wanted earlier than it said.
+        tick is wanted earlier than it said; `met`: as for LocalUpstream.
         """
         self.source = source
         self.name = identity.index_name(source)
@@ -79,6 +80,8 @@ class RemoteUpstream:
         self._link = link
         self._owner = owner
         self._wake = wake
+        self._met = met
+        self.origin = ""
         self._sourcing = True  # asked for as such: not by servers of before 2.14
         self._acking = False  # our answers to flow control are acks
         self._answers = Answers(landing.target)
@@ -251,6 +254,9 @@ class RemoteUpstream:
             return
         self._acking = info.config.ack_policy == "flow_control"
         self._consumer = info.name
+        if self._is_another(headers):
+            self._ask()
+            return
         self._fails = 0
         self._heard_ns = self._account.now_ns
         self._lag = info.num_pending
@@ -258,6 +264,20 @@ class RemoteUpstream:
         if self.landing.mirror:
             self._skip(info.delivered.stream_seq)
         self._wake()
+
+    def _is_another(self, headers: bytes) -> bool:
+        """Whether the origin is not the one that the position is of, so that all is to be asked
+        for. Servers from 2.15 on say which it is.
+        """
+        origin = (value(headers, b"Nats-Stream-Identity") or b"").decode("utf-8", "replace")
+        if not origin or origin == self.origin:
+            return False
+        again = bool(self.origin) and not self.landing.mirror
+        self.origin = origin
+        if again:
+            self.landing.restart()
+        self._met(self, again)
+        return again
 
     def _skip(self, upto: int) -> None:
         try:

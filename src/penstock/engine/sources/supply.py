@@ -119,7 +119,11 @@ class Supply:
         link = self._link(source)
         owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
-            return RemoteUpstream(account, source, landing, link, owner=owner, wake=self._wake)
+            remote = RemoteUpstream(
+                account, source, landing, link, owner=owner, wake=self._wake, met=self._met
+            )
+            remote.origin = position.origin if position is not None else ""
+            return remote
         here = RouterLink(account.router)
         upstream = LocalUpstream(
             account,
@@ -131,7 +135,7 @@ class Supply:
                 account, source, landing, here, owner=owner, wake=self._wake
             ),
         )
-        upstream.created_ns = position.created if position is not None else 0
+        upstream.origin = position.origin if position is not None else ""
         return upstream
 
     def _link(self, source: StreamSource) -> Link | None:
@@ -144,10 +148,9 @@ class Supply:
 
     def _follow(self, upstream: Upstream) -> None:
         if self._positions is not None:
-            created = upstream.created_ns if isinstance(upstream, LocalUpstream) else 0
-            self._positions.follow(upstream.name, upstream.landing, created)
+            self._positions.follow(upstream.name, upstream.landing, upstream.origin)
 
-    def _met(self, upstream: LocalUpstream, again: bool) -> None:
+    def _met(self, upstream: Upstream, again: bool) -> None:
         """The origin is there. When it is not the one that the position was of, the file says so
         before anything comes from there.
         """

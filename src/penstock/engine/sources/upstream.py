@@ -33,6 +33,8 @@ class Upstream(Protocol):
     source: StreamSource
     name: str
     landing: Landing
+    origin: str
+    """Tells the origin that the position is of from a later one of the same name; "": not known."""
 
     @property
     def caught_up(self) -> bool:
@@ -93,7 +95,7 @@ class LocalUpstream:
         landing: Landing,
         *,
         blocked: Callable[[], None],
-        met: Callable[["LocalUpstream", bool], None],
+        met: Callable[[Upstream, bool], None],
         read: Callable[[], Upstream],
     ) -> None:
         """`blocked`: the follower refuses a message, tick is wanted; `met`: the origin is there, one
@@ -103,7 +105,7 @@ class LocalUpstream:
         self.source = source
         self.name = identity.index_name(source)
         self.landing = landing
-        self.created_ns = 0  # of the origin that the position is of; 0: not known
+        self.origin = ""
         self._account = account
         self._blocked = blocked
         self._met = met
@@ -129,11 +131,11 @@ class LocalUpstream:
         origin = self._account.streams.get(self.source.name)
         if origin is None or self._copier is not None or self._reader is not None:
             return
-        if self.created_ns != origin.created_ns:
-            again = bool(self.created_ns) and not self.landing.mirror
+        if self.origin != str(origin.created_ns):
+            again = bool(self.origin) and not self.landing.mirror
             if again:
                 self.landing.restart()
-            self.created_ns = origin.created_ns
+            self.origin = str(origin.created_ns)
             self._met(self, again)
         if origin.config.retention != "limits":
             # what was taken leaves there: that takes acks, and so a consumer
