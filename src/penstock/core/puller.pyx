@@ -75,8 +75,10 @@ cdef class Puller(Handout):
         """Nothing can go out: see to it that the consumer runs again when that changes."""
         if why == STALLED:
             return 0                                   # an ack makes room; requests that do not wait do wait for that
-        if self.requests.impatient:
-            self.end_impatient()
+        if self.requests.impatient and (
+                self.stream.visible >= self.log.last_seq or self.stream.failure
+                or self.selection.count(self.stream.removals) == 0):
+            self.end_impatient()                       # not while a message is on its way to the disk
         if not self.selection.caught_up and self.in_demand():
             self.stream.await_more(self)
         return 0
