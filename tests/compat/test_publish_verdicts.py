@@ -117,7 +117,7 @@ HEADERS: dict[str, Sequence[str]] = {
     "Nats-Schedule-Target": ["v.target", "v.*", "elsewhere", "v.a", "", "a b"],
     "Nats-Schedule-TTL": ["1s", "x", "never", "60", "0"],
     "Nats-Schedule-Source": ["v.b", "v.*", "v.target", "elsewhere"],
-    "Nats-Schedule-Time-Zone": ["Europe/Berlin", "Nowhere/None", "UTC", ""],
+    "Nats-Schedule-Time-Zone": ["Europe/Berlin", "Nowhere/None", "UTC", "utc", "Local", ""],
     "Nats-Schedule-Rollup": ["sub", "all", ""],
     "Nats-Schedule-Next": ["purge", "x", ""],
     "Nats-Scheduler": ["v.a", "v.b", ""],

@@ -82,15 +82,22 @@ def _empty_then_full(headers: list[tuple[str, str]], _: Body) -> bool:
     )
 
 
-PUBLISH_WAIVERS = (PublishWaiver("empty-header-repeated", _empty_then_full),)
+PUBLISH_WAIVERS = (
+    PublishWaiver("empty-header-repeated", _empty_then_full),
+    PublishWaiver(
+        "local-time-zone", lambda headers, _: ("Nats-Schedule-Time-Zone", "Local") in headers
+    ),
+)
 
 # Known to the comparisons themselves, which make both sides equal before they compare.
 NORMALISED: tuple[str, ...] = (
     "version",
+    "pause-clock",
     "error-count",
     "listed-consumers",
     "empty-stream-deleted",
     "mirror-progress",
+    "source-identity",  # made equal in test_same_sources
 )
 
 KEYS = {

@@ -98,7 +98,17 @@ class Counters(Rule):
             return INVALID
         return None
 
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN if value(draft.headers, HEADER) else MISSING
+        draft.change(headers=headers, payload=payload)
+        return None
+
     def _add(self, draft: Draft) -> Verdict:
+        if draft.sourced:
+            return self._gather(draft)
         text = value(draft.headers, HEADER)
         if not text:
             return MISSING

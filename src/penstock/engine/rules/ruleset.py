@@ -59,8 +59,6 @@ class RuleSet:
         has the stage.
         """
         handlers = self._handlers.get(stage)
-        if handlers is None and draft.sourced:
-            return None  # its origin has the feature
         if handlers is None:
             if draft.sourced:  # its origin allowed it
                 return None
