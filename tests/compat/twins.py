@@ -76,7 +76,9 @@ def plain(value: Any, key: str = "") -> Any:
         return SOURCE_IDENTITY.sub(rb"\1\r\n", base64.b64decode(value))
     if key == "id" and isinstance(value, int):
         return "an id"
-    return "a time" if key in TIMES and isinstance(value, str) and value[0] != "0" else value
+    if key in TIMES and isinstance(value, str) and not value.startswith("0001-"):
+        return "a time"
+    return value
 
 
 def plain_body(body: bytes) -> Any:

@@ -60,6 +60,8 @@ class RuleSet:
         """
         handlers = self._handlers.get(stage)
         if handlers is None:
+            if draft.sourced:  # its origin allowed it
+                return None
             if stage == STAGE_SCHEDULE:
                 subject = draft.subject.encode("utf-8", "surrogateescape")
                 return not_allowed(stage, draft.headers, subject)
