@@ -249,12 +249,10 @@ def running(command: list[str], folder: str, sync: str = "2m") -> Iterator[tuple
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     config = Path(folder) / "server.conf"
-    # nats-server's default account has a limit of 1,000 consumers to a stream
-    account = "jetstream { max_consumers: -1 }, users: [{ user: u, password: p }]"
-    accounts = f"accounts {{ A {{ {account} }} }}\nno_auth_user: u\n"
-    store = f'jetstream {{ store_dir: "{folder}/store", sync_interval: "{sync}" }}\n'
-    text = f'listen: "127.0.0.1:{port}"\n{store}'
-    config.write_text(text if "penstock" in " ".join(command) else text + accounts)
+    # nats-server has a default limit of 1,000 consumers to a stream
+    more = "" if "penstock" in " ".join(command) else ", limits { default_max_consumers: 1000000 }"
+    store = f'store_dir: "{folder}/store", sync_interval: "{sync}"{more}'
+    config.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ {store} }}\n')
     with (Path(folder) / "log").open("wb") as log:
         process = subprocess.Popen([*command, "-c", str(config)], stdout=log, stderr=log)
     try:

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from penstock.engine.hashes import short_hash
 from tests.compat.scene import NEEDS_BOTH, NEXT, Scene, second
 
 pytestmark = NEEDS_BOTH
@@ -472,4 +473,26 @@ def test_acks_by_flow_control(client):
     answer(1, 2, 2)
     scene.info()
     client.answer(0, "", "in.z")
+    scene.info()
+
+
+def test_longer_ack_subjects(client):
+    scene = Scene(client)
+    scene.fill(4)
+    scene.consumer()
+    scene.pull(4)
+
+    def act(place, prefix):
+        def send(twin):
+            tail = b".".join(twin.acks[place].split(b".")[2:])
+            twin.send(b"PUB $JS.ACK.%s.%s in.z 0\r\n\r\n" % (prefix, tail))
+
+        client.both(send, f"ack {place} {prefix!r}", quiet_s=0.1)
+
+    # hashes of the account's name: the one of $G, and another
+    act(0, b"_." + short_hash("$G").encode())
+    scene.info()
+    act(1, b"hub." + short_hash("$G").encode())
+    scene.info()
+    act(2, short_hash("$G").encode())
     scene.info()

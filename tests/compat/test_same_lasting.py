@@ -539,3 +539,47 @@ def test_only_servers_say_where_a_message_comes_from(client):
             put(scene, "a", headers=f"Nats-Stream-Source: S 1\n{more}")
         put(scene, "a", headers="Nats-Stream-Source:")
         put(scene, "a", headers="nats-stream-source: x")
+
+
+def test_features_of_a_stream_that_nobody_reads(client):
+    scene = Scene(
+        client,
+        retention="interest",
+        allow_msg_ttl=True,
+        allow_msg_schedules=True,
+        republish={"dest": "nobody.>"},
+    )
+    client.say("SUB nobody.> 7\r\n")
+    target = f"Nats-Schedule-Target: {scene.name}.out"
+    for headers in (
+        None,
+        "Nats-Rollup: sub",
+        "Nats-TTL: 1",
+        "Nats-TTL: 0",
+        f"Nats-Schedule: @daily\n{target}",
+        f"Nats-Schedule-Next: purge\nNats-Scheduler: {scene.name}.a",
+    ):
+        put(scene, "a", headers=headers)
+        put(scene, "b", headers=headers)
+    scene.consumer(filter_subject=f"{scene.name}.a")
+    for headers in (None, "Nats-Rollup: sub", "Nats-TTL: 1", "Nats-Rollup: all"):
+        put(scene, "a", headers=headers)
+        put(scene, "b", headers=headers)
+    put(scene, "a")
+    put(scene, "b", headers="Nats-Rollup: all")
+    state(scene)
+
+
+@pytest.mark.parametrize("marker", [0, 1])
+def test_a_sealed_stream_and_ends(client, marker):
+    scene = Scene(client, allow_msg_ttl=True, subject_delete_marker_ttl=second(marker))
+    put(scene, "a", headers="Nats-TTL: 1")
+    put(scene, "b", headers="Nats-TTL: 1")
+    put(scene, "b")
+    name = scene.name
+    body = {"name": name, "subjects": [f"{name}.>"], "storage": "file", "sealed": True}
+    body |= {"allow_msg_ttl": True, "subject_delete_marker_ttl": second(marker)}
+    client.ask(f"STREAM.UPDATE.{name}", body)
+    put(scene, "a")
+    client.wait(2.5)
+    state(scene)

@@ -1,4 +1,6 @@
-"""Odd requests, redelivery and starts, compared with a real nats-server step by step."""
+"""Odd requests, redelivery, pace, starts, updates, compared with a real nats-server step by step."""
+
+import time
 
 import pytest
 
@@ -168,3 +170,100 @@ def test_starts_on_nothing(client, policy):
     for name in ("before", "after"):
         scene.pull({"batch": 3, "no_wait": True}, name=name)
         scene.info(name)
+
+
+# -- pace
+
+
+def test_replay_at_the_original_pace(client):
+    scene = Scene(client)
+    for _ in range(3):
+        scene.fill(1)
+        time.sleep(0.4)
+    scene.consumer(replay_policy="original")
+    scene.pull(3)
+    client.wait(1)
+    scene.info()
+
+
+def test_a_rate_limit(client):
+    scene = Scene(client, max_msg_size=1000)
+    client.say("SUB push.r 7\r\n")
+    for _ in range(4):
+        client.publish(f"{scene.name}.a", "x" * 900)
+    scene.consumer(deliver_subject="push.r", rate_limit_bps=16000)
+    client.wait(2.2)
+    scene.info()
+
+
+# -- acks
+
+
+def test_words_of_acks(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer()
+    scene.pull(3)
+    for word in (
+        *("-NAK 50ms", '-NAK {"delay":50000000}', "-NAK {", "-NAK  ", "-NAKx"),
+        *("+TERM  spaced ", "+WPIx", "+ACKx", "+NXT x", "+NXT {"),
+    ):
+        client.answer(0, word, "in.z")
+        scene.info()
+    client.wait(0.2)
+    scene.pull(2)
+    scene.info()
+
+
+# -- updates and limits
+
+
+def test_what_an_update_may_change(client):
+    scene = Scene(client)
+    scene.fill(3)
+    scene.consumer()
+    for config in (
+        {"max_waiting": 5},
+        {"deliver_subject": "x"},
+        {"ack_policy": "none"},
+        {"mem_storage": True},
+        {"direct": True},
+        {"sourcing": True},
+        {"replay_policy": "original"},
+        {"sample_freq": "10"},
+        {"priority_policy": "overflow", "priority_groups": ["g"]},
+        {"backoff": [second(1), second(2)], "max_deliver": 1},
+        {"max_deliver": 7},
+        {"inactive_threshold": second(50)},
+        {"opt_start_seq": 4, "deliver_policy": "by_start_sequence"},
+    ):
+        scene.consumer(check=False, **config)
+        scene.info()
+
+
+@pytest.mark.parametrize("pedantic", [False, True])
+def test_limits_of_the_stream(client, pedantic):
+    limits = {"inactive_threshold": second(90.5), "max_ack_pending": 7}
+    scene = Scene(client, consumer_limits=limits)
+    for n, config in enumerate(
+        (
+            {},
+            {"max_ack_pending": 8},
+            {"max_ack_pending": -1},
+            {"inactive_threshold": second(91)},
+            {"inactive_threshold": second(20)},
+            {"ack_policy": "none"},
+        )
+    ):
+        settings = {"name": f"c{n}", "ack_policy": "explicit", **config}
+        body = {"stream_name": scene.name, "config": settings, "pedantic": pedantic}
+        client.ask(f"CONSUMER.CREATE.{scene.name}.c{n}", body)
+
+
+def test_unused_consumers_go(client):
+    scene = Scene(client)
+    scene.fill(1)
+    config = {"ack_policy": "none", "inactive_threshold": second(0.3), "name": "e"}
+    client.ask(f"CONSUMER.CREATE.{scene.name}", {"stream_name": scene.name, "config": config})
+    client.wait(1.9)
+    scene.info("e")

@@ -51,7 +51,7 @@ IDENTITY_HEADER = re.compile(rb"Nats-Stream-Identity: [^\r]+")
 PIN_HEADER = re.compile(rb"Nats-Pin-Id: ([^\r]+)")
 DRAWN = {"pinned_id", "pinned_client_id"}
 SPANS = {"pause_remaining", "ack_time"}
-NOBODY_THERE = re.compile(rb"(Nats-Subject: \$JS\.ACK\.(?:[^.]+\.){5})\d+")
+NOBODY_THERE = re.compile(rb"(Nats-Subject: \$JS\.ACK\.(?:[^.]+\.){5,7})\d{18,}")
 
 
 def plain(value: Any, key: str = "") -> Any:

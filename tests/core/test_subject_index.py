@@ -71,3 +71,26 @@ def test_a_pattern_of_very_many_tokens_is_compared_with_each(
     log.add(1, ".".join(["a"] * 300), b"")
     assert list(log.subjects(".".join(["*"] * 300))) == [".".join(["a"] * 300)]
     assert log.subjects(".".join(["*"] * 299)) == {}
+
+
+@settings(max_examples=30, deadline=None)
+@given(upto=st.integers(0, 320), most=st.sampled_from([5, 60, 1024]), seed=st.integers(0, 9))
+def test_the_last_of_many_subjects_up_to_a_sequence(upto: int, most: int, seed: int) -> None:
+    """Without histories and with them."""
+    seeded = random.Random(seed)
+    log = Log(None)
+    live: dict[int, str] = {}
+    for _ in range(300):
+        subject = f"a.{seeded.randrange(60)}"
+        live[log.add(1, subject, b"")] = subject
+    for seq in seeded.sample(sorted(live), 100):
+        log.delete(seq)
+        del live[seq]
+    newest = {subject: seq for seq, subject in sorted(live.items()) if seq <= upto}
+    expected = None if len(newest) > most else sorted(newest.values())
+    for _ in range(2):
+        assert log.last_of_each(["a.*"], upto, most) == expected
+        log.subjects_table.debt_free = 0
+        for _ in range(20):
+            log.last_of_each(["a.*"], 150, 1024)
+    assert log.subjects_table.tracking

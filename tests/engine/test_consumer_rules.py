@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.api.times import format_time
+from penstock.engine.hashes import short_hash
 from tests.engine.house import SECOND, House
 
 
@@ -19,7 +20,7 @@ def filled(house: House) -> House:
 
 
 class Ears:
-    """A client that hears every event."""
+    """A client that hears every event, but for those that tell of calls."""
 
     def __init__(self, house: House) -> None:
         self.client = house.server.client()
@@ -297,6 +298,22 @@ def test_messages_that_age_are_told_of(house: House) -> None:
         (1, "Unacknowledged message was deleted"),
         (2, "Unacknowledged message was deleted"),
     ]
+
+
+# -- ack subjects
+
+
+def test_longer_ack_subjects_name_the_domain_and_the_account(house: House) -> None:
+    house.stream(subjects=["s.*"])
+    house.publish("s.a", b"m1")
+    house.consumer(ack_policy="explicit")
+    (message,) = house.pull(1)
+    tail = message[3].removeprefix("$JS.ACK.")
+    for owner in (f"_.{short_hash('other')}", f"hub.{short_hash('$G')}", "_"):
+        house.send(f"$JS.ACK.{owner}.{tail}", b"+ACK")
+        assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
+    house.send(f"$JS.ACK._.{short_hash('$G')}.{tail}.more", b"+ACK")
+    assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 0
 
 
 # -- use

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.core.disk import PyDisk
 from penstock.core.s2 import compress
+from penstock.engine import restores
 from penstock.engine.peer_files import checksum
 from tests.core.simdisk import SimDisk
 from tests.core.test_backup import END, entry
@@ -457,3 +458,27 @@ def test_a_compressed_stream(house: House, tmp_path: Path) -> None:
     assert info["config"]["compression"] == "s2"
     view = stream_view(house)
     assert stream_view(other)[3] == view[3]
+
+
+def test_a_sender_that_does_not_wait(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(house, 13)
+    answer, data = backup(house)
+    data = packed(unpacked(data), 2000)
+    for most, good in ((len(data), True), (len(data) // 2, False)):
+        monkeypatch.setattr(restores, "_WAITING_MAX_BYTES", most)
+        target = House(tmp_path / str(most))
+        subject = target.ok("STREAM.RESTORE.S", {"config": answer["config"]})["deliver_subject"]
+        for n, at in enumerate(range(0, len(data), 500)):
+            part = data[at : at + 500]
+            head = f"PUB {subject} _I.many{n} {len(part)}\r\n".encode()
+            target.server.sessions.feed(target.client.connection, head + part + b"\r\n")
+        said = [event[5] for event in target.client.events()]
+        if good:
+            assert set(said) == {b""}
+            assert "error" not in json.loads(target.request(subject)[0][1])
+        else:
+            [error] = [json.loads(each) for each in said if each]
+            assert error["error"]["err_code"] == 10062
+            assert not left(tmp_path / str(most))

@@ -62,8 +62,7 @@ class Follower:
         found = []
         for seq in range(1, last + 1):
             answer = client.request(f"$JS.API.STREAM.MSG.GET.{stream}", b'{"seq":%d}' % seq)
-            assert answer, (seq, last)
-            assert b"error" not in answer, (seq, last, answer)
+            assert answer is not None
             found.append(json.loads(answer)["message"]["data"])
         client.close()
         return found

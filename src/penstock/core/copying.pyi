@@ -61,8 +61,11 @@ class Copier:
     def close(self) -> None:
         """Stop; what was copied stays."""
 
-def last_positions(log: Log, above: int, names: set[str]) -> dict[str, tuple[int, int]]:
+def last_positions(
+    log: Log, above: int, names: set[str], marked: bool = True
+) -> dict[str, tuple[int, int]]:
     """What the newest sourced messages say: '<origin> <filter> <destination>' -> (sequence there, sequence here).
 
-    Looks from the log's end down to the sequence `above`, until all `names` are found.
+    Looks from the log's end down to the sequence `above`, until all `names` are found. `marked`: only at messages that this
+    server has sourced; a restored log has no such marks.
     """

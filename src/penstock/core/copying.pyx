@@ -255,10 +255,11 @@ cdef class Copier(Listener):
             self.origin.drop_listener(self, self.filters)
 
 
-def last_positions(Log log, above: int, names: set) -> dict:
+def last_positions(Log log, above: int, names: set, bint marked = True) -> dict:
     """What the newest sourced messages say: '<origin> <filter> <destination>' -> (sequence there, sequence here).
 
-    Looks from the log's end down to the sequence `above`, until all `names` are found.
+    Looks from the log's end down to the sequence `above`, until all `names` are found. `marked`: only at messages that this
+    server has sourced; a restored log has no such marks.
     """
     cdef uint64_t seq = log.last_seq, low = above
     cdef Record r
@@ -269,7 +270,7 @@ def last_positions(Log log, above: int, names: set) -> dict:
         seq = log.segments.prev_live(seq)
         if seq == 0 or seq <= low or seq < log.first_seq:
             break
-        if log.read(seq, &r) and r.flags & SOURCED:
+        if log.read(seq, &r) and (r.flags & SOURCED or not marked):
             t = header_value(r.body, r.hlen, b"Nats-Stream-Source", 18)
             if t.at != NULL:
                 words = PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "surrogateescape").split(" ")

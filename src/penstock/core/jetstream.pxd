@@ -12,6 +12,8 @@ cdef class Desk(Sink):
     cdef BytesMap places           # the same names -> address of the Consumer
     cdef Consumer last             # the one that was acknowledged to last
     cdef public object max_deliver_advisory, nak_advisory, term_advisory, pin_advisory, ack_metric, explain_pull
+    cdef public bytes owner        # domain.account. of the longer subjects; b"": any
+    cdef const char* owned(self, const char* key, const char* end)
     cdef int flow(self, Message* m) except -1
     cdef int ack(self, Message* m) except -1
     cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1

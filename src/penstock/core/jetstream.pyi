@@ -31,4 +31,5 @@ class Desk(Sink):
     ack_metric: (
         Callable[[Consumer, int, int, int, int], None] | None
     )  # (consumer, consumer_seq, stream_seq, ack time in ns, deliveries)
+    owner: bytes  # `domain.account.` of the longer ack and flow-control subjects; b"": any
     explain_pull: Callable[[bytes], str] | None  # what is wrong with a pull request

@@ -42,6 +42,7 @@ cdef class Desk(Sink):
         self.router = router
         self.api = api
         self.consumers = {}
+        self.owner = b""
         self.places = BytesMap()
         for prefix in ("$JS.ACK.", "$JS.API.", "$JS.FC."):
             router.attach_prefix(prefix, self)
@@ -84,6 +85,14 @@ cdef class Desk(Sink):
             PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
         ) else 0
 
+    cdef const char* owned(self, const char* key, const char* end):
+        """Behind the domain and the account of a longer subject; NULL: they are not these."""
+        cdef size_t n = PyBytes_GET_SIZE(self.owner)
+        if n == 0:
+            key = token_end(key, end) + 1
+            return token_end(key, end) + 1
+        return key + n if <size_t>(end - key) > n and memcmp(key, PyBytes_AS_STRING(self.owner), n) == 0 else NULL
+
     cdef int flow(self, Message* m) except -1:
         """The answer to a flow-control request."""
         cdef const char* end = m.subject + m.subject_len
@@ -95,8 +104,9 @@ cdef class Desk(Sink):
             tokens += 1
             p = token_end(p, end) + 1
         if tokens == FLOW_TOKENS_V2:
-            key = token_end(key, end) + 1
-            key = token_end(key, end) + 1
+            key = self.owned(key, end)
+            if key == NULL:
+                return 0
         elif tokens != FLOW_TOKENS_V1:
             return 0
         p = token_end(key, end)
@@ -123,8 +133,9 @@ cdef class Desk(Sink):
         if tokens < TOKENS_V1 or TOKENS_V1 < tokens < TOKENS_V2:
             return 0
         if tokens >= TOKENS_V2:
-            key = token_end(key, end) + 1
-            key = token_end(key, end) + 1
+            key = self.owned(key, end)
+            if key == NULL:
+                return 0
         p = token_end(key, end)
         p = token_end(p + 1, end)
         consumer = self.find(key, p - key)

@@ -142,7 +142,7 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
     cdef set seen
     cdef str pattern
     cdef uint64_t top = min(max(upto, 0), log.last_seq), seq
-    cdef size_t k
+    cdef size_t k, straddles
     w.log = log
     for pattern in patterns:
         if pattern == ">":
@@ -164,6 +164,13 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
         w.n = len(seen)
     if top == log.last_seq and w.n > <size_t>most:
         return None
+    straddles = 0
+    for k in range(w.n):
+        straddles += w.subject(k).state.first <= top < w.subject(k).state.last
+    if straddles > FEW:
+        log.subjects_table.history_of(w.id(0))         # histories are made when such questions have cost enough
+        if not log.subjects_table.tracking:
+            return last_by_walk(w, top, straddles, most)
     for k in range(w.n):
         if w.subject(k).state.first > top:             # it may be too low, and never is too high
             continue
@@ -172,6 +179,40 @@ def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int
             found.append(seq)
             if len(found) > most:
                 return None
+    found.sort()
+    return found
+
+
+cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
+    # As last_of_each, for subjects without histories that have messages on both sides: once backwards through the index,
+    # until each is seen.
+    cdef list found = []
+    cdef uint8_t* flags
+    cdef uint64_t seq = top
+    cdef uint32_t id, size
+    cdef Subject* s
+    cdef size_t k
+    w.flags = PyBytes_FromStringAndSize(NULL, w.count())
+    flags = <uint8_t*>PyBytes_AS_STRING(w.flags)
+    memset(flags, 0, w.count())
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.first <= top < s.state.last:
+            flags[w.id(k)] = 1
+        elif s.state.last <= top:
+            found.append(w.log.subject(w.id(k)).last)
+    while straddles and seq and len(found) <= most:
+        seq = w.log.segments.prev_wanted(seq, flags, w.count())
+        if seq == 0:
+            break
+        w.log.peek(seq, &id, &size)
+        flags[id] = 0
+        straddles -= 1
+        found.append(seq)
+        seq -= 1
+    w.log.subjects_table.debt += top - seq
+    if len(found) > most:
+        return None
     found.sort()
     return found
 

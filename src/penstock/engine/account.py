@@ -24,6 +24,7 @@ from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles
+from penstock.engine.hashes import short_hash
 from penstock.engine.settings import Settings
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
@@ -109,6 +110,7 @@ class Account:
         desk.pin_advisory = self._pin
         desk.ack_metric = self._acknowledged
         desk.explain_pull = explain_pull
+        desk.owner = f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
         self.desk = desk
 
     def stream(self, name: str) -> StreamEntry:

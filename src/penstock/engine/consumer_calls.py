@@ -4,7 +4,6 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 
@@ -30,8 +29,8 @@ from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry, consumer_info
+from penstock.engine.hashes import short_hash
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
-from penstock.nuid import DIGITS
 
 _IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 
@@ -189,8 +188,7 @@ def identity_if_asked(
 
 
 def _identity(stream: StreamEntry) -> bytes:
-    digest = hashlib.sha256(format_time(stream.created_ns).encode()).digest()
-    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:8]).encode()
+    return short_hash(format_time(stream.created_ns)).encode()
 
 
 def _check_stream(request: CreateConsumerRequest, stream: str) -> None:

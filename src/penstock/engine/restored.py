@@ -142,7 +142,7 @@ class Staging:
             files.write_consumer(each.meta)
             if each.state:
                 files.states.put(each.meta.name, each.meta.created, each.state)
-        files.states.write()
+        files.states.begin()
         meta = StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
         files.write(meta)
         placed = account.files.adopt(files, self.config.name)

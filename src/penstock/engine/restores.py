@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _SLICE_BYTES = 256 * 1024
 """How much of the archive, decompressed, is taken in in one turn."""
+_WAITING_MAX_BYTES = 64 * 1024 * 1024
+"""Of chunks that a sender may have sent without waiting for the answers."""
 _STALL_NS = 5 * SECOND
 _MAGIC_BYTES = 8
 
@@ -76,6 +78,7 @@ class Restore:
         self._bytes = 0
         self._unpacked_bytes = 0
         self._chunks: list[tuple[str, bytes]] = []  # not taken in yet; the first may be half way
+        self._waiting_bytes = 0  # of those
         self._fed = False  # the first chunk is in the frame reader
         self._frames = FrameReader()
         self._block: memoryview | None = None  # what of the archive is next
@@ -89,6 +92,11 @@ class Restore:
         self._active_ns = self._account.now_ns
         self._bytes += len(payload)
         if reply:
+            self._waiting_bytes += len(payload)
+            if self._waiting_bytes > _WAITING_MAX_BYTES:
+                why = f"more than {_WAITING_MAX_BYTES} bytes without waiting for answers"
+                self._finish(reply, errors.StreamRestoreError(why))
+                return True
             self._chunks.append((reply, payload))
             self._job.soon()
         else:
@@ -123,6 +131,7 @@ class Restore:
             self._finish(reply, errors.StreamRestoreError(error))
             return False
         del self._chunks[0]
+        self._waiting_bytes -= len(payload)
         self._fed = False
         self._active_ns = self._account.now_ns
         self._account.router.publish_message(reply, b"")

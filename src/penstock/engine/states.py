@@ -179,12 +179,6 @@ class ConsumerStates:
         """Forget a consumer."""
         self._states.pop(name, None)
 
-    def write(self) -> None:
-        """Write all states durably, for a folder that has no journal yet. OSError: it could not be
-        done.
-        """
-        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
-
     def base(self, number: int) -> bytes:
         """All states as a base that includes the journal up to a file."""
         rows = [
@@ -192,6 +186,10 @@ class ConsumerStates:
             for name, (created_ns, state) in self._states.items()
         ]
         return _pack(number, rows)
+
+    def begin(self) -> None:
+        """Write what was `put` as the base of a folder that has no journal yet, durably; OSError."""
+        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:

@@ -59,8 +59,9 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     """
     entry = account.stream(config.name)
     # what one default brings in may be at odds with another field
+    caps = limits.stream_caps(account, config)
     config = stream_config.check_update(
-        entry.config, stream_config.checked(config, find=account.config_of)
+        entry.config, stream_config.checked(config, find=account.config_of, caps=caps)
     )
     limits.check_stream(account, config, present=entry.config)
     if wrong := checks.bad_filter(config):

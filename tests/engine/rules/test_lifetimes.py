@@ -1,5 +1,6 @@
 """Messages that end by themselves: a model with TTLs, max_age, markers, rollups and restarts."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.disk import PyDisk
 from penstock.core.durations import format_duration
 from penstock.core.expect import value
 from penstock.core.refusals import parse_ttl
+from penstock.engine.rules import saved
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
+from tests.engine.test_power import STORE, FolderDisk
 
 SUBJECTS = ["s.a", "s.b", "s.c"]
 
@@ -236,6 +240,46 @@ def test_the_agenda_on_disk_may_be_gone_or_damaged(damage: bytes | None, tmp_pat
     assert bool(house.reports) == (damage is not None)
     house.pass_time(10 * SECOND)
     assert [m.seq for m in stored(house)] == [2]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_power_loss_each_message_ends_by_its_own_header(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sequences that were lost are given again: what the agenda says of the old ones is not for the
+    new ones.
+    """
+    monkeypatch.setattr(saved, "SAVE_AFTER", 2)
+    rng = random.Random(seed)
+    disk = FolderDisk()
+    house = House(STORE, disk=PyDisk(disk), sync_interval_ns=rng.choice([0, 2, 60]) * SECOND)
+    house.stream(subjects=["s.>"], allow_msg_ttl=True)
+    for _ in range(6):
+        for _ in range(rng.randint(1, 12)):
+            ttl = rng.choice(["", "1", "3", "8", "never"])
+            house.publish(rng.choice(SUBJECTS), b"x", block(f"Nats-TTL: {ttl}"))
+            house.pass_time(rng.randrange(SECOND), SECOND // 4)
+        house.server.hub.settle()
+        disk.crash(rng)
+        house = house.crash()
+        held = stored(house)
+        seconds = rng.randint(1, 5)
+        house.pass_time(seconds * SECOND, SECOND // 4)
+        now_ns = house.server.clock.now()
+        left = []
+        for message in held:
+            text = (value(message.headers, b"Nats-TTL") or b"00").decode()
+            ttl_s = parse_ttl(text) or 0
+            if ttl_s <= 0 or message.ts_ns + ttl_s * SECOND > now_ns - SECOND // 2:
+                left.append(message.seq)
+        found = [message.seq for message in stored(house)]
+        assert set(found) <= set(left)
+        late = [m.seq for m in held if m.seq in left and m.seq not in found]
+        for message in held:
+            if message.seq in late:
+                end_ns = message.ts_ns + int(value(message.headers, b"Nats-TTL") or 0) * SECOND
+                assert now_ns - end_ns >= 0
+        assert not house.reports
 
 
 def test_durations_are_written_as_the_protocol_has_them() -> None:

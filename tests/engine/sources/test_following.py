@@ -1,10 +1,13 @@
 """Mirrors and sources within a server, as a client sees them."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.core.disk import Disk
+from penstock.core.log import Log
 from tests.engine.house import SECOND, House
 
 
@@ -260,3 +263,26 @@ def test_what_the_origin_allows_is_stored_as_it_is(house: House) -> None:
     house.pass_time(10 * SECOND)
     assert [message[4] for message in stored(house, "M")] == [b"1"]
     assert len(stored(house, "S")) == 2
+
+
+def test_a_restored_stream_goes_on_with_its_sources(house: House) -> None:
+    house.stream("O", subjects=["o"])
+    house.stream("S", sources=[{"name": "O"}])
+    for n in range(3):
+        house.publish("o", b"%d" % n)
+    house.server.hub.settle()
+    after = house.restart()
+    # what a restore brings has neither marks of ours nor a file of positions
+    kept = stored(after, "S")
+    after.engine.close()
+    log = house.folder / "jetstream" / "$G" / "streams" / "S"
+    (log / "sources.json").unlink()
+    shutil.rmtree(log / "log")
+    fresh = Log(str(log / "log"), Disk())
+    for _, time_ns, subject, headers, payload in kept:
+        fresh.add(time_ns, subject, payload, headers)
+    fresh.close()
+    last = after.crash()
+    last.publish("o", b"3")
+    last.server.hub.settle()
+    assert [message[4] for message in stored(last, "S")] == [b"0", b"1", b"2", b"3"]

@@ -98,10 +98,22 @@ class Counters(Rule):
             return INVALID
         return None
 
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN if value(draft.headers, HEADER) else MISSING
+        draft.change(headers=headers, payload=payload)
+        return None
+
     def _add(self, draft: Draft) -> Verdict:
+        if draft.sourced:
+            return self._gather(draft)
         text = value(draft.headers, HEADER)
         if not text:
             return MISSING
+        if draft.sourced:
+            return self._gather(draft)
         try:
             staged = draft.notes.get(STAGED, {}).get(draft.subject)
             total, sources = _held(staged) if staged else _last(self._entry, draft.subject)
@@ -114,6 +126,14 @@ class Counters(Rule):
             return TOO_LARGE
         draft.change(headers=headers, payload=payload)
         draft.extra = b',"val":"%s"' % _text(total).encode()
+        return None
+
+    def _gather(self, draft: Draft) -> Verdict:
+        try:
+            headers, payload = gathered(self._entry, draft.subject, draft.headers, draft.payload)
+        except BrokenCounterError:
+            return BROKEN
+        draft.change(headers=headers, payload=payload)
         return None
 
 

@@ -59,11 +59,7 @@ class RuleSet:
         has the stage.
         """
         handlers = self._handlers.get(stage)
-        if handlers is None and draft.sourced:
-            return None  # its origin has the feature
         if handlers is None:
-            if draft.sourced:  # its origin allowed it
-                return None
             if stage == STAGE_SCHEDULE:
                 subject = draft.subject.encode("utf-8", "surrogateescape")
                 return not_allowed(stage, draft.headers, subject)

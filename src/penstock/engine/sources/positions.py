@@ -8,7 +8,7 @@ know of is written to the log, the file is (see `holds` and `save`, which the lo
 
     <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
 
-Without a good file the whole stream is looked at. Positions of sources that were taken out of the
+Without a good file (after a restore) the whole stream is looked at. Positions of sources that were taken out of the
 configuration stay, so that one that comes back goes on where it was.
 """
 
@@ -69,7 +69,7 @@ class Positions:
         if found is not None and found.seq <= self._log.last_seq:
             self._known = {position.name: position for position in found.positions}
             above = found.seq
-        read = last_positions(self._log, above, set(self._known) | names)
+        read = last_positions(self._log, above, set(self._known) | names, found is not None)
         for name, (seq, here) in read.items():
             self._anchors[name] = here
             before = self._known.get(name)

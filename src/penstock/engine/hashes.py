@@ -1,0 +1,15 @@
+"""Short hashes of names, as the protocol has them in subjects and headers."""
+
+import hashlib
+
+from penstock.nuid import DIGITS
+
+LENGTH = 8
+
+
+def short_hash(text: str) -> str:
+    """Eight characters of [0-9A-Za-z] that stand for a text: of an account in the longer ack
+    subjects, of a stream's birth in what its readers are told.
+    """
+    digest = hashlib.sha256(text.encode(errors="surrogateescape")).digest()
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:LENGTH])
