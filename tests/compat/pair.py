@@ -285,7 +285,7 @@ def _not_gone(ours: Any, theirs: Any) -> bool:
     if theirs[0].get("error", {}).get("description") == "error creating store for stream":
         return True
     held = [answer[0].get("state", {}).get("messages", 0) for answer in (ours, theirs)]
-    return held[0] == 0 and held[1] > 0
+    return bool(held[0] == 0 and held[1] > 0)
 
 
 def told(call: str, body: Any, ours: Any, theirs: Any) -> str:
