@@ -215,7 +215,8 @@ class Judges:
         draws a name.
         """
         ours, theirs = self.ask(call, body)
-        while _not_gone(theirs):
+        while call.startswith("STREAM.CREATE.") and _not_gone(ours, theirs):
+            self.ask(call.replace("CREATE", "DELETE"))
             time.sleep(0.05)
             ours, theirs = self.ask(call, body)
         if unnamed:
@@ -275,10 +276,16 @@ def _pages(client: RawClient, reply: bytes) -> Iterator[bytes]:
             return
 
 
-def _not_gone(answer: Any) -> bool:
-    """Whether a nats-server can not make a stream yet whose folder of before it is removing."""
-    error = answer[0].get("error", {}) if isinstance(answer, tuple) else {}
-    return bool(error.get("description", "") == "error creating store for stream")
+def _not_gone(ours: Any, theirs: Any) -> bool:
+    """Whether the folder of a stream of that name, which a nats-server removes behind its answer,
+    is still in the way of a new one: it can not be made, or finds a message of before.
+    """
+    if not isinstance(theirs, tuple):
+        return False
+    if theirs[0].get("error", {}).get("description") == "error creating store for stream":
+        return True
+    held = [answer[0].get("state", {}).get("messages", 0) for answer in (ours, theirs)]
+    return bool(held[0] == 0 and held[1] > 0)
 
 
 def told(call: str, body: Any, ours: Any, theirs: Any) -> str:

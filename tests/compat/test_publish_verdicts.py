@@ -170,7 +170,7 @@ def run(judges: Judges, config: Config, publishes: Sequence[Publish]) -> None:
             if any(waiver.sent(headers, config) for waiver in PUBLISH_WAIVERS):
                 return
             said.append((subject, headers, body[:20]))
-            wait_s = 0.002 if config.get("no_ack") else 2
+            wait_s = 0.002 if config.get("no_ack") else 8
             ours, theirs = judges.publish(f"v.{subject}", body, block(headers), wait_s)
             assert ours == theirs, (
                 f"{json.dumps(config)}\nafter {said}\nours   {ours}\ntheirs {theirs}"
