@@ -84,8 +84,14 @@ class Retention(RuleBasedStateMachine):
         ):
             del self.live[seq]
 
-    def review(self, *, orphans: bool) -> None:
+    def floor(self, name: str) -> int:
+        floor: int = self.house.ok(f"CONSUMER.INFO.S.{name}")["ack_floor"]["stream_seq"]
+        return floor
+
+    def review(self, *, orphans: bool, above: int = 0) -> None:
         for seq, subject in list(self.live.items()):
+            if seq <= above:
+                continue
             taken = any(reader.takes(subject) for reader in self.readers.values())
             if taken or orphans:
                 self.settle(seq)
@@ -134,10 +140,11 @@ class Retention(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
         if name in self.readers:
+            floor = self.floor(name)
             self.house.ok(f"CONSUMER.DELETE.S.{name}")
             del self.readers[name]
             if self.kind == "interest":
-                self.review(orphans=True)
+                self.review(orphans=True, above=floor if self.readers else 0)
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def pull(self, name: str, count: int) -> None:
@@ -212,6 +219,7 @@ class Retention(RuleBasedStateMachine):
             return
         config = self.house.ok(f"CONSUMER.INFO.S.{name}")["config"]
         config.pop("filter_subject", None)
+        floor = self.floor(name)
         config["filter_subjects"] = filters
         answer = self.house.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
         if "error" in answer:
@@ -221,7 +229,7 @@ class Retention(RuleBasedStateMachine):
         changed = reader.filters != filters
         reader.filters = filters
         if changed:
-            self.review(orphans=self.kind == "interest")
+            self.review(orphans=self.kind == "interest", above=floor)
 
     @rule(which=st.integers(0, 9))
     def remove(self, which: int) -> None:
@@ -237,7 +245,7 @@ class Retention(RuleBasedStateMachine):
         self.house.ok("STREAM.UPDATE.S", {"name": "S", **self.config, "retention": "limits"})
         self.publish_kept("s.b")
         self.house.ok("STREAM.UPDATE.S", {"name": "S", **self.config})
-        self.review(orphans=False)
+        self.review(orphans=not self.readers)
 
     def publish_kept(self, subject: str) -> None:
         kind, self.kind = self.kind, "workqueue"

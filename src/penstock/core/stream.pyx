@@ -172,16 +172,12 @@ cdef class Stream(Intake):
         self.settle()
 
     def retain(self, keeper, bint selective) -> None:
-        """Keep messages by limits alone, or as long as consumers need them. Those they are done with go when this changes."""
-        cdef bint changes = self.configured and (self.keeper is None) != (keeper is None)
-        self.configured = True
+        """Keep messages by limits alone, or as long as consumers need them. Those that are there stay: review() looks at them."""
         self.selective = selective
         if keeper is None:
             self.keeper = None
         elif self.keeper is None:
             self.keeper = keeper(self)
-            if changes:
-                self.keeper.sweep(self.log.first_seq, False)
 
     def review(self, start: int = 0, bint orphans = False) -> None:
         """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.

@@ -80,6 +80,8 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
         account.router.detach(subject, entry.core)
     _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
     configure_stream(entry.core, config)
+    if config.retention != old.retention:
+        entry.core.review(orphans=not entry.consumers)
     rules.apply(account, entry)
     supply.changed(account, entry)
     if (old.retention == "limits") != (config.retention == "limits"):
