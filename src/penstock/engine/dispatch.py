@@ -61,9 +61,8 @@ from penstock.engine import (
     consumer_calls,
     direct_get,
     message_calls,
-    restores,
-    snapshots,
     stream_calls,
+    transfer_calls,
 )
 from penstock.engine.account import Account
 from penstock.engine.advisories import ApiAudit
@@ -170,7 +169,7 @@ CALLS = (
     ),
     Call(
         "STREAM.SNAPSHOT.*",
-        snapshots.start,
+        transfer_calls.snapshot,
         StreamSnapshotRequest,
         StreamSnapshotResponse,
         "stream_snapshot_response",
@@ -179,7 +178,7 @@ CALLS = (
     ),
     Call(
         "STREAM.RESTORE.*",
-        restores.start,
+        transfer_calls.restore,
         StreamRestoreRequest,
         StreamRestoreResponse,
         "stream_restore_response",

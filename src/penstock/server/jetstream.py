@@ -8,7 +8,7 @@ import json
 import os
 import time
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
@@ -26,9 +26,11 @@ from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
-from penstock.server.remote import Remote
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, format_size
+
+if TYPE_CHECKING:
+    from penstock.server.remote import Remote
 
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
@@ -74,10 +76,16 @@ class JetStream:
             report=log.warn,
         )
         self._engine.account.describe = self._client
-        self._remotes = [
-            Remote(each, turn, log, Random(os.urandom(16))) for each in settings.remotes
-        ]
-        for remote in self._remotes:
+        self._remotes: list[Remote] = []
+        if settings.remotes:
+            self._make_remotes()
+
+    def _make_remotes(self) -> None:
+        from penstock.server.remote import Remote  # with TLS, which few servers need
+
+        for each in self._settings.remotes:
+            remote = Remote(each, self._turn, self._log, Random(os.urandom(16)))
+            self._remotes.append(remote)
             self._engine.account.remotes[remote.prefix] = remote
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:

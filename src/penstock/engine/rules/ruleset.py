@@ -1,12 +1,15 @@
 """Which rules a stream has, and how they are asked.
 
-Knows nothing of any feature: a feature is a factory in `FEATURES` that looks at the stream's
-configuration and makes a `Rule`, or none.
+Knows nothing of any feature: a feature is a module of this package with a factory `feature` that
+makes a `Rule`, or none. It is loaded for the first stream whose configuration asks for it, so that
+a server without such streams starts sooner.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from penstock.api.streams import StreamConfig
 from penstock.core.draft import Draft
 from penstock.core.expect import value
 from penstock.core.refusals import (
@@ -17,16 +20,6 @@ from penstock.core.refusals import (
     STAGE_TTL,
     STAGE_TTL_VALUE,
     not_allowed,
-)
-from penstock.engine.rules import (
-    atomic,
-    counters,
-    fast_batches,
-    lifetimes,
-    republish,
-    rollup,
-    schedules,
-    transform,
 )
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
@@ -81,15 +74,15 @@ class RuleSet:
 
 Feature = Callable[["Account", "StreamEntry"], Rule | None]
 
-FEATURES: tuple[Feature, ...] = (
-    transform.feature,
-    counters.feature,
-    fast_batches.feature,
-    atomic.feature,
-    lifetimes.feature,
-    schedules.feature,
-    rollup.feature,
-    republish.feature,
+FEATURES: tuple[tuple[str, Callable[[StreamConfig], object]], ...] = (
+    ("transform", lambda config: config.subject_transform),
+    ("counters", lambda config: config.allow_msg_counter),
+    ("fast_batches", lambda config: config.allow_batched),
+    ("atomic", lambda config: config.allow_atomic),
+    ("lifetimes", lambda config: config.allow_msg_ttl),
+    ("schedules", lambda config: config.allow_msg_schedules),
+    ("rollup", lambda config: config.allow_rollup_hdrs),
+    ("republish", lambda config: config.republish),
 )
 """In the order of their checks. A feature that keeps something over a change of the stream's
 configuration finds the former rules in `StreamEntry.rules`.
@@ -100,7 +93,12 @@ def apply(account: "Account", entry: "StreamEntry") -> None:
     """Give a stream the rules that its configuration asks for. Called when it is made, recovered or
     updated.
     """
-    rules = [rule for feature in FEATURES if (rule := feature(account, entry)) is not None]
+    rules = []
+    for module, asked in FEATURES:
+        if asked(entry.config):
+            feature: Feature = import_module(f"penstock.engine.rules.{module}").feature
+            if (rule := feature(account, entry)) is not None:
+                rules.append(rule)
     if entry.rules is not None:
         for former in entry.rules.rules:
             if former not in rules:

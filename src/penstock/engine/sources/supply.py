@@ -13,7 +13,6 @@ from penstock.core.copying import Landing
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
 from penstock.engine.sources.positions import Positions
-from penstock.engine.sources.remote import RemoteUpstream
 from penstock.engine.sources.upstream import LocalUpstream, Upstream, origin_gone, origin_made
 
 if TYPE_CHECKING:
@@ -104,6 +103,9 @@ class Supply:
             self._account.report(f"stream {self._entry.config.name}: {problem}")
 
     def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
+        # loaded when a stream follows another one: most servers start without
+        from penstock.engine.sources.remote import RemoteUpstream
+
         account, core = self._account, self._entry.core
         before, after = identity.header_parts(source)
         position = self._positions.of(name) if self._positions is not None else None
