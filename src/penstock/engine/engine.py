@@ -68,7 +68,7 @@ class Engine:
             report=report,
             limits=account_limits,
             memory=limits.server_usage(settings.max_memory),
-            storage=limits.server_usage(settings.max_storage),
+            storage=limits.server_usage(-1 if settings.storage_by_disk else settings.max_storage),
         )
         limits.apply(self.account)
         self._dispatcher: Dispatcher | None = None

@@ -101,8 +101,8 @@ def check_stream(
     most = limits.max_memory if of_memory else limits.max_storage
     if most >= 0 and taken + more > most:
         raise _RESERVED[config.storage]()
-    server = (account.memory if of_memory else account.storage).whole
-    if server is not None and reserved(account, config.storage, "") + more > server.limit:
+    server = account.settings.max_memory if of_memory else account.settings.max_storage
+    if server >= 0 and reserved(account, config.storage, "") + more > server:
         raise _RESERVED[config.storage]()
 
 

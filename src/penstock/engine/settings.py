@@ -57,6 +57,9 @@ class Settings:
     sync_interval_ns: int = 0  # file streams: 0: an ack means on disk; else fsync this often
     max_memory: int = -1  # bytes of all memory streams together; -1: no limit
     max_storage: int = -1  # ... of all file streams
+    storage_by_disk: bool = (
+        False  # max_storage bounds what streams reserve; the disk, what they hold
+    )
     limits: ServerLimits = ServerLimits()
     batch: BatchLimits = BatchLimits()
 

@@ -63,6 +63,7 @@ class JetStream:
             sync_interval_ns=settings.sync_interval_ns,
             max_memory=self._max_memory(),
             max_storage=self._max_storage(),
+            storage_by_disk=settings.max_file < 0,
             limits=ServerLimits(**settings.jetstream_limits),
             batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
         )
