@@ -254,7 +254,8 @@ def maintain(Log log) -> bool:
         if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
             continue
         if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
-            worst = s
+            if not still_futile(log, s):
+                worst = s
     if worst is not None:
         return compact(log, worst)
     if log.compress:
@@ -306,6 +307,8 @@ cdef bint compact(Log log, Segment s) except -1:
             return True
         put_ranges(&out, kept.items, kept.count, log.last_seq, salt)
         if out.len >= before:
+            s.futile_first = (<Segment>log.segments.items[0]).first
+            s.futile_bytes = max(s.live_bytes, 1)
             return False
         write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress)
         take_over(log, s, salt, out.len, offsets)
@@ -319,12 +322,23 @@ cdef bint compact(Log log, Segment s) except -1:
     return True
 
 
+def first_of(Segment s) -> int:
+    """For sorting: segments by their sequences."""
+    return s.first
+
+
+cdef bint still_futile(Log log, Segment s) except -1:
+    # What made it large was removals of older segments that are still there, and little has changed since.
+    return s.futile_bytes and s.futile_first == (<Segment>log.segments.items[0]).first and s.live_bytes > s.futile_bytes // 8 * 7
+
+
 cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     # Its ranges that name sequences of older segments that are still there.
     cdef Ranges held
     cdef Segment older
-    cdef size_t k
+    cdef size_t k, low, high, middle
     cdef uint64_t end
+    cdef list others = sorted([older for older in log.segments.items + log.doomed if older.first < s.first], key=first_of)
     memset(&held, 0, sizeof(Ranges))
     try:
         if s.has_index:
@@ -340,10 +354,16 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
                 ranges_add(&held, s.removes.items[k].first, s.removes.items[k].count)
         for k in range(held.count):
             end = held.items[k].first + held.items[k].count
-            for older in log.segments.items + log.doomed:
-                if older.first < s.first and older.first < end and held.items[k].first < older.first + older.count:
-                    ranges_add(kept, held.items[k].first, held.items[k].count)
-                    break
+            low, high = 0, len(others)           # the first that ends behind the range's start
+            while low < high:
+                middle = (low + high) // 2
+                older = <Segment>others[middle]
+                if older.first + older.count <= held.items[k].first:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < <size_t>len(others) and (<Segment>others[low]).first < end:
+                ranges_add(kept, held.items[k].first, held.items[k].count)
     finally:
         ranges_free(&held)
     return True

@@ -37,6 +37,8 @@ cdef class Segment:
     cdef int handle                       # -1: not open
     cdef readonly Packed packed           # its file is compressed; None: it is not
     cdef bint unpackable                  # compressing it was of no use
+    cdef uint64_t futile_first            # so was compacting it, when this was the oldest segment ...
+    cdef uint64_t futile_bytes            # ... and so many of its bytes were live; 0: it was not tried
     cdef readonly bint sealed
     cdef bint has_index                   # a sidecar that belongs to it is on the disk
     cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
