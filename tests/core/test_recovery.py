@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.buffer import seed_hash
+from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
+
+from .simdisk import SimDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -403,3 +406,43 @@ def test_any_bytes_anywhere_never_crash(
     open_log(folder).close()
     for p in folder.iterdir():
         p.unlink()
+
+
+class Reads(SimDisk):
+    """Counts what is read."""
+
+    count = 0
+
+    def read_at(self, handle: int, n: int, offset: int) -> bytes:
+        self.count += 1
+        return super().read_at(handle, n, offset)
+
+
+def test_a_segment_of_removals_that_are_needed_is_not_compacted_again_and_again() -> None:
+    disk = Reads()
+    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    for number in range(1200):
+        log.add(number + 1, "a", b"x" * 20)
+    log.flush()
+    # a segment of little else than removals, each of its own, of messages of older segments
+    for seq in range(1, 1100, 4):
+        log.delete(seq, False)
+        if seq % 200 == 1:
+            log.flush()
+    for number in range(1200, 1400):
+        log.add(number + 1, "a", b"x" * 20)
+    log.flush()
+    while log.maintain():
+        log.flush()
+    before = disk.count
+    assert not log.maintain()
+    assert disk.count == before
+    log.purge(1100)  # now the removals speak of nothing that is there
+    log.flush()
+    segments = len([name for name in disk.list_dir("log") if name.endswith(".seg")])
+    size = sum(len(inode.data) for inode in disk.names.values())
+    while log.maintain():
+        log.flush()
+    assert segments
+    assert sum(len(inode.data) for inode in disk.names.values()) < size
+    assert log.msgs == 1400 - 1099 + len([seq for seq in range(1, 1100, 4) if seq >= 1100])
