@@ -434,10 +434,11 @@ def _mismatch(value: Any, path: str, name: str) -> JsonError:
 def _quote(text: str) -> str:
     """In quotation marks, what can't be printed escaped."""
     quoted: str = _clean(text)
-    return '"' + "".join(map(_quoted_letter, quoted)) + '"'
+    return '"' + "".join(map(quoted_letter, quoted)) + '"'
 
 
-def _quoted_letter(letter: str) -> str:
+def quoted_letter(letter: str) -> str:
+    """A character as Go's %q writes it, between its quotes."""
     if letter in _ESCAPED:
         return _ESCAPED[letter]
     if letter.isprintable():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from penstock.api import ApiError
+from penstock.api.codec import quoted_letter
 from penstock.core.draft import Draft
 from penstock.core.refusals import Refusal
 
@@ -38,32 +39,13 @@ def refusal(error: ApiError) -> Refusal:
     return error.code, error.err_code, error.description
 
 
-_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-
-
 def quoted(text: bytes) -> str:
     """A header's value as error texts quote it: what is not printable is escaped."""
     return f'"{"".join(map(_escaped, text.decode("utf-8", "surrogateescape")))}"'
 
 
 def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
         return f"\\x{code - 0xDC00:02x}"
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return quoted_letter(char)
