@@ -338,14 +338,14 @@ cdef class Handout(Listener):
     cdef int acknowledge(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, Message* m) except -1:
         cdef const char* p = m.body + m.hlen
         cdef size_t n = m.body_len - m.hlen
-        cdef bint answer = True
+        cdef bint answer = True, promise = False       # promise: what must not come back after a crash
         cdef Pending* e
         if self.closed or self.ack_policy == POLICY_NONE or self.ack_policy == POLICY_FLOW:
             return 0
         if n == 0 or is_text(p, n, b"+ACK", 4) or is_text(p, n, b"+OK", 3):
             if self.sample_percent:
                 self.sample(seq, cseq, deliveries)
-            answer = self.ack_one(seq, cseq)
+            answer = promise = self.ack_one(seq, cseq)
         elif starts(p, n, b"+NXT", 4):
             if self.sample_percent:
                 self.sample(seq, cseq, deliveries)
@@ -362,8 +362,9 @@ cdef class Handout(Listener):
                 self.touch()
         elif starts(p, n, b"+TERM", 5):
             self.terminate(seq, cseq, deliveries, p + 5, n - 5)
+            promise = True
         if answer and m.reply_len:
-            if self.confirmer is None:
+            if self.confirmer is None or not promise:
                 return self.answer(m.reply, m.reply_len)
             self.confirmer.confirm(self, seq, m.reply, m.reply_len)
         return 1
