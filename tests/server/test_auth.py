@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.server.auth import authenticate
-from penstock.server.settings import Settings, User
+from penstock.server.settings import Settings
+from penstock.server.settings.users import User
 
 USERS = Settings(users=[User("a", "x"), User("b", "y"), User("ü", "ß")])
 

@@ -12,7 +12,8 @@ from penstock.core.session import Sessions
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.identity import Greeting
 from penstock.server.log import Log
-from penstock.server.settings import Settings, User
+from penstock.server.settings import Settings
+from penstock.server.settings.users import User
 
 SECOND = 1_000_000_000
 

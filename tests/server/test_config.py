@@ -8,7 +8,8 @@ import pytest
 from penstock.server.config import load_config, read_config
 from penstock.server.errors import ConfigError
 from penstock.server.options import parse_options
-from penstock.server.settings import Settings, User
+from penstock.server.settings import Settings
+from penstock.server.settings.users import User
 from penstock.server.startup import settings_of
 from tests.peers import available_servers, command_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.server.config.grammar import Item, parse
 from penstock.server.errors import ConfigError
-from penstock.server.grammar import Item, parse
 
 
 def plain(value):

@@ -2,11 +2,13 @@
 defaults.
 
 Filled by ``penstock.server.config`` from a file and by ``penstock.server.options`` from the command
-line; read by everything else. Knows nothing of how values are written.
+line; read by everything else. Knows nothing of how values are written. Larger parts have a module
+each beside this one.
 """
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
 # The nats-server release whose behaviour this server has. Clients decide by it what they may use.
@@ -14,14 +16,6 @@ COMPATIBLE_VERSION = "2.14.0"
 
 DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
-
-
-@dataclass(slots=True)
-class User:
-    """One entry of ``authorization.users``."""
-
-    name: str
-    password: str
 
 
 @dataclass(slots=True)

@@ -1,0 +1,101 @@
+"""``jetstream``: the store, its limits."""
+
+from penstock.server.config.grammar import Item
+from penstock.server.config.reader import Convert, Key, Reader
+from penstock.server.config.remotes import remotes
+from penstock.server.config.values import (
+    count,
+    domain,
+    duration,
+    flag,
+    kind,
+    limit_size,
+    no_queue,
+    section,
+    set_to,
+    span,
+    text,
+)
+
+
+def _sync_interval(reader: Reader, name: str, item: Item) -> None:
+    if isinstance(item.value, str) and item.value.lower() == "always":
+        reader.settings.sync_interval_ns = 0
+        return
+    duration("sync_interval_ns", 1)(reader, name, item)
+
+
+def jetstream(reader: Reader, name: str, item: Item) -> None:
+    """A map, or whether it is enabled."""
+    if isinstance(item.value, dict):
+        reader.settings.jetstream = True
+        reader.section(item.value, _KEYS, "jetstream.")
+    elif isinstance(item.value, bool):
+        reader.settings.jetstream = item.value
+    elif isinstance(item.value, str) and item.value.lower() in (
+        "enabled",
+        "enable",
+        "disabled",
+        "disable",
+    ):
+        reader.settings.jetstream = item.value.lower().startswith("enable")
+    else:
+        raise ValueError(f"expected a map, true, false, enabled or disabled, got {kind(item)}")
+
+
+def _disabled(reader: Reader, name: str, item: Item) -> None:
+    reader.settings.jetstream = not flag(item)
+
+
+def _limit(attribute: str, convert: Convert) -> Key:
+    """One of `jetstream.limits`; those of batches are in a part of their own."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        part, _, key = attribute.rpartition(".")
+        where = "batch_limits" if part else "jetstream_limits"
+        settings = reader.settings
+        setattr(settings, where, {**getattr(settings, where), key: convert(item)})
+
+    return apply
+
+
+_KEYS: dict[str, Key] = {
+    "enabled": set_to("jetstream", flag),
+    "enable": set_to("jetstream", flag),
+    "disabled": _disabled,
+    "disable": _disabled,
+    "strict": set_to("strict", flag),
+    "store": set_to("store_dir", text),
+    "store_dir": set_to("store_dir", text),
+    "storedir": set_to("store_dir", text),
+    "sync": _sync_interval,
+    "sync_interval": _sync_interval,
+    "max_memory_store": set_to("max_memory", limit_size),
+    "max_mem_store": set_to("max_memory", limit_size),
+    "max_mem": set_to("max_memory", limit_size),
+    "max_file_store": set_to("max_file", limit_size),
+    "max_file": set_to("max_file", limit_size),
+    "domain": set_to("domain", domain),
+    "max_buffered_size": no_queue,
+    "max_buffered_msgs": no_queue,
+    "request_queue_limit": no_queue,
+    "info_queue_limit": no_queue,
+    "remotes": remotes,
+}
+
+_BATCH_LIMITS: dict[str, Key] = {
+    "max_inflight_per_stream": _limit("batch.max_inflight_per_stream", count),
+    "max_inflight_total": _limit("batch.max_inflight_total", count),
+    "max_msgs": _limit("batch.max_msgs", count),
+    "timeout": _limit("batch.timeout_ns", span),
+}
+
+_LIMITS: dict[str, Key] = {
+    "max_ack_pending": _limit("max_ack_pending", count),
+    "max_ha_assets": _limit("max_ha_assets", count),
+    "max_request_batch": _limit("max_request_batch", count),
+    "duplicate_window": _limit("duplicate_window_ns", span),
+    "batch": section(_BATCH_LIMITS, "jetstream.limits.batch."),
+}
+
+_KEYS["limits"] = section(_LIMITS, "jetstream.limits.")

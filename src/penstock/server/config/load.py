@@ -1,0 +1,54 @@
+"""Reads a configuration file into Settings. All problems of a file are reported at once, one line
+each, with file, line and column.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.server.config.grammar import parse
+from penstock.server.config.reader import Reader
+from penstock.server.config.top import NOT_SERVED, TOP, check_whole
+from penstock.server.errors import ConfigError
+from penstock.server.settings import Settings
+
+
+def load_config(path: str, settings: Settings | None = None) -> tuple[Settings, list[str]]:
+    """Read a configuration file: (settings, warnings). ConfigError lists every problem in it."""
+    try:
+        text = _read(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"can't read configuration file {path}: {reason}") from None
+    found, warnings = read_config(text, path, settings, os.environ)
+    found.config_file = path
+    return found, warnings
+
+
+def read_config(
+    text: str,
+    file: str = "config",
+    settings: Settings | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Settings, list[str]]:
+    """As load_config, of a text; includes are read from disk, relative to the file's folder."""
+    tree = parse(text, file, environ=environ, read_include=_read_include)
+    reader = Reader(tree, replace(settings) if settings is not None else Settings(), NOT_SERVED)
+    reader.section(tree.items, TOP, "")
+    if not reader.problems:
+        check_whole(reader, tree.items)
+    if reader.problems:
+        raise ConfigError("\n".join(reader.problems))
+    reader.settings.config_digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return reader.settings, reader.warnings
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _read_include(including: str, path: str) -> tuple[str, str]:
+    whole = os.path.join(os.path.dirname(including), path)
+    return whole, _read(whole)

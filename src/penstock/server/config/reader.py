@@ -1,0 +1,71 @@
+"""Walks a parsed configuration along tables of keys and fills plain objects; collects every problem.
+
+Knows nothing of which keys there are (the modules beside it) nor of the file's grammar (``grammar``).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.server.config.grammar import Item, Tree
+from penstock.server.settings import Settings
+
+Convert = Callable[[Item], Any]
+"""An Item's value as the type a key wants, or ValueError with what was expected."""
+
+
+class Reader:
+    """Walks a Tree along tables of keys. ``target`` is the object that keys set attributes of: the
+    settings, or a part of them inside a section that has one of its own.
+    """
+
+    def __init__(self, tree: Tree, settings: Settings, not_served: frozenset[str]) -> None:
+        """`not_served`: paths of keys that nats-server knows and this server refuses by name."""
+        self.tree = tree
+        self.settings = settings
+        self.target: Any = settings
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self._not_served = not_served
+
+    def section(
+        self,
+        items: dict[str, Item],
+        table: "Mapping[str, Key]",
+        where: str,
+        target: object | None = None,
+    ) -> None:
+        """Apply each key of a map; `where` is its path with a dot at the end ("" at the top)."""
+        before = self.target
+        if target is not None:
+            self.target = target
+        for name, item in items.items():
+            key = table.get(name.lower())
+            if key is not None:
+                self.apply(key, name, item)
+            elif not self.tree.is_variable(item):
+                self.problem(
+                    item,
+                    f'"{name}" is a nats-server setting that this version does not serve; remove it'
+                    if f"{where}{name.lower()}" in self._not_served
+                    else f'unknown field "{name}"',
+                )
+        self.target = before
+
+    def apply(self, key: "Key", name: str, item: Item) -> None:
+        """Let a key take its value; what it refuses becomes a problem."""
+        try:
+            key(self, name, item)
+        except ValueError as problem:
+            self.problem(item, f"{name}: {problem}")
+
+    def problem(self, item: Item, text: str) -> None:
+        """A line for the operator, with file, line and column."""
+        self.problems.append(f"{item.place}: {text}")
+
+    def warn(self, item: Item, text: str) -> None:
+        """As problem(), of something that works."""
+        self.warnings.append(f"{item.place}: {text}")
+
+
+Key = Callable[[Reader, str, Item], None]
+"""What a key does with its value: reader, the key as written, the value."""

@@ -1,0 +1,113 @@
+"""The top level of the configuration: its keys, what depends on several of them, and what nats-server
+knows and this server does not serve.
+"""
+
+from penstock.server.config.authorization import authorization
+from penstock.server.config.grammar import Item
+from penstock.server.config.jetstream import jetstream
+from penstock.server.config.reader import Key, Reader
+from penstock.server.config.values import (
+    address,
+    between,
+    duration,
+    flag,
+    port,
+    server_name,
+    set_to,
+    text,
+    whole,
+)
+from penstock.server.units import SECOND_NS
+
+_MIN_LAME_DUCK_NS = 30 * SECOND_NS
+
+
+def check_whole(reader: Reader, items: dict[str, Item]) -> None:
+    """What depends on several keys."""
+    settings = reader.settings
+    place = next(iter(items.values())) if items else Item("", "config", 1, 1)
+    named = {name.lower(): item for name, item in items.items()}
+    auth = named.get("authorization", place)
+    if settings.users and (settings.user or settings.token):
+        reader.problem(
+            auth, "authorization: a single user or token and a users array exclude each other"
+        )
+    if settings.user and settings.token:
+        reader.problem(auth, "authorization: user/password and token exclude each other")
+    if settings.password and not settings.user:
+        reader.problem(auth, "authorization: a password needs a user")
+    if settings.max_payload > settings.max_pending:
+        reader.problem(
+            named.get("max_payload", place),
+            f"max_payload ({settings.max_payload}) can't be larger than "
+            f"max_pending ({settings.max_pending})",
+        )
+    if settings.lame_duck_grace_period_ns >= settings.lame_duck_duration_ns:
+        reader.problem(
+            named.get("lame_duck_grace_period", place),
+            "lame_duck_grace_period has to be shorter than lame_duck_duration",
+        )
+
+
+TOP: dict[str, Key] = {
+    "listen": address("host", "port"),
+    "host": set_to("host", text),
+    "net": set_to("host", text),
+    "port": set_to("port", port),
+    "server_name": set_to("server_name", server_name),
+    "http": address("http_host", "http_port"),
+    "http_port": set_to("http_port", port),
+    "monitor_port": set_to("http_port", port),
+    "jetstream": jetstream,
+    "store_dir": set_to("store_dir", text),
+    "storedir": set_to("store_dir", text),
+    "authorization": authorization,
+    "debug": set_to("debug", flag),
+    "trace": set_to("trace", flag),
+    "logtime": set_to("logtime", flag),
+    "logtime_utc": set_to("logtime_utc", flag),
+    "logfile": set_to("log_file", text),
+    "log_file": set_to("log_file", text),
+    "pidfile": set_to("pid_file", text),
+    "pid_file": set_to("pid_file", text),
+    "ports_file_dir": set_to("ports_file_dir", text),
+    "max_payload": set_to("max_payload", between(1, 256 * 1024 * 1024)),
+    "max_control_line": set_to("max_control_line", between(64, 1024 * 1024)),
+    "max_pending": set_to("max_pending", between(1024, 1 << 40)),
+    "max_connections": set_to("max_connections", whole),
+    "max_conn": set_to("max_connections", whole),
+    "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_closed_clients": set_to("max_closed_clients", between(0, 1_000_000)),
+    "ping_interval": duration("ping_interval_ns", 1_000_000),
+    "ping_max": set_to("ping_max", between(1, 1_000_000)),
+    "write_deadline": duration("write_deadline_ns", 1_000_000),
+    "lame_duck_duration": duration("lame_duck_duration_ns", _MIN_LAME_DUCK_NS),
+    "lame_duck_grace_period": duration("lame_duck_grace_period_ns"),
+}
+
+# Keys that nats-server knows and this version does not serve: refused by name, because leaving out
+# what they ask for (encryption, permissions, a cluster) without a word would be worse than not
+# starting.
+NOT_SERVED = frozenset(
+    """
+    accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain
+    default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
+    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
+    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt no_auth_user
+    no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
+    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol
+    reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
+    resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
+    server_metadata server_tags syslog system system_account tls trace_headers trace_verbose trusted
+    trusted_keys websocket write_timeout ws authorization.default_permission
+    authorization.default_permissions authorization.permissions authorization.auth_callout
+    authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
+    user.allowed_connection_types user.connection_types user.proxy_required user.account
+    jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
+    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
+    jetstream.unique_tag jetstream.max_outstanding_catchup
+    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
+    jetstream.max_concurrent_io
+    """.split()  # noqa: SIM905 # one word on a line would be two pages
+)

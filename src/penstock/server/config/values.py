@@ -1,0 +1,187 @@
+"""Values of a configuration file: converters from an Item to a plain value, and the makers of keys.
+
+A converter raises ValueError with what was expected. Knows nothing of which keys there are.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.server.config.grammar import Item
+from penstock.server.config.reader import Convert, Key, Reader
+from penstock.server.units import SECOND_NS, parse_address, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$.*")
+
+# -- converters: an Item's value as the type a key wants, or ValueError with what was expected
+
+
+def text(item: Item) -> str:
+    """A text; a number is taken as it was written."""
+    if isinstance(item.value, str):
+        return item.value
+    # Names, passwords and paths may look like numbers.
+    if isinstance(item.value, int | float) and not isinstance(item.value, bool):
+        return str(item.value)
+    raise ValueError(f"expected a text, got {kind(item)}")
+
+
+def secret(item: Item) -> str:
+    """A password or token."""
+    value = text(item)
+    if _BCRYPT.fullmatch(value):
+        raise ValueError(
+            "bcrypt hashes are not supported by this version; "
+            "use a plain secret, for example from $VARIABLE"
+        )
+    return value
+
+
+def server_name(item: Item) -> str:
+    """A name without spaces."""
+    value = text(item)
+    if not value or any(c.isspace() for c in value):
+        raise ValueError("a server name is not empty and has no spaces")
+    return value
+
+
+def domain(item: Item) -> str:
+    """A JetStream domain."""
+    value = text(item)
+    if not re.fullmatch(r"[^\s.*>]+", value):
+        raise ValueError('a domain is not empty and has no space, ".", "*" or ">"')
+    return value
+
+
+def flag(item: Item) -> bool:
+    """true or false."""
+    if isinstance(item.value, bool):
+        return item.value
+    raise ValueError(f"expected true or false, got {kind(item)}")
+
+
+def whole(item: Item) -> int:
+    """A whole number."""
+    if isinstance(item.value, int) and not isinstance(item.value, bool):
+        return item.value
+    raise ValueError(f"expected a whole number, got {kind(item)}")
+
+
+def between(low: int, high: int) -> Convert:
+    """A whole number in a range, both ends included."""
+
+    def convert(item: Item) -> int:
+        number = whole(item)
+        if not low <= number <= high:
+            raise ValueError(f"{number} is not between {low} and {high}")
+        return number
+
+    return convert
+
+
+def limit_size(item: Item) -> int:
+    """jetstream sizes: a quoted one must end in K, M, G or T, in 1024s."""
+    if isinstance(item.value, str):
+        found = re.fullmatch(r"(\d+)([KMGT])", item.value)
+        if found is None:
+            raise ValueError("sizes defined as strings must end in K, M, G, T")
+        scale: int = 1024 ** ("KMGT".index(found[2]) + 1)
+        return int(found[1]) * scale
+    return whole(item)
+
+
+def kind(item: Item) -> str:
+    """What an item holds, for messages."""
+    value = item.value
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+# -- what a key does
+
+
+def set_to(attribute: str, convert: Convert) -> Key:
+    """A key that sets an attribute of the reader's target."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        setattr(reader.target, attribute, convert(item))
+
+    return apply
+
+
+def duration(attribute: str, low_ns: int = 0) -> Key:
+    """A Go duration; a bare whole number is taken as seconds, with a warning."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        number = isinstance(item.value, int | float) and not isinstance(item.value, bool)
+        if number and item.word[-1:] == "m":
+            # For the grammar `2m` is two million; nobody who writes it here means that.
+            ns = parse_duration(item.word)
+        elif isinstance(item.value, int | float) and number:
+            ns = round(item.value * SECOND_NS)
+            if attribute != "auth_timeout_ns":
+                reader.warn(item, f'{name} should be a duration such as "{item.value}s"')
+        else:
+            ns = parse_duration(text(item))
+        if ns < low_ns:
+            raise ValueError(f"has to be at least {low_ns / SECOND_NS:g} seconds")
+        setattr(reader.target, attribute, ns)
+
+    return apply
+
+
+def address(host: str, port: str) -> Key:
+    """A key that sets two attributes from ``host:port``."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        target = reader.target
+        found = parse_address(text(item), getattr(target, host), getattr(target, port))
+        setattr(target, host, found[0])
+        setattr(target, port, found[1])
+
+    return apply
+
+
+def port(item: Item) -> int:
+    """A port, or -1 for any free one."""
+    number = whole(item)
+    if number != -1 and not 0 <= number <= 65535:
+        raise ValueError(f"{number} is not a port: a number up to 65535, or -1 for any free one")
+    return number
+
+
+def count(item: Item) -> int:
+    """A limit: 0 and -1 are none."""
+    number = whole(item)
+    if number < -1:
+        raise ValueError(f"{number} is not a limit: a number, 0 or -1 for none")
+    return max(number, 0)
+
+
+def span(item: Item) -> int:
+    """A Go duration in nanoseconds."""
+    return parse_duration(text(item))
+
+
+def section(table: "Mapping[str, Key]", where: str) -> Key:
+    """A key that is a map of keys."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        if not isinstance(item.value, dict):
+            raise ValueError(f"expected a map, got {kind(item)}")
+        reader.section(item.value, table, where)
+
+    return apply
+
+
+def no_queue(reader: Reader, name: str, item: Item) -> None:
+    """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
+    limit_size(item)
+    reader.warn(item, f"{name} bounds a queue that this server does not have")

@@ -1,0 +1,52 @@
+"""Users and what they may do, as plain values: what configuration files, JWTs and auth callouts all
+come down to. Knows nothing of how they were written or proved.
+"""
+
+from dataclasses import dataclass, field
+
+RESPONSES_MAX = 1
+RESPONSES_EXPIRE_NS = 120 * 1_000_000_000
+
+
+@dataclass(slots=True)
+class Rules:
+    """Subjects one may publish or subscribe to: allowed first, then what of it is denied.
+
+    A subscribe entry may have a queue behind a blank (``orders.* workers``); both may have
+    wildcards.
+    """
+
+    allow: list[str] | None = None  # None: everything
+    deny: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Responses:
+    """Leave to publish to the reply subjects of messages that were received."""
+
+    max: int = RESPONSES_MAX  # below 0: no limit
+    expires_ns: int = RESPONSES_EXPIRE_NS  # below 0: never
+
+
+@dataclass(slots=True)
+class Permissions:
+    """What a user may do. Without a Permissions a user may do everything."""
+
+    publish: Rules = field(default_factory=Rules)
+    subscribe: Rules = field(default_factory=Rules)
+    responses: Responses | None = None
+
+
+@dataclass(slots=True)
+class User:
+    """One user: of ``authorization.users``, of an account, or made from a JWT."""
+
+    name: str = ""
+    password: str = field(default="", repr=False)  # plain, or a bcrypt hash
+    nkey: str = ""  # public key; such a user signs the nonce and has no name
+    account: str = ""  # "": the default account
+    permissions: Permissions | None = None
+    connection_types: frozenset[str] = (
+        frozenset()
+    )  # of STANDARD, WEBSOCKET, LEAFNODE, …; empty: any
+    proxy_required: bool = False
