@@ -97,9 +97,7 @@ class Server:
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(
-            self.turn, self.router, settings, self.greeting, self.log, self.gate
-        )
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
