@@ -13,7 +13,6 @@ each. The peer is $NATS_SERVER or nats-server in PATH.
 
 import argparse
 import contextlib
-import glob
 import os
 import shlex
 import shutil
@@ -83,12 +82,10 @@ def free_port() -> int:
 
 
 def cpu_ms(pid: int) -> float:
-    """Processor time of all threads so far, as the scheduler counts it."""
-    total = 0
-    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
-        with contextlib.suppress(OSError):
-            total += int(Path(path).read_text().split()[0])
-    return total / 1e6
+    """Processor time of a process so far, all its threads, user and system."""
+    return (
+        time.clock_gettime(~pid << 3 | 2) * 1e3
+    )  # the clock of another process: clock_getcpuclockid(3)
 
 
 def connected(port: int, process: subprocess.Popen[bytes]) -> Link:

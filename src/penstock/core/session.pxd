@@ -10,6 +10,7 @@ cdef class Sessions(Operator):
     cdef Router default_router
     cdef public bint auth_required
     cdef public int max_subscriptions      # per connection; 0: no limit
+    cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
