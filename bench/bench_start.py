@@ -13,6 +13,7 @@ each. The peer is $NATS_SERVER or nats-server in PATH.
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -103,8 +104,10 @@ def connected(port: int, process: subprocess.Popen[bytes]) -> Link:
 @contextlib.contextmanager
 def started(command: list[str], port: int, store: str):
     arguments = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", store]
+    # An installed package has its .pyc files; a source tree gets them with the first run.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        command + arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command + arguments, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         yield process
@@ -172,8 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--streams", type=int, default=100)
+    source = str(Path(__file__).parents[1] / "src")
     parser.add_argument("--peer", default=os.environ.get("NATS_SERVER") or "nats-server")
     args = parser.parse_args()
+    if importlib.util.find_spec("penstock") is None:  # not installed: the tree's own
+        os.environ["PYTHONPATH"] = source
     with tempfile.TemporaryDirectory() as folder:
         servers = [
             ("penstock-server", installed_script(folder)),
