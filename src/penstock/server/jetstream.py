@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountInfoResponse, AccountLimits, ClientInfo
+from penstock.api.calls import TYPE_PREFIX, AccountInfoResponse, AccountLimits, ClientInfo
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
@@ -42,7 +42,9 @@ IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start th
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 _INFO = "$JS.API.INFO"
-_NOT_ENABLED = AccountInfoResponse(error=errors.NotEnabledForAccountError().body())
+_NOT_ENABLED = AccountInfoResponse(
+    type=f"{TYPE_PREFIX}account_info_response", error=errors.NotEnabledForAccountError().body()
+)
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
