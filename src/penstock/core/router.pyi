@@ -5,6 +5,9 @@ from penstock.core.hub import Connection, Hub, Task
 class Sink:
     as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
 
+class Border:
+    """What an account shares with others (core/exchange)."""
+
 class CallbackSink(Sink):
     """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""
 
@@ -26,6 +29,11 @@ class Router:
     def attach(self, pattern: str, sink: Sink) -> None:
         """The sink takes every message whose subject matches the pattern."""
     def detach(self, pattern: str, sink: Sink) -> bool: ...
+    border: Border | None  # what it shares with other accounts
+    mapping: Callable[[str], str | None] | None  # of subjects that clients publish to; None as the answer: nowhere
+    def share(self, pattern: str, sink: Sink) -> None:
+        """As attach(), of what stands for subscribers elsewhere."""
+    def unshare(self, pattern: str, sink: Sink) -> None: ...
     def attach_prefix(self, prefix: str, sink: Sink) -> None:
         """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`)."""
     def watch(self, subject: str, task: Task) -> None:
