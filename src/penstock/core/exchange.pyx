@@ -189,7 +189,7 @@ cdef class AccountBorder(Border):
             elif type(item) is StreamImport or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
-                took += (<Sink>item).take(source, bare)
+                took += (<Sink>item).take(source, m if (<Sink>item).as_client else bare)
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:
@@ -285,7 +285,7 @@ cdef class Response:
 
     cdef int carry(self, Connection source, Message* m, bint shown) except -1:
         """An answer, to those who listen on the requester's reply subject; `shown`: m.subject is what they shall see."""
-        cdef Message out = m[0]
+        cdef Message out = m[0], bare
         cdef Response back = None
         cdef Sharing sharing = self.home.sharing
         cdef bytes keep = self.reply
@@ -301,13 +301,14 @@ cdef class Response:
             self.requester = None
         chain, sharing.chain = sharing.chain, []
         try:
+            bare = out
+            bare.subject = PyBytes_AS_STRING(keep)
+            bare.subject_len = <uint32_t>PyBytes_GET_SIZE(keep)
             if shown:
-                route = self.away.router.trie.match(PyBytes_AS_STRING(keep), PyBytes_GET_SIZE(keep))
-                took = self.away.show(route, source, &out, &out, False)
+                route = self.away.router.trie.match(bare.subject, bare.subject_len)
+                took = self.away.show(route, source, &out, &bare, False)
             else:
-                out.subject = PyBytes_AS_STRING(keep)
-                out.subject_len = <uint32_t>PyBytes_GET_SIZE(keep)
-                took = self.away.enter(source, &out, &out, False)
+                took = self.away.enter(source, &bare, &bare, False)
         finally:
             sharing.chain = chain
         self.delivered = True

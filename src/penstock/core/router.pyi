@@ -38,6 +38,8 @@ class Router:
     def unshare(self, pattern: str, sink: Sink) -> None: ...
     def attach_prefix(self, prefix: str, sink: Sink) -> None:
         """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`)."""
+    def detach_prefix(self, sink: Sink) -> None:
+        """Undo attach_prefix(), all of this sink's."""
     def watch(self, subject: str, task: Task) -> None:
         """Wake the task when a subscription that matches this literal subject comes."""
     def unwatch(self, subject: str, task: Task) -> None: ...

@@ -393,6 +393,12 @@ cdef class Router(Owner):
         self.prefixes.append(prefix.encode())
         self.prefix_sinks.append(sink)
 
+    def detach_prefix(self, Sink sink) -> None:
+        """Undo attach_prefix(), all of this sink's."""
+        kept = [(p, s) for p, s in zip(self.prefixes, self.prefix_sinks, strict=True) if s is not sink]
+        self.prefixes = [p for p, _ in kept]
+        self.prefix_sinks = [s for _, s in kept]
+
     def watch(self, str subject, Task task) -> None:
         """Wake the task when a subscription that matches this literal subject comes or goes."""
         self.watchers.setdefault(subject.encode("utf-8", "surrogateescape"), []).append(task)

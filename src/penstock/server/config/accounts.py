@@ -3,15 +3,17 @@
 A problem is told in nats-server's words where it has some.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from penstock.core.subjects import literal, valid
-from penstock.server.config import authorization
+from penstock.core.subjects import literal
+from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.config.account_sharing import exports, imports
 from penstock.server.config.grammar import Item
 from penstock.server.config.mappings import mappings
+from penstock.server.config.permissions import read_permissions
 from penstock.server.config.reader import Key, Reader
-from penstock.server.config.values import flag, kind, set_to, text, whole
+from penstock.server.config.users import read_users
+from penstock.server.config.values import kind, set_to, text, whole
 from penstock.server.settings.accounts import (
     DEFAULT_ACCOUNT,
     AccountLimits,
@@ -70,20 +72,12 @@ def _account(reader: Reader, name: str, items: dict[str, Item]) -> AccountSettin
 
 
 def _users(reader: Reader, name: str, item: Item) -> None:
-    # the users of an account are written as those of the server
-    settings = reader.settings
-    account = reader.target
-    before, settings.users = settings.users, []
-    try:
-        authorization.users(reader, name, item)
-        account.users = settings.users
-    finally:
-        settings.users = before
+    reader.target.users = read_users(reader, item)
 
 
 def _nkey(item: Item) -> str:
     value = text(item)
-    if len(value) != 56 or not value.startswith("A") or not value.isalnum():
+    if not is_public(value, ACCOUNT):
         raise ValueError(f'Not a valid public nkey for an account: "{value}"')
     return value
 
@@ -203,7 +197,7 @@ def _trace_sampling(reader: Reader, item: Item) -> None:
 
 
 def _default_permissions(reader: Reader, name: str, item: Item) -> None:
-    reader.target.default_permissions = authorization.permissions_of(reader, name, item)
+    reader.target.default_permissions = read_permissions(reader, item)
 
 
 def check_accounts(reader: Reader, place: Item) -> None:
