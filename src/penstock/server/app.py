@@ -97,14 +97,13 @@ class Server:
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(
-            self.turn, self.router, settings, self.greeting, self.log, self.gate
-        )
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
+        self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -121,6 +120,8 @@ class Server:
         self.turn.max_pending = settings.max_pending
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
+        self.sessions.max_sub_tokens = settings.max_sub_tokens
+        self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
     # -- life
