@@ -67,6 +67,18 @@ cdef class Sessions(Operator):
         elif connection.awaiting and r.end - r.pos > AWAITING_BYTES:
             connection.fail(b"Authorization Violation", "Authentication Failure")
 
+    def hold(self) -> None:
+        """From here on a connection that publishes is not read from."""
+        if self.held is None:
+            self.held = []
+
+    def go_on(self) -> None:
+        """Undo hold(): what was held is done in the hub's next turn, in order."""
+        cdef Connection c
+        held, self.held = self.held, None
+        for c in held or ():
+            c.wake()
+
     def eof(self, Connection connection) -> None:
         """The client has closed its side."""
         self.hub.hang_up(connection, "Client Closed")
@@ -111,12 +123,20 @@ cdef class Sessions(Operator):
     cdef int operate(self, Connection c, Reader* r) except -1:
         cdef Op op
         cdef int kind
+        cdef size_t pos
         c.last_ns = self.hub.now_ns
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
+            pos = r.pos
             kind = read_op(r, &op)
             if kind == OP_PUB and c.ready:
-                self.publish(c, &op)
+                if self.held is None:
+                    self.publish(c, &op)
+                else:
+                    r.pos = pos                # it is read again when it may be done
+                    r.need = 0
+                    c.stalled = True
+                    self.held.append(c)
             elif kind == OP_MORE:
                 break
             elif kind < 0:
