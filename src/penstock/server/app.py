@@ -117,6 +117,7 @@ class Server:
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
+        self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -135,6 +136,8 @@ class Server:
         self.turn.max_pending = settings.max_pending
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
+        self.sessions.max_sub_tokens = settings.max_sub_tokens
+        self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
     def _apply_accounts(self) -> None:

@@ -15,6 +15,8 @@ from penstock.core.router import Router
 from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
+from penstock.server.auth.hello import read_connect
+from penstock.server.complaints import Complaints
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.settings import Settings
@@ -33,9 +35,6 @@ COMPLAINTS_MAX = 10  # lines about refused clients in one second
 AUTHORIZATION = frozenset(
     {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
 )
-
-
-_CREDENTIALS = msgspec.json.Decoder(Credentials | None)
 
 
 class Client:
@@ -126,6 +125,7 @@ class Clients:
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
+        self._violations = Complaints(log, "permissions violations")
         self._complaints = 0
         self._complained_second = 0
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
@@ -171,8 +171,8 @@ class Clients:
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
         try:
-            asked = _CREDENTIALS.decode(text) or Credentials()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked = read_connect(text)
+        except ValueError:
             self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
@@ -316,6 +316,13 @@ class Clients:
         subscriptions = min(counts, default=-1)
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
+
+    def violated(self, connection: Connection, text: str) -> None:
+        """A client has tried what it may not."""
+        client = connection.session
+        if isinstance(client, Client):
+            where = f"{client.host}:{client.port} - cid:{connection.id}"
+            self._violations.say(self.hub.now_ns, f"{where} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
