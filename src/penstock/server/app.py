@@ -6,11 +6,11 @@ in order.
                             loop         Clients (greeting, CONNECT, pings)
 
 What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
-serves the clients that are there already.
-Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
-changes its settings.
+serves the clients that are there already. Knows nothing of how settings were written or what
+messages mean. One Server is one life; a reload changes its settings.
 """
 
+import contextlib
 import gc
 import os
 import signal
@@ -24,6 +24,7 @@ from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.errors import StartError
 from penstock.server.files import (
@@ -73,6 +74,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -97,10 +99,16 @@ class Server:
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log)
+        self.gate = Gate(settings, self._home)
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
+        self.clients.admit = self.sessions.admit
+        self.clients.recheck = self.sessions.recheck
+        self.clients.kick = self.turn.kick
+        self.clients.call_at = self._call_at
+        self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
         self._opening = Opening(self.turn, self.sessions)
@@ -186,6 +194,8 @@ class Server:
         self._write_files()
         self.listener.open(self.loop)
         self._looping = True
+        for when_ns, call in self._until_looping:
+            self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
@@ -259,6 +269,7 @@ class Server:
             self.log.info("Initiating JetStream Shutdown...")
             self.jetstream.close()
             self.log.info("JetStream Shutdown")
+        self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
@@ -277,6 +288,28 @@ class Server:
         self.clients.greet(connection, host, port)
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
+
+    def _home(self, call: Callable[[], None]) -> None:
+        """Run a call on the loop's thread, from another thread; nothing after the end."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(on_time)
+
+    def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Run a call at a time of the hub's clock."""
+        if not self._looping:
+            self._until_looping.append((when_ns, call))
+            return
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
 
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
