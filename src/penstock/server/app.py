@@ -25,7 +25,7 @@ from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.auth import Gate
-from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.clients import Clients
 from penstock.server.errors import StartError
 from penstock.server.files import (
     StoreLock,
@@ -41,6 +41,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
