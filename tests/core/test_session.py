@@ -153,30 +153,6 @@ def test_an_exception_in_a_callback_closes_that_connection_only(server: Server) 
     assert server.client().send("PING\r\n").raw() == b"PONG\r\n"
 
 
-def test_held_publishes_wait_and_keep_their_order(server: Server) -> None:
-    listener, talker, late = (server.client() for _ in range(3))
-    listener.send("SUB > 1\r\n")
-    server.sessions.hold()
-    talker.send("PING\r\nPUB a 1\r\nx\r\nPUB b 1\r\ny\r\nPI")
-    late.send("SUB z 1\r\nUNSUB 1\r\n")
-    assert talker.raw() == b"PONG\r\n"
-    talker.send("NG\r\nPUB c 1\r\nz\r\n")
-    late.send("PUB d 0\r\n\r\n")
-    assert (talker.raw(), listener.raw(), late.raw()) == (b"", b"", b"")
-    server.sessions.go_on()
-    assert listener.raw() == (
-        b"MSG a 1 1\r\nx\r\nMSG b 1 1\r\ny\r\nMSG c 1 1\r\nz\r\nMSG d 1 0\r\n\r\n"
-    )
-    assert talker.raw() == b"PONG\r\n"
-    assert server.errors == []
-
-
-def test_go_on_without_hold_changes_nothing(server: Server) -> None:
-    client = server.client().send("SUB a 1\r\nPUB a 0\r\n\r\n")
-    server.sessions.go_on()
-    assert client.raw() == b"MSG a 1 0\r\n\r\n"
-
-
 def test_a_connect_can_be_decided_later() -> None:
     server = Server()
     asked: list[Connection] = []
@@ -252,3 +228,27 @@ def test_a_slow_subscriber_can_miss_messages_instead_of_holding_up_who_publishes
     server.hub.drop_for_slow = False
     publisher.send(message)
     assert publisher.connection.stalled
+
+
+def test_held_publishes_wait_and_keep_their_order(server: Server) -> None:
+    listener, talker, late = (server.client() for _ in range(3))
+    listener.send("SUB > 1\r\n")
+    server.sessions.hold()
+    talker.send("PING\r\nPUB a 1\r\nx\r\nPUB b 1\r\ny\r\nPI")
+    late.send("SUB z 1\r\nUNSUB 1\r\n")
+    assert talker.raw() == b"PONG\r\n"
+    talker.send("NG\r\nPUB c 1\r\nz\r\n")
+    late.send("PUB d 0\r\n\r\n")
+    assert (talker.raw(), listener.raw(), late.raw()) == (b"", b"", b"")
+    server.sessions.go_on()
+    assert listener.raw() == (
+        b"MSG a 1 1\r\nx\r\nMSG b 1 1\r\ny\r\nMSG c 1 1\r\nz\r\nMSG d 1 0\r\n\r\n"
+    )
+    assert talker.raw() == b"PONG\r\n"
+    assert server.errors == []
+
+
+def test_go_on_without_hold_changes_nothing(server: Server) -> None:
+    client = server.client().send("SUB a 1\r\nPUB a 0\r\n\r\n")
+    server.sessions.go_on()
+    assert client.raw() == b"MSG a 1 0\r\n\r\n"
