@@ -144,6 +144,8 @@ cdef class Sessions(Operator):
             elif kind == OP_CONNECT:
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
+                r.max_line = c.reader.max_line
+                r.max_payload = c.reader.max_payload
                 if router is PENDING:
                     c.awaiting = c.stalled = not (c.closed or c.closing)
                 elif router is not None and not c.closed and not c.closing:
