@@ -1,7 +1,6 @@
 """How long services take, measured for those who offer them: side by side with nats-server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

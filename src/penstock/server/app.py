@@ -385,7 +385,7 @@ class Server:
         if {"accounts", "mappings"} & set(changed):
             self._apply_accounts()
             if self.jetstream is not None:
-                self.jetstream.refresh()
+                self.jetstream.reloaded()
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
