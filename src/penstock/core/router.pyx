@@ -12,7 +12,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
-from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.hub cimport Connection, Hub, Owner, Task, Trace
 from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
 
 cdef enum:
@@ -26,6 +26,15 @@ cdef class Sink:
 
     cdef int take(self, Connection source, Message* m) except -1:
         return 0
+
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        cdef Hub hub = source.hub
+        trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
+        try:
+            return 1 if trace.only else self.take(source, m)
+        finally:
+            hub.trace = trace
 
 
 cdef class CallbackSink(Sink):
@@ -111,6 +120,8 @@ cdef class Router(Owner):
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
         cdef int i, took = 0
         cdef object item
+        if source is not None and self.hub.trace is not None:
+            return self.fan_out_traced(route, source, m)
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
@@ -120,6 +131,44 @@ cdef class Router(Owner):
             else:
                 took += (<Sink>item).take(source, m)
         return took
+
+    cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
+        """As fan_out, and hub.trace is told of each receiver; when only that is asked for, nobody gets anything."""
+        cdef int i, took = 0
+        cdef Py_ssize_t n, start, k
+        cdef object item
+        cdef list members
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += self.deliver_traced(<Subscription>item, source, m)
+            elif type(item) is QueueGroup:
+                members = list((<QueueGroup>item).members)
+                n = len(members)
+                start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
+                for k in range(n):
+                    if self.deliver_traced(<Subscription>members[(start + k) % n], source, m):
+                        took += 1
+                        break
+            else:
+                took += (<Sink>item).traced(source, m)
+        return took
+
+    cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1:
+        cdef Connection c = s.connection
+        cdef Trace trace = self.hub.trace
+        cdef str why = ""
+        cdef int took = 1
+        if s.closed:
+            why = "Not delivered because subscription is closed"
+        elif c.closed or c.closing:
+            why = "Not delivered because client is closed"
+        elif source is c and not c.echo:
+            why = "Not delivered because of no echo"
+        elif not trace.only:
+            took = self.deliver(s, source, m)
+        trace.events.append(("eg", s, why))
+        return 0 if why else took
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
         """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
@@ -191,6 +240,8 @@ cdef class Router(Owner):
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
             if source is not c and self.hub.now_ns - c.progress_ns < STUCK_NS:
                 source.stalled = True
+                source.stalls += 1
+                self.hub.stalls += 1
                 c.await_room(source)
         return 1
 
@@ -362,6 +413,18 @@ cdef class Router(Owner):
         m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
         return self.publish(None, &m)
+
+    def matching(self, str subject) -> list:
+        """The Subscription objects of clients that match a literal subject, members of queue groups too."""
+        s = subject.encode("utf-8", "surrogateescape")
+        cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+        found = []
+        for item in route.held or ():
+            if type(item) is Subscription:
+                found.append(item)
+            elif type(item) is QueueGroup:
+                found.extend((<QueueGroup>item).members)
+        return found
 
     def subscription_count(self) -> int:
         """Patterns of subscribers, groups and sinks that are held."""

@@ -9,8 +9,10 @@ cdef class Sessions(Operator):
     cdef object connect                    # (connection, text) -> Router or None
     cdef Router default_router
     cdef public bint auth_required
+    cdef public object tracer              # None, or what is asked about messages to be traced (see session.pyi)
     cdef public int max_subscriptions      # per connection; 0: no limit
     cdef int publish(self, Connection c, Op* op) except -1
+    cdef int trace(self, Connection c, Router router, Message* m) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef int unsubscribe(self, Connection c, Op* op) except -1

@@ -1,6 +1,7 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.core.hub import Connection, Hub
 
@@ -19,6 +20,9 @@ class Sessions:
         auth_required: bool = False,
     ) -> None: ...
     auth_required: bool
+    # None, or what is asked about messages that may want to be traced: begin(connection, subject, headers, size) -> the Trace
+    # to keep, None (publish it untraced) or False (drop it); end(connection, trace) when it was published
+    tracer: Any
     max_subscriptions: int  # per connection; 0: no limit
     def welcome(self, connection: Connection) -> None:
         """Give a new connection its router; Turn.adopt calls this."""

@@ -87,12 +87,14 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self._facts: Facts | None = None
         self._build()
 
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         self.router = Router(self.turn)
+        self.system_router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log)
         self.sessions = Sessions(
@@ -183,26 +185,25 @@ class Server:
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
-        from penstock.server.monitor import Facts
+        if self._facts is None:
+            from penstock.server.monitor import Facts, OneAccount
 
-        return Facts(
-            settings=self.settings,
-            server_id=self.server_id,
-            server_name=self.server_name,
-            host=self.host,
-            port=self.port,
-            http_port=self.http_port,
-            start_ns=self.start_ns,
-            hub=self.turn,
-            clients=self.clients,
-            jetstream=lambda *wanted: self.jetstream.report(*wanted) if self.jetstream else None,
-            stream_state=self._stream_state,
-        )
-
-    def _stream_state(self, stream: str, consumer: str) -> str:
-        if self.jetstream is None:
-            return 'JetStream account "$G" not found'
-        return self.jetstream.health(stream, consumer)
+            accounts = [OneAccount("$SYS", self.system_router), OneAccount("$G", self.router)]
+            self._facts = Facts(
+                settings=self.settings,
+                server_id=self.server_id,
+                server_name=self.server_name,
+                host=self.host,
+                port=self.port,
+                http_port=self.http_port,
+                start_ns=self.start_ns,
+                hub=self.turn,
+                clients=self.clients,
+                accounts=lambda: accounts,
+                jetstream=lambda: self.jetstream,
+                warn=self.log.warn,
+            )
+        return self._facts
 
     def _write_files(self) -> None:
         if self.settings.pid_file:
@@ -294,6 +295,8 @@ class Server:
             setattr(settings, name, getattr(fresh, name))
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
+        if self._facts is not None:
+            self._facts.loaded_ns = time.time_ns()
         self._apply_limits()
         self.greeting.refresh(settings)
         self.log.configure(

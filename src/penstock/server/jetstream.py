@@ -4,22 +4,19 @@ Knows nothing of the API's calls or of the log: those are the engine's and the c
 """
 
 import asyncio
-import json
 import os
 import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.calls import ClientInfo
-from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
 from penstock.core.router import CallbackSink, Router
 from penstock.core.turn import Turn
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
-from penstock.engine.entries import StreamEntry, consumer_info, stream_info
-from penstock.engine.limits import account_info
+from penstock.engine.account import Account
 from penstock.engine.settings import BatchLimits, ServerLimits
 from penstock.server.clients import Client
 from penstock.server.errors import StartError
@@ -188,78 +185,32 @@ class JetStream:
 
     # -- reports
 
-    def report(self, streams: bool, consumers: bool, config: bool) -> dict[str, Any]:
-        """The fields of /jsz; `detail` has the rows of the streams when they were asked for."""
-        account = self._engine.account
-        entries = list(account.streams.values())
-        info = account_info(account)
-        body: dict[str, Any] = {
-            "memory": info.memory,
-            "storage": info.storage,
-            "reserved_memory": info.reserved_memory,
-            "reserved_storage": info.reserved_storage,
-            "accounts": 1,
-            "ha_assets": 0,
-            "api": {
-                "level": API_LEVEL,
-                "total": account.api_total,
-                "errors": account.api_errors,
-            },
-            "config": self._config(),
-            "streams": len(entries),
-            "consumers": sum(len(entry.consumers) for entry in entries),
-            "messages": sum(entry.core.log.msgs for entry in entries),
-            "bytes": sum(entry.core.log.bytes for entry in entries),
-            "detail": None,
-        }
-        if streams:
-            body["detail"] = [self._row(entry, consumers, config) for entry in entries]
-        return body
+    def accounts(self) -> list[Account]:
+        """The accounts that have JetStream."""
+        return [self._engine.account]
 
-    def _config(self) -> dict[str, Any]:
+    @property
+    def folder(self) -> str:
+        """Where it keeps an account's folder each."""
+        return os.path.join(self._store.folder, "jetstream")
+
+    def configuration(self) -> dict[str, Any]:
+        """What it runs with, as monitoring shows it."""
         settings = self._settings
         body: dict[str, Any] = {
             "max_memory": self._max_memory(),
             "max_storage": self._max_storage(),
-            "store_dir": os.path.join(self._store.folder, "jetstream"),
-            "sync_interval": settings.sync_interval_ns,
+            "store_dir": self.folder,
         }
-        if not settings.sync_interval_ns:
+        if settings.sync_interval_ns:
+            body["sync_interval"] = settings.sync_interval_ns
+        else:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
         if settings.strict:
             body["strict"] = True
         return body
-
-    def _row(self, entry: StreamEntry, consumers: bool, config: bool) -> dict[str, Any]:
-        now_ns = self._turn.clock.now()
-        info = json.loads(encode(stream_info(entry, self._engine_settings, now_ns)))
-        row = {"name": entry.config.name, "created": info["created"]}
-        if config:
-            row["config"] = info["config"]
-        row["state"] = info["state"]
-        if consumers:
-            details = [
-                json.loads(encode(consumer_info(entry, each, self._engine_settings, now_ns)))
-                for each in entry.consumers.values()
-            ]
-            if not config:
-                for detail in details:
-                    detail.pop("config", None)
-            row["consumer_detail"] = details
-        return row
-
-    def health(self, stream: str, consumer: str) -> str:
-        """What is wrong with a stream or consumer; empty when nothing is."""
-        entry = self._engine.account.streams.get(stream)
-        if entry is None:
-            return f'JetStream stream "{stream}" not found on account "$G"'
-        if consumer and consumer not in entry.consumers:
-            return (
-                f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "$G"'
-            )
-        return ""
 
     def _max_memory(self) -> int:
         if self._settings.max_memory >= 0:
