@@ -27,6 +27,19 @@ cdef class Sink:
     cdef int take(self, Connection source, Message* m) except -1:
         return 0
 
+    cdef int ready(self, Task waiter) except -1:
+        return 2
+
+    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
+        return self
+
+
+cdef class Border:
+    """What an account shares with others (core/exchange)."""
+
+    cdef int changed(self, bytes subject, bint came) except -1:
+        return 0
+
 
     cdef int traced(self, Connection source, Message* m) except -1:
         cdef Hub hub = source.hub
@@ -260,19 +273,35 @@ cdef class Router(Owner):
 
     # --- interest ------------------------------------------------------------------------------------------------------
     cdef Route interest(self, const char* subject, size_t n):
-        return self.trie.route(subject, n)
+        cdef Route route = self.trie.route(subject, n)
+        return self.bind(route, subject, n, b"") if self.shared and route.n else route
 
     cdef Route interest_in(self, const char* subject, size_t n, bytes queue):
-        cdef Route route = self.trie.route(subject, n)
-        cdef object item
-        cdef int i
         if PyBytes_GET_SIZE(queue) == 0:
-            return route
+            return self.interest(subject, n)
+        return self.bind(self.trie.route(subject, n), subject, n, queue)
+
+    cdef Route bind(self, Route route, const char* subject, size_t n, bytes queue):
+        """The route with what is shared bound to this subject; with a queue, only the members of that group."""
+        cdef object item
+        cdef bint all_of_them = PyBytes_GET_SIZE(queue) == 0
+        cdef int i
         only = SubjectTrie()
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is QueueGroup and (<QueueGroup>item).key.endswith(b" " + queue):
-                (<SubjectTrie>only).insert(subject, n, item)
+            if type(item) is Subscription:
+                if not all_of_them:
+                    continue
+            elif type(item) is QueueGroup:
+                if not all_of_them and not (<QueueGroup>item).key.endswith(b" " + queue):
+                    continue
+            elif (<Sink>item).elsewhere:
+                item = (<Sink>item).bound(subject, n, queue)
+                if item is None:
+                    continue
+            elif not all_of_them:
+                continue
+            (<SubjectTrie>only).insert(subject, n, item)
         route = (<SubjectTrie>only).match(subject, n)
         route.generation = self.trie.generation
         return route
@@ -281,7 +310,7 @@ cdef class Router(Owner):
         return route.generation != self.trie.generation
 
     cdef int readiness(self, Route route, Task waiter) except -1:
-        cdef int i, best = 0
+        cdef int i, n, best = 0
         cdef object item
         cdef Subscription s
         cdef Connection crowded = None
@@ -304,8 +333,11 @@ cdef class Router(Owner):
                     best = 1
                     crowded = s.connection
             else:
-                return 2
-        if best == 1 and waiter is not None:
+                n = (<Sink>item).ready(waiter)
+                if n == 2:
+                    return 2
+                best = max(best, n)
+        if crowded is not None and waiter is not None:
             crowded.await_room(waiter)
         return best
 
@@ -328,6 +360,8 @@ cdef class Router(Owner):
             self.system_interest += 1
         if self.watchers:
             self.wake_watchers(subject)
+        if self.border is not None:
+            self.border.changed(subject, True)
         return s
 
     cdef int unsubscribe(self, Subscription s) except -1:
@@ -349,6 +383,8 @@ cdef class Router(Owner):
             self.system_interest -= 1
         if self.watchers:
             self.wake_watchers(s.subject)
+        if self.border is not None:
+            self.border.changed(s.subject, False)
         return 0
 
     cdef int forget(self, Connection c) except -1:
@@ -386,12 +422,33 @@ cdef class Router(Owner):
         p = pattern.encode("utf-8", "surrogateescape")
         return self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
 
+    def share(self, str pattern, Sink sink) -> None:
+        """As attach(), of what stands for subscribers elsewhere."""
+        self.attach(pattern, sink)
+        sink.elsewhere = True
+        self.shared += 1
+        if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
+            self.system_interest += 1
+
+    def unshare(self, str pattern, Sink sink) -> None:
+        """Undo share()."""
+        if self.detach(pattern, sink):
+            self.shared -= 1
+            if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
+                self.system_interest -= 1
+
     def attach_prefix(self, str prefix, Sink sink) -> None:
         """The sink is asked first for every subject that starts with the prefix, which starts with ``$``."""
         if not prefix.startswith("$"):
             raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
         self.prefixes.append(prefix.encode())
         self.prefix_sinks.append(sink)
+
+    def detach_prefix(self, Sink sink) -> None:
+        """Undo attach_prefix(), all of this sink's."""
+        kept = [(p, s) for p, s in zip(self.prefixes, self.prefix_sinks, strict=True) if s is not sink]
+        self.prefixes = [p for p, _ in kept]
+        self.prefix_sinks = [s for _, s in kept]
 
     def watch(self, str subject, Task task) -> None:
         """Wake the task when a subscription that matches this literal subject comes or goes."""

@@ -7,7 +7,7 @@ only that they are somebody's sinks.
 While the decision about a CONNECT is awaited (`connect` returned PENDING) nothing more of that connection is
 read; an adapter that feeds on may leave AWAITING_BYTES.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
@@ -195,6 +195,7 @@ cdef class Sessions(Operator):
         cdef Message m
         cdef Router router = <Router>c.router
         cdef Hub hub = self.hub
+        cdef bytes mapped
         c.in_msgs += 1
         c.in_bytes += op.body_len
         hub.in_msgs += 1
@@ -215,6 +216,8 @@ cdef class Sessions(Operator):
         m.body_len = op.body_len
         if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.tracer is not None:
             return self.trace(c, router, &m)
+        if router.mapping is not None:
+            mapped = map_subject(router, &m)
         if router.publish(c, &m) == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, &m)
         return 0
@@ -230,6 +233,10 @@ cdef class Sessions(Operator):
         )
         if verdict is False:
             return 0
+        if router.mapping is not None:
+            mapped = map_subject(router, m)
+            if mapped is not None and verdict is not None:
+                verdict.events.append(("sm", mapped.decode("utf-8", "surrogateescape")))
         self.hub.trace = verdict
         try:
             took = router.publish(c, m)
@@ -335,6 +342,19 @@ cdef class Sessions(Operator):
 cdef bint asks_for_trace(const char* headers, uint32_t n) noexcept:
     """The header block may have a Nats-Trace-Dest: whether it has is the tracer's to find out."""
     return memmem(headers, n, b"Nats-Trace-Dest", 15) != NULL
+
+
+cdef bytes map_subject(Router router, Message* m):
+    """Let the account's mappings say where the message goes; what m.subject points to then."""
+    cdef bytes target
+    subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+    found = router.mapping(subject)
+    if found is subject:
+        return None
+    target = b"" if found is None else (<str?>found).encode("utf-8", "surrogateescape")
+    m.subject = PyBytes_AS_STRING(target)
+    m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+    return target
 
 
 cdef str refused_text(bytes subject, bytes queue):

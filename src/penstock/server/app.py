@@ -22,9 +22,9 @@ from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
-from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.errors import StartError
@@ -98,11 +98,21 @@ class Server:
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
-        self.router = Router(self.turn)
-        self.system_router = Router(self.turn)
+        self.accounts = Accounts(
+            self.turn,
+            draw=_draw,
+            system=settings.system_account,
+            no_system=settings.no_system_account,
+        )
+        self.accounts.call_at = self._call_at
+        self.accounts.report = self.log.warn
+        self.accounts.server_name = self.server_name
+        self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
+        self.clients = Clients(
+            self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
+        )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
@@ -116,6 +126,7 @@ class Server:
         self._opening = Opening(self.turn, self.sessions)
         self.turn.start(self.sessions, self._opening.call_soon)
         self._apply_limits()
+        self._apply_accounts()
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _apply_limits(self) -> None:
@@ -126,6 +137,14 @@ class Server:
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.auth_required = settings.auth_required
+
+    def _apply_accounts(self) -> None:
+        settings = self.settings
+        if settings.mappings or self.accounts.default.settings.mappings:
+            self.accounts.default.settings.mappings = settings.mappings
+            self.accounts.update(self.accounts.default.settings)
+        if settings.accounts or not self.accounts.only_default:
+            self.accounts.apply(settings.accounts)
 
     # -- life
 
@@ -189,7 +208,7 @@ class Server:
             from penstock.server.jetstream import JetStream
 
             self.jetstream = JetStream(
-                self.settings, self._store, self.turn, self.router, self.log, self.server_name
+                self.settings, self._store, self.turn, self.accounts, self.log, self.server_name
             )
             self.jetstream.open(self.loop)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
@@ -224,9 +243,8 @@ class Server:
     def facts(self) -> "Facts":
         """What monitoring looks at."""
         if self._facts is None:
-            from penstock.server.monitor import Facts, OneAccount
+            from penstock.server.monitor import Facts
 
-            accounts = [OneAccount("$SYS", self.system_router), OneAccount("$G", self.router)]
             self._facts = Facts(
                 settings=self.settings,
                 server_id=self.server_id,
@@ -237,7 +255,7 @@ class Server:
                 start_ns=self.start_ns,
                 hub=self.turn,
                 clients=self.clients,
-                accounts=lambda: accounts,
+                accounts=self.accounts.all,
                 jetstream=lambda: self.jetstream,
                 warn=self.log.warn,
             )
@@ -356,6 +374,10 @@ class Server:
         if self._facts is not None:
             self._facts.loaded_ns = time.time_ns()
         self._apply_limits()
+        if {"accounts", "mappings"} & set(changed):
+            self._apply_accounts()
+            if self.jetstream is not None:
+                self.jetstream.refresh()
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -431,6 +453,11 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _draw(below: int) -> int:
+    """A number from 0 to below this one."""
+    return int.from_bytes(os.urandom(4), "little") % below
 
 
 def join_address(host: str, port: int) -> str:

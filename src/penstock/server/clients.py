@@ -7,6 +7,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 
 from collections import deque
 from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from penstock.server.accounts import Accounts, ServerAccount
 
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
@@ -30,7 +31,9 @@ NEVER_NS = 1 << 62
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
-AUTHORIZATION = frozenset({"user", "password", "token", "users", "no_auth_user", "auth_callout"})
+AUTHORIZATION = frozenset(
+    {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
+)
 
 
 _CREDENTIALS = msgspec.json.Decoder(Credentials | None)
@@ -40,6 +43,7 @@ class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
     __slots__ = (
+        "account",
         "admitted",
         "due_ns",
         "expires_ns",
@@ -68,6 +72,7 @@ class Client:
         self.protocol = 0
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign
+        self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # who it is; None before CONNECT
         self.expires_ns = NEVER_NS  # when it has to show again who it is
 
@@ -128,6 +133,7 @@ class Clients:
         greeting: Greeting,
         log: Log,
         gate: Gate | None = None,
+        accounts: "Accounts | None" = None,
     ) -> None:
         """The clients of a hub that all use one router; settings are looked at anew each time.
 
@@ -144,6 +150,7 @@ class Clients:
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
         self.gate = gate or Gate(settings)
+        self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
         self.settle: Callable[[Connection, Router], object] = _nothing
         self.recheck: Callable[[Connection], object] = _nothing
@@ -297,7 +304,24 @@ class Clients:
         return self._bind(connection, client, admitted)
 
     def _bind(self, connection: Connection, client: Client, admitted: Admitted) -> Router | None:
-        """Give a connection what belongs to who it is."""
+        """Give a connection what belongs to who it is; None: its account has no room, and it was
+        told so.
+        """
+        router = self.router
+        account = None
+        if self.accounts is not None:
+            account = self.accounts.get(admitted.account)
+            if account is None:
+                connection.fail(b"Authorization Violation", "Missing Account")
+                return None
+            if not self.accounts.join(connection, account):
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+                return None
+            router = account.router
+        client.account = account
         client.admitted = admitted
         client.user = admitted.name
         connection.permits = permits_of(admitted.permissions)
@@ -306,17 +330,21 @@ class Clients:
         client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.sweep_by(client.due_ns)
         connection.ready = True
-        return self.router
+        return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""
         settings, limits = self.settings, admitted.limits
         payload, subscriptions = settings.max_payload, settings.max_subscriptions or -1
-        if limits.payload >= 0:
-            payload = min(payload, limits.payload)
-        if limits.subscriptions >= 0:
-            own = limits.subscriptions
-            subscriptions = own if subscriptions < 0 else min(subscriptions, own)
+        payloads, counts = [limits.payload], [limits.subscriptions]
+        client = connection.session
+        if isinstance(client, Client) and client.account is not None:
+            of_account = client.account.settings.limits
+            payloads.append(of_account.max_payload)
+            counts.append(of_account.max_subscriptions)
+        payload = min([payload, *(each for each in payloads if each >= 0)])
+        counts = [each for each in (subscriptions, *counts) if each >= 0]
+        subscriptions = min(counts, default=-1)
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
 
@@ -326,6 +354,8 @@ class Clients:
         if not isinstance(client, Client):
             return
         self.open -= 1
+        if self.accounts is not None:
+            self.accounts.leave(connection)
         if connection.reason == "Stale Connection":
             self.stale += 1
         past = self.past(account_name(client))

@@ -8,6 +8,7 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -63,6 +64,10 @@ class Settings:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     users: list[User] = field(default_factory=list)
+    accounts: list[AccountSettings] = field(default_factory=list)
+    mappings: list[Mapping] = field(default_factory=list)  # of the default account
+    system_account: str = ""  # "": $SYS
+    no_system_account: bool = False
     no_auth_user: str = ""  # name or nkey of the user for clients that show no credentials
     proxy_required: bool = False
     auth_timeout_ns: int = 2 * SECOND_NS
@@ -97,7 +102,9 @@ class Settings:
 
     def all_users(self) -> list[User]:
         """The users of the server and of all its accounts."""
-        return self.users
+        if not self.accounts:
+            return self.users
+        return [*self.users, *(user for account in self.accounts for user in account.users)]
 
 
 # What SIGHUP may change on a running server; everything else keeps its value until a restart.
@@ -113,6 +120,9 @@ RELOADABLE = frozenset(
         "password",
         "token",
         "users",
+        "accounts",
+        "mappings",
+        "system_account",
         "no_auth_user",
         "auth_callout",
         "auth_timeout_ns",
