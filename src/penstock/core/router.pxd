@@ -72,6 +72,8 @@ cdef class Router(Owner):
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1
     cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1
     cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1
+    cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1
+    cdef int deliver_group_traced(self, QueueGroup group, Connection source, Message* m) except -1
     # 0: nobody there; 1: all congested (then `waiter`, if not None, is woken when one has drained); 2: somebody can take it.
     cdef int readiness(self, Route route, Task waiter) except -1
     # Who listens on a literal subject (of all queue groups and none): for readiness() and fan_out(). Cheap when asked again.

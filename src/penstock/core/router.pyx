@@ -33,14 +33,6 @@ cdef class Sink:
     cdef Sink bound(self, const char* subject, size_t n, bytes queue):
         return self
 
-
-cdef class Border:
-    """What an account shares with others (core/exchange)."""
-
-    cdef int changed(self, bytes subject, bint came) except -1:
-        return 0
-
-
     cdef int traced(self, Connection source, Message* m) except -1:
         cdef Hub hub = source.hub
         trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
@@ -48,6 +40,13 @@ cdef class Border:
             return 1 if trace.only else self.take(source, m)
         finally:
             hub.trace = trace
+
+
+cdef class Border:
+    """What an account shares with others (core/exchange)."""
+
+    cdef int changed(self, bytes subject, bint came) except -1:
+        return 0
 
 
 cdef class CallbackSink(Sink):
@@ -117,7 +116,10 @@ cdef class Router(Owner):
                 prefix = <bytes>self.prefixes[i]
                 n = PyBytes_GET_SIZE(prefix)
                 if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    took = (<Sink>self.prefix_sinks[i]).take(source, m)
+                    if source is not None and self.hub.trace is not None:
+                        took = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
+                    else:
+                        took = (<Sink>self.prefix_sinks[i]).take(source, m)
                     if self.system_interest == 0:
                         return took
                     break
@@ -148,40 +150,50 @@ cdef class Router(Owner):
     cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
         """As fan_out, and hub.trace is told of each receiver; when only that is asked for, nobody gets anything."""
         cdef int i, took = 0
-        cdef Py_ssize_t n, start, k
         cdef object item
-        cdef list members
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
                 took += self.deliver_traced(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                members = list((<QueueGroup>item).members)
-                n = len(members)
-                start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
-                for k in range(n):
-                    if self.deliver_traced(<Subscription>members[(start + k) % n], source, m):
-                        took += 1
-                        break
+                took += self.deliver_group_traced(<QueueGroup>item, source, m)
             else:
                 took += (<Sink>item).traced(source, m)
         return took
+
+    cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1:
+        """A subject that the server itself takes. The API is a service of the system account, in name."""
+        if prefix.endswith(b".API."):
+            subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+            self.hub.trace.events.append(("si", "$SYS", subject, subject))
+        return sink.traced(source, m)
+
+    cdef int deliver_group_traced(self, QueueGroup group, Connection source, Message* m) except -1:
+        cdef list members = list(group.members)
+        cdef Py_ssize_t n = len(members), start, i
+        start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
+        for i in range(n):
+            if self.deliver_traced(<Subscription>members[(start + i) % n], source, m):
+                return 1
+        return 0
 
     cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1:
         cdef Connection c = s.connection
         cdef Trace trace = self.hub.trace
         cdef str why = ""
-        cdef int took = 1
         if s.closed:
             why = "Not delivered because subscription is closed"
         elif c.closed or c.closing:
             why = "Not delivered because client is closed"
         elif source is c and not c.echo:
             why = "Not delivered because of no echo"
-        elif not trace.only:
-            took = self.deliver(s, source, m)
+        elif not trace.only and self.deliver(s, source, m) == 0:
+            if c.guarded:
+                why = "Not delivered because subscription denies this subject"
+            else:
+                why = "Not delivered because fast producer not stalled and consumer is slow"
         trace.events.append(("eg", s, why))
-        return 0 if why else took
+        return 0 if why else 1
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
         """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
