@@ -93,6 +93,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self._facts: Facts | None = None
         self._build()
 
     def _build(self) -> None:
@@ -247,26 +248,24 @@ class Server:
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
-        from penstock.server.monitor import Facts
+        if self._facts is None:
+            from penstock.server.monitor import Facts
 
-        return Facts(
-            settings=self.settings,
-            server_id=self.server_id,
-            server_name=self.server_name,
-            host=self.host,
-            port=self.port,
-            http_port=self.http_port,
-            start_ns=self.start_ns,
-            hub=self.turn,
-            clients=self.clients,
-            jetstream=lambda *wanted: self.jetstream.report(*wanted) if self.jetstream else None,
-            stream_state=self._stream_state,
-        )
-
-    def _stream_state(self, stream: str, consumer: str) -> str:
-        if self.jetstream is None:
-            return 'JetStream account "$G" not found'
-        return self.jetstream.health(stream, consumer)
+            self._facts = Facts(
+                settings=self.settings,
+                server_id=self.server_id,
+                server_name=self.server_name,
+                host=self.host,
+                port=self.port,
+                http_port=self.http_port,
+                start_ns=self.start_ns,
+                hub=self.turn,
+                clients=self.clients,
+                accounts=self.accounts.all,
+                jetstream=lambda: self.jetstream,
+                warn=self.log.warn,
+            )
+        return self._facts
 
     def _write_files(self) -> None:
         if self.settings.pid_file:
@@ -381,6 +380,8 @@ class Server:
             setattr(settings, name, getattr(fresh, name))
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
+        if self._facts is not None:
+            self._facts.loaded_ns = time.time_ns()
         self._apply_limits()
         if {"accounts", "mappings"} & set(changed):
             self._apply_accounts()

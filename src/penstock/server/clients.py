@@ -6,6 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.server.accounts import Accounts, ServerAccount
 
 FIRST_PING_NS = 2 * SECOND_NS
+REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset(
@@ -77,6 +79,16 @@ class Client:
         self.expires_ns = NEVER_NS  # when it has to show again who it is
 
 
+class Held(NamedTuple):
+    """A subscription of a connection that is closed."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
+
+
 class Departed(NamedTuple):
     """A closed connection as /connz?state=closed shows it."""
 
@@ -90,7 +102,26 @@ class Departed(NamedTuple):
     out_msgs: int
     in_bytes: int
     out_bytes: int
+    pending: int
+    stalls: int
+    rtt_ns: int
     subscriptions: int
+    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
+
+    def all_subscriptions(self) -> tuple[Held, ...]:
+        """As of a connection."""
+        return self.held
+
+
+@dataclass(slots=True)
+class Past:
+    """What the closed connections of an account came to."""
+
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
 
 
 class Clients:
@@ -119,6 +150,7 @@ class Clients:
         self.open = 0
         self.total = 0
         self.stale = 0
+        self._past: dict[str, Past] = {}  # by account
         self.gate = gate or Gate(settings)
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -339,27 +371,44 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        past = self.past(account_name(client))
+        past.in_msgs += connection.in_msgs
+        past.out_msgs += connection.out_msgs
+        past.in_bytes += connection.in_bytes
+        past.out_bytes += connection.out_bytes
+        past.slow_consumers += connection.reason.startswith("Slow Consumer")
         if self.departed.maxlen:
-            self.departed.append(
-                Departed(
-                    connection.id,
-                    client,
-                    connection.start_ns,
-                    self.hub.now_ns,
-                    connection.last_ns,
-                    connection.reason,
-                    connection.in_msgs,
-                    connection.out_msgs,
-                    connection.in_bytes,
-                    connection.out_bytes,
-                    connection.subscription_count(),
-                )
-            )
+            self.departed.append(self._departed(connection, client))
         if self.log.debug_on:
             self.log.debug(
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
+
+    def past(self, account: str) -> Past:
+        """What the closed connections of an account came to."""
+        return self._past.setdefault(account, Past())
+
+    def _departed(self, connection: Connection, client: Client) -> Departed:
+        count = connection.subscription_count()
+        held = connection.all_subscriptions() if count <= REMEMBERED else []
+        return Departed(
+            connection.id,
+            client,
+            connection.start_ns,
+            self.hub.now_ns,
+            connection.last_ns,
+            connection.reason,
+            connection.in_msgs,
+            connection.out_msgs,
+            connection.in_bytes,
+            connection.out_bytes,
+            connection.pending_bytes(),
+            connection.stalls,
+            connection.rtt_ns,
+            count,
+            tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
+        )
 
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
@@ -443,8 +492,15 @@ class Clients:
             return NEVER_NS
         client.pinged = True
         connection.pings_out += 1
+        connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
         return min(now_ns + interval, client.expires_ns)
+
+
+def account_name(client: object) -> str:
+    """The account of a client; the global one unless it has another."""
+    account = getattr(client, "account", None)
+    return "$G" if account is None else str(account.name)
 
 
 def _nothing(*_: object) -> None:

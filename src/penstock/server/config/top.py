@@ -53,6 +53,8 @@ TOP: dict[str, Key] = {
     "http": address("http_host", "http_port"),
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
+    "http_base_path": set_to("http_base_path", text),
+    "prof_port": set_to("prof_port", port),
     "jetstream": jetstream,
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
@@ -99,11 +101,11 @@ TOP: dict[str, Key] = {
 NOT_SERVED = frozenset(
     """
     allow_non_tls client_advertise cluster connect_error_reports default_js_domain
-    default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
+    default_sentinel disable_sublist_cache feature_flags gateway https https_port
     leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit
     max_traced_msg_len mqtt
     no_header_support no_sublist_cache
-    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol
+    ocsp ocsp_cache operator operators prof_block_rate proxies proxy_protocol
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
     server_metadata server_tags syslog tls trace_headers trace_verbose trusted

@@ -44,6 +44,8 @@ class Settings:
 
     http_host: str = ""  # "": as host
     http_port: int = 0  # 0: no monitoring; -1: any free one
+    http_base_path: str = ""  # a prefix of every path of monitoring
+    prof_port: int = 0  # 0: no profiling; -1: any free one
 
     jetstream: bool = False
     store_dir: str = ""  # "": a folder under the system's temporary folder
