@@ -226,9 +226,7 @@ class JetStream:
             return account.router.publish_message(call, payload, reply, headers) > 0
         if call.startswith("CONSUMER.MSG.NEXT."):
             return account.router.publish_message(f"$JS.API.{call}", payload, reply, headers) > 0
-        return self._engine.take(
-            account.name, source, f"$JS.API.{call}", reply, headers, payload
-        )
+        return self._engine.take(account.name, source, f"$JS.API.{call}", reply, headers, payload)
 
     def _client(self, source: Connection, account: ServerAccount) -> ClientInfo:
         """Who makes a call; one that came through other accounts says of whom it may."""
