@@ -139,7 +139,9 @@ def test_a_request_and_its_answer(users: Cast) -> None:
 
 def test_nobody_serves(users: Cast) -> None:
     users.say("b", "SUB in.* 1\r\n")
-    assert users.publish("b", "help", "me", reply="in.7")["b"]["1"][0][2].startswith(b"NATS/1.0 503")
+    assert users.publish("b", "help", "me", reply="in.7")["b"]["1"][0][2].startswith(
+        b"NATS/1.0 503"
+    )
 
 
 def test_a_services_subject_may_be_another_one(users: Cast) -> None:

@@ -181,7 +181,10 @@ def request(talk, subject, payload=""):
     while len(talk.data) < size + 2:
         talk.data += talk.socket.recv(65536)
     body, talk.data = talk.data[:size], talk.data[size + 2 :]
-    assert talk.say("UNSUB 9\nPING\n") == OK
+    line = talk.say("UNSUB 9\nPING\n")
+    for _ in range(20):  # there may be more than one answer
+        line = line if line == OK else talk.line()
+    assert line == OK
     return body.decode()
 
 
@@ -193,8 +196,6 @@ FULL = "{{ type: full, dir: '{}', allow_delete: true }}"
 def test_an_account_update_reaches_those_who_are_there(kind, resolver, tmp_path):
     shown = "MEMORY" if resolver == "MEMORY" else FULL.format(tmp_path / f"jwt-{kind}")
     text = signed.config(main_account(), resolver=shown)
-    if resolver == "full":
-        text = text.replace("resolver_preload", "resolver_preload")
     with configured(kind, tmp_path, text) as server:
         old = signed.now() - 50
         talks = {
@@ -208,14 +209,14 @@ def test_an_account_update_reaches_those_who_are_there(kind, resolver, tmp_path)
             assert talk.connect(jwt=jwt, sig=nkeys.sign_nonce(seed, talk.info["nonce"])) == OK
         system = system_user(server)
         update = main_account(revocations={USER.public: old + 10})
-        answer = json.loads(request(system, "$SYS.REQ.CLAIMS.UPDATE", update))
+        subject = f"$SYS.REQ.ACCOUNT.{ACCOUNT.public}.CLAIMS.UPDATE"
+        answer = json.loads(request(system, subject, update))
         assert answer["data"] == {"account": ACCOUNT.public, "code": 200, "message": "jwt updated"}
         assert opened["revoked"].say("") == "-ERR 'User Authentication Revoked'"
         assert opened["stays"].say("PING\n") == OK
         assert attempt(server, jwt=user_jwt(issued_at=old), sign=SEED) == VIOLATION
         assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
         everybody = main_account(revocations={"*": signed.now() + 5})
-        subject = f"$SYS.REQ.ACCOUNT.{ACCOUNT.public}.CLAIMS.UPDATE"
         answer = json.loads(request(system, subject, everybody))
         assert answer["data"]["code"] == 200
         assert opened["stays"].say("") == "-ERR 'User Authentication Revoked'"
@@ -234,7 +235,7 @@ def test_updates_that_are_refused(kind, tmp_path):
         system = system_user(server)
         for subject, payload, words in [
             ("$SYS.REQ.CLAIMS.UPDATE", "nonsense", "jwt update resulted in error"),
-            ("$SYS.REQ.CLAIMS.UPDATE", user_jwt(), "not an account claim"),
+            ("$SYS.REQ.CLAIMS.UPDATE", user_jwt(), "not account claim"),
             (
                 f"$SYS.REQ.ACCOUNT.{OTHER.public}.CLAIMS.UPDATE",
                 main_account(),

@@ -39,13 +39,11 @@ class ClaimsServices:
         self._server = server
         self._system = system_account
         self._resolver = operator.resolver
-        folder = isinstance(self._resolver, FolderResolver)
         self._listen("$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", self._update_one)
         self._listen("$SYS.ACCOUNT.*.CLAIMS.UPDATE", self._update_one)
-        self._listen("$SYS.REQ.CLAIMS.UPDATE", self._update)
-        if folder or isinstance(self._resolver, MemoryResolver):
+        if isinstance(self._resolver, FolderResolver):
+            self._listen("$SYS.REQ.CLAIMS.UPDATE", self._update)
             self._listen("$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP", self._look_up)
-        if folder:
             self._listen("$SYS.REQ.CLAIMS.LIST", self._list)
             self._listen("$SYS.REQ.CLAIMS.PACK", self._pack)
             self._listen("$SYS.REQ.CLAIMS.DELETE", self._delete)
