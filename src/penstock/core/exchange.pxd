@@ -42,6 +42,7 @@ cdef class Service:
     cdef public int response_type          # ResponseType
     cdef public uint64_t threshold_ns
     cdef public object latency             # None: not measured
+    cdef public bint allow_trace           # traces of requests go on in the exporter's account
     cdef readonly object responses         # OrderedDict reply subject -> Response, the longest silent first
 
 
@@ -86,6 +87,7 @@ cdef class StreamImport(Sink):
     """An exported stream, where it leaves the exporter."""
     cdef readonly AccountBorder home, away  # of the exporter, of the importer
     cdef readonly str subject, local        # patterns of the exporter, of the importer
+    cdef public bint allow_trace            # traces go on in the importer's account
     cdef bytes target                       # the importer's subject when that is literal
     cdef object transform
     cdef readonly bint closed

@@ -69,6 +69,7 @@ class Service:
     border: AccountBorder
     subject: str
     response_type: int
+    allow_trace: bool  # traces of requests go on in the exporter's account
     threshold_ns: int
     latency: object
     responses: dict[bytes, Response]
@@ -128,6 +129,7 @@ class StreamImport(Sink):
         *,
         transform: Transform | None = None,
     ) -> None: ...
+    allow_trace: bool  # traces go on in the importer's account
     home: AccountBorder
     away: AccountBorder
     subject: str

@@ -21,7 +21,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.expect cimport header_value
-from penstock.core.hub cimport Connection, Hub, Task
+from penstock.core.hub cimport Connection, Hub, Task, Trace
 from penstock.core.router cimport Border, Message, QueueGroup, Router, Sink, Subscription
 from penstock.core.subjects cimport Route, subject_has_wildcard, subject_matches
 
@@ -172,7 +172,10 @@ cdef class AccountBorder(Border):
                 prefix = <bytes>router.prefixes[i]
                 n = PyBytes_GET_SIZE(prefix)
                 if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    took = (<Sink>router.prefix_sinks[i]).take(source, bare)
+                    if source is not None and router.hub.trace is not None:
+                        took = router.ask_traced(prefix, <Sink>router.prefix_sinks[i], source, bare)
+                    else:
+                        took = (<Sink>router.prefix_sinks[i]).take(source, bare)
                     break
         route = router.trie.route(m.subject, m.subject_len)
         return took + self.show(route, source, m, bare, of_stream)
@@ -180,16 +183,20 @@ cdef class AccountBorder(Border):
     cdef int show(self, Route route, Connection source, Message* m, Message* bare, bint of_stream) except -1:
         cdef int i, took = 0
         cdef object item
+        cdef Message* shown
+        cdef bint traced = source is not None and self.router.hub.trace is not None
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
-                took += self.router.deliver(<Subscription>item, source, m)
+                took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += self.router.deliver_group(<QueueGroup>item, source, m)
+                took += (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
+                         else self.router.deliver_group(<QueueGroup>item, source, m))
             elif type(item) is StreamImport or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
-                took += (<Sink>item).take(source, m if (<Sink>item).as_client else bare)
+                shown = m if (<Sink>item).as_client else bare
+                took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:
@@ -377,6 +384,9 @@ cdef class ServiceImport(Sink):
             self.closed = True
             self.border.router.unshare(self.subject, self)
 
+    cdef int traced(self, Connection source, Message* m) except -1:
+        return self.take(source, m)            # says there what it is, and the trace goes on
+
     cdef int ready(self, Task waiter) except -1:
         return 2
 
@@ -401,6 +411,7 @@ cdef class ServiceImport(Sink):
         cdef Sharing sharing = self.sharing
         cdef Response response = None
         cdef ServiceImport each
+        cdef Trace trace = sharing.hub.trace if source is not None else None
         cdef bytes subject = self.target, line, head, bare_body, body
         cdef int took
         cdef object headers = None
@@ -457,11 +468,19 @@ cdef class ServiceImport(Sink):
             out.body = PyBytes_AS_STRING(body)
             out.hlen = <uint32_t>(PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(line) + 2)
             out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        if trace is not None:
+            trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
+            if not self.service.allow_trace:
+                if trace.only:
+                    return 1                           # what was made for the answer ends with the service's threshold
+                sharing.hub.trace = None
         sharing.chain.append(self)
         try:
             took = home.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
+            if trace is not None:
+                sharing.hub.trace = trace
         if took == 0 and response is not None:
             response.close()
             sharing.tell(response, STATUS_NO_DELIVERY)
@@ -518,6 +537,7 @@ cdef class StreamImport(Sink):
 
     cdef int take(self, Connection source, Message* m) except -1:
         cdef Message out = m[0]
+        cdef Trace trace = self.away.router.hub.trace if source is not None else None
         cdef bytes place = None
         if self.closed:
             return 0
@@ -531,7 +551,21 @@ cdef class StreamImport(Sink):
             out.subject = PyBytes_AS_STRING(place)
             out.subject_len = <uint32_t>PyBytes_GET_SIZE(place)
         route = self.away.router.trie.route(out.subject, out.subject_len)
-        return self.away.show(route, source, &out, &out, True) if (<Route>route).n else 0
+        if (<Route>route).n == 0:
+            return 0
+        if trace is None:
+            return self.away.show(route, source, &out, &out, True)
+        trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len)))
+        if not self.allow_trace and trace.only:
+            return 1
+        self.away.router.hub.trace = trace if self.allow_trace else None
+        try:
+            return self.away.show(route, source, &out, &out, True)
+        finally:
+            self.away.router.hub.trace = trace
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        return self.take(source, m)            # says there what it is, and the trace goes on
 
     cdef Sink bound(self, const char* subject, size_t n, bytes queue):
         place = self.place(subject, n)

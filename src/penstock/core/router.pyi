@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 from penstock.core.hub import Connection, Hub, Task
+from penstock.core.subjects import SubjectTrie
 
 class Sink:
     as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
@@ -21,10 +22,19 @@ class Subscription:
     queue: bytes
     delivered: int
     closed: bool
+    @property
+    def max(self) -> int:
+        """Ends after that many deliveries; 0: never."""
+    def client(self) -> Connection:
+        """The connection it belongs to."""
 
 class Router:
     """One account's subjects."""
 
+    traces: (
+        bool  # the account has a destination for traces: each message with headers is asked about
+    )
+    trie: SubjectTrie
     def __init__(self, hub: Hub) -> None: ...
     def attach(self, pattern: str, sink: Sink) -> None:
         """The sink takes every message whose subject matches the pattern."""
@@ -49,4 +59,6 @@ class Router:
         self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
     ) -> int:
         """A message from inside, to subscribers and sinks; how many took it."""
+    def matching(self, subject: str) -> list[Subscription]:
+        """The subscriptions of clients that match a literal subject, members of queue groups too."""
     def subscription_count(self) -> int: ...

@@ -12,7 +12,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
-from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.hub cimport Connection, Hub, Owner, Task, Trace
 from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
 
 cdef enum:
@@ -32,6 +32,14 @@ cdef class Sink:
 
     cdef Sink bound(self, const char* subject, size_t n, bytes queue):
         return self
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        cdef Hub hub = source.hub
+        trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
+        try:
+            return 1 if trace.only else self.take(source, m)
+        finally:
+            hub.trace = trace
 
 
 cdef class Border:
@@ -108,7 +116,10 @@ cdef class Router(Owner):
                 prefix = <bytes>self.prefixes[i]
                 n = PyBytes_GET_SIZE(prefix)
                 if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    took = (<Sink>self.prefix_sinks[i]).take(source, m)
+                    if source is not None and self.hub.trace is not None:
+                        took = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
+                    else:
+                        took = (<Sink>self.prefix_sinks[i]).take(source, m)
                     if self.system_interest == 0:
                         return took
                     break
@@ -124,6 +135,8 @@ cdef class Router(Owner):
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
         cdef int i, took = 0
         cdef object item
+        if source is not None and self.hub.trace is not None:
+            return self.fan_out_traced(route, source, m)
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
@@ -133,6 +146,54 @@ cdef class Router(Owner):
             else:
                 took += (<Sink>item).take(source, m)
         return took
+
+    cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
+        """As fan_out, and hub.trace is told of each receiver; when only that is asked for, nobody gets anything."""
+        cdef int i, took = 0
+        cdef object item
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += self.deliver_traced(<Subscription>item, source, m)
+            elif type(item) is QueueGroup:
+                took += self.deliver_group_traced(<QueueGroup>item, source, m)
+            else:
+                took += (<Sink>item).traced(source, m)
+        return took
+
+    cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1:
+        """A subject that the server itself takes. The API is a service of the system account, in name."""
+        if prefix.endswith(b".API."):
+            subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+            self.hub.trace.events.append(("si", "$SYS", subject, subject))
+        return sink.traced(source, m)
+
+    cdef int deliver_group_traced(self, QueueGroup group, Connection source, Message* m) except -1:
+        cdef list members = list(group.members)
+        cdef Py_ssize_t n = len(members), start, i
+        start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
+        for i in range(n):
+            if self.deliver_traced(<Subscription>members[(start + i) % n], source, m):
+                return 1
+        return 0
+
+    cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1:
+        cdef Connection c = s.connection
+        cdef Trace trace = self.hub.trace
+        cdef str why = ""
+        if s.closed:
+            why = "Not delivered because subscription is closed"
+        elif c.closed or c.closing:
+            why = "Not delivered because client is closed"
+        elif source is c and not c.echo:
+            why = "Not delivered because of no echo"
+        elif not trace.only and self.deliver(s, source, m) == 0:
+            if c.guarded:
+                why = "Not delivered because subscription denies this subject"
+            else:
+                why = "Not delivered because fast producer not stalled and consumer is slow"
+        trace.events.append(("eg", s, why))
+        return 0 if why else 1
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
         """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
@@ -208,6 +269,8 @@ cdef class Router(Owner):
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
             if source is not c and not self.hub.drop_for_slow and self.hub.now_ns - c.progress_ns < STUCK_NS:
                 source.stalled = True
+                source.stalls += 1
+                self.hub.stalls += 1
                 c.await_room(source)
         return 1
 
@@ -432,6 +495,18 @@ cdef class Router(Owner):
         m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
         return self.publish(None, &m)
+
+    def matching(self, str subject) -> list:
+        """The Subscription objects of clients that match a literal subject, members of queue groups too."""
+        s = subject.encode("utf-8", "surrogateescape")
+        cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+        found = []
+        for item in route.held or ():
+            if type(item) is Subscription:
+                found.append(item)
+            elif type(item) is QueueGroup:
+                found.extend((<QueueGroup>item).members)
+        return found
 
     def subscription_count(self) -> int:
         """Patterns of subscribers, groups and sinks that are held."""

@@ -141,6 +141,7 @@ class Links:
         service.response_type = _RESPONSES[export.response]
         service.threshold_ns = export.threshold_ns
         service.latency = export.latency
+        service.allow_trace = export.allow_trace
         if export.latency is not None and self._measurements is None:
             from penstock.server.latency import Measurements  # few services are measured
 
@@ -197,13 +198,15 @@ class Links:
         home = self._of(exporter)
         local = local_pattern(wanted)
         if not wanted.service:
-            return StreamImport(
+            made = StreamImport(
                 home.border,
                 linked.border,
                 wanted.subject,
                 local,
                 transform=stream_transform(wanted),
             )
+            made.allow_trace = wanted.allow_trace
+            return made
         service = home.services[export.subject]
         return ServiceImport(
             linked.border,

@@ -4,7 +4,6 @@ Knows nothing of the API's calls or of the log: those are the engine's and the c
 """
 
 import asyncio
-import json
 import os
 import time
 from random import Random
@@ -21,8 +20,6 @@ from penstock.core.turn import Turn
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.account import Account
-from penstock.engine.entries import StreamEntry, consumer_info, stream_info
-from penstock.engine.limits import account_info
 from penstock.engine.settings import BatchLimits, ServerLimits
 from penstock.server.accounts import Accounts, ServerAccount
 from penstock.server.errors import StartError
@@ -275,34 +272,6 @@ class JetStream:
 
     # -- reports
 
-    def report(self, streams: bool, consumers: bool, config: bool) -> dict[str, Any]:
-        """The fields of /jsz; `detail` has the rows of the streams when they were asked for."""
-        accounts = self.accounts()
-        entries = [entry for account in accounts for entry in account.streams.values()]
-        infos = [account_info(account) for account in accounts]
-        body: dict[str, Any] = {
-            "memory": sum(info.memory for info in infos),
-            "storage": sum(info.storage for info in infos),
-            "reserved_memory": sum(info.reserved_memory for info in infos),
-            "reserved_storage": sum(info.reserved_storage for info in infos),
-            "accounts": len(accounts),
-            "ha_assets": 0,
-            "api": {
-                "level": API_LEVEL,
-                "total": sum(account.api_total for account in accounts),
-                "errors": sum(account.api_errors for account in accounts),
-            },
-            "config": self.configuration(),
-            "streams": len(entries),
-            "consumers": sum(len(entry.consumers) for entry in entries),
-            "messages": sum(entry.core.log.msgs for entry in entries),
-            "bytes": sum(entry.core.log.bytes for entry in entries),
-            "detail": None,
-        }
-        if streams:
-            body["detail"] = [self._row(entry, consumers, config) for entry in entries]
-        return body
-
     def configuration(self) -> dict[str, Any]:
         """What JetStream runs with, as /varz and /jsz show it."""
         settings = self._settings
@@ -310,45 +279,16 @@ class JetStream:
             "max_memory": self._max_memory(),
             "max_storage": self._max_storage(),
             "store_dir": self.folder,
-            "sync_interval": settings.sync_interval_ns,
         }
-        if not settings.sync_interval_ns:
+        if settings.sync_interval_ns:
+            body["sync_interval"] = settings.sync_interval_ns
+        else:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
         if settings.strict:
             body["strict"] = True
         return body
-
-    def _row(self, entry: StreamEntry, consumers: bool, config: bool) -> dict[str, Any]:
-        now_ns = self._turn.clock.now()
-        info = json.loads(encode(stream_info(entry, self._engine_settings, now_ns)))
-        row = {"name": entry.config.name, "created": info["created"]}
-        if config:
-            row["config"] = info["config"]
-        row["state"] = info["state"]
-        if consumers:
-            details = [
-                json.loads(encode(consumer_info(entry, each, self._engine_settings, now_ns)))
-                for each in entry.consumers.values()
-            ]
-            if not config:
-                for detail in details:
-                    detail.pop("config", None)
-            row["consumer_detail"] = details
-        return row
-
-    def health(self, stream: str, consumer: str) -> str:
-        """What is wrong with a stream or consumer of the default account; empty when nothing is."""
-        account = self._engine.accounts.get("$G")
-        entry = account.streams.get(stream) if account is not None else None
-        if entry is None:
-            return f'JetStream stream "{stream}" not found on account "$G"'
-        if consumer and consumer not in entry.consumers:
-            return (
-                f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "$G"'
-            )
-        return ""
 
     def _max_memory(self) -> int:
         if self._settings.max_memory >= 0:

@@ -55,6 +55,8 @@ TOP: dict[str, Key] = {
     "http": address("http_host", "http_port"),
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
+    "http_base_path": set_to("http_base_path", text),
+    "prof_port": set_to("prof_port", port),
     "jetstream": jetstream,
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
@@ -85,6 +87,9 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),
     "max_closed_clients": set_to("max_closed_clients", between(0, 1_000_000)),
     "ping_interval": duration("ping_interval_ns", 1_000_000),
     "ping_max": set_to("ping_max", between(1, 1_000_000)),
@@ -99,15 +104,11 @@ TOP: dict[str, Key] = {
 NOT_SERVED = frozenset(
     """
     allow_non_tls client_advertise cluster connect_error_reports default_js_domain
-    disable_sublist_cache feature_flags gateway http_base_path https https_port
-    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit
-    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt
-    no_fast_producer_stall no_header_support no_sublist_cache
-    ocsp ocsp_cache prof_block_rate prof_port proxies proxy_protocol
-    reconnect_error_reports remote_syslog 
-    resolver_tls 
-    server_metadata server_tags syslog tls trace_headers trace_verbose 
-    websocket write_timeout ws
+    disable_sublist_cache feature_flags gateway https https_port leaf leafnodes log_max_num
+    log_size_limit logfile_max_num logfile_size_limit max_traced_msg_len mqtt no_header_support
+    no_sublist_cache ocsp ocsp_cache prof_block_rate proxies proxy_protocol
+    reconnect_error_reports remote_syslog resolver_tls server_metadata server_tags syslog tls
+    trace_headers trace_verbose websocket write_timeout ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
     jetstream.unique_tag jetstream.max_outstanding_catchup
