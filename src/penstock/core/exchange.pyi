@@ -21,10 +21,16 @@ class Sharing:
 
     def __init__(self, hub: Hub) -> None: ...
     hub: Hub
-    describe: Callable[[Connection, bool, bool, str], bytes] | None  # (who, all about it, with the server, service account) -> JSON
-    sample: Callable[[Service, Connection | None, bytes], object] | None  # None: this request is not measured
+    describe: (
+        Callable[[Connection, bool, bool, str], bytes] | None
+    )  # (who, all about it, with the server, service account) -> JSON
+    sample: (
+        Callable[[Service, Connection | None, bytes], object] | None
+    )  # None: this request is not measured
     measured: Callable[[Response, Connection | None, int], object] | None
-    on_due: Callable[[int], object] | None  # tick() is needed at this time (ns), earlier than it said
+    on_due: (
+        Callable[[int], object] | None
+    )  # tick() is needed at this time (ns), earlier than it said
     def importers(self) -> list[str]:
         """Of the request that is being handled, the accounts that it came through, the requester's own first."""
     def shared(self) -> bool:

@@ -40,7 +40,9 @@ class Router:
         """The sink takes every message whose subject matches the pattern."""
     def detach(self, pattern: str, sink: Sink) -> bool: ...
     border: Border | None  # what it shares with other accounts
-    mapping: Callable[[str], str | None] | None  # of subjects that clients publish to; None as the answer: nowhere
+    mapping: (
+        Callable[[str], str | None] | None
+    )  # of subjects that clients publish to; None as the answer: nowhere
     def share(self, pattern: str, sink: Sink) -> None:
         """As attach(), of what stands for subscribers elsewhere."""
     def unshare(self, pattern: str, sink: Sink) -> None: ...

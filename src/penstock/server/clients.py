@@ -7,7 +7,6 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 
 from collections import deque
 from dataclasses import dataclass
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,7 +22,10 @@ from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.accounts import Accounts, ServerAccount
+    from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
@@ -149,6 +151,7 @@ class Clients:
         self.total = 0
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
+        self.system: System | None = None  # is told who comes and goes
         self.gate = gate or Gate(settings)
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -330,6 +333,8 @@ class Clients:
         client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.sweep_by(client.due_ns)
         connection.ready = True
+        if self.system is not None:
+            self.system.connected(connection)
         return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
@@ -358,6 +363,8 @@ class Clients:
             self.accounts.leave(connection)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs

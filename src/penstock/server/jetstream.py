@@ -134,6 +134,26 @@ class JetStream:
             else:
                 self._add(account, _limits(wanted))
 
+    def purge(self, name: str) -> str:
+        """Remove all streams of an account, and what an account that is gone has left; what was
+        wrong, or empty.
+        """
+        account = self._engine.accounts.get(name)
+        self._log.info(f"Purge request for account {name}")
+        if account is None:
+            import shutil
+
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            return ""
+        from penstock.engine import streams
+
+        try:
+            for stream in list(account.streams):
+                streams.delete(account, stream)
+        except errors.StreamDeleteError as problem:
+            return str(problem)
+        return ""
+
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
         refusal = self._refusals.pop(account.name, None)
         if refusal is not None:
@@ -223,9 +243,7 @@ class JetStream:
             return account.router.publish_message(call, payload, reply, headers) > 0
         if call.startswith("CONSUMER.MSG.NEXT."):
             return account.router.publish_message(f"$JS.API.{call}", payload, reply, headers) > 0
-        return self._engine.take(
-            account.name, source, f"$JS.API.{call}", reply, headers, payload
-        )
+        return self._engine.take(account.name, source, f"$JS.API.{call}", reply, headers, payload)
 
     def _client(self, source: Connection, account: ServerAccount) -> ClientInfo:
         """Who makes a call; one that came through other accounts says of whom it may."""

@@ -22,12 +22,8 @@ TokenCheck = Callable[[AccountSettings, Export, Import, str], bool]
 
 # What every account may ask the system account, each for itself.
 SYSTEM_EXPORTS = (
-    Export(
-        "$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4
-    ),
-    Export(
-        "$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4
-    ),
+    Export("$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4),
+    Export("$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4),
     Export("$SYS.DEBUG.SUBSCRIBERS", service=True),
     Export("$SYS.REQ.USER.*.INFO", service=True),
 )
@@ -157,14 +153,20 @@ class Imports:
         if wanted.prefix and not literal(wanted.prefix.removesuffix(".")):
             return "stream import prefix can not contain wildcard tokens"
         try:
-            return self._service(importer, wanted) if wanted.service else self._stream(
-                importer, wanted
+            return (
+                self._service(importer, wanted)
+                if wanted.service
+                else self._stream(importer, wanted)
             )
         except TransformError as error:
             what = "service" if wanted.service else "stream"
-            pair = (wanted.local, wanted.subject) if wanted.service else (
-                wanted.subject,
-                wanted.local,
+            pair = (
+                (wanted.local, wanted.subject)
+                if wanted.service
+                else (
+                    wanted.subject,
+                    wanted.local,
+                )
             )
             return (
                 f"failed to create mapping transform for {what} import subject from "

@@ -68,9 +68,7 @@ def _entries(
     found = []
     for entry in item.value:
         if not isinstance(entry.value, dict):
-            reader.problem(
-                entry, f"{one} Items should be a map with type entry, got {kind(entry)}"
-            )
+            reader.problem(entry, f"{one} Items should be a map with type entry, got {kind(entry)}")
             continue
         try:
             found.append(parse(reader, entry.value, entry))
