@@ -24,7 +24,7 @@ cdef enum:
     LOW_WATER = 262144             # a blocked connection with less than this takes deliveries again
     SPARE_MAX = 64                 # output buffers kept without an owner
     SPARE_BYTES = 262144           # larger ones are given back to the system
-    FIRST_OUT = 32768              # a new output buffer
+    FIRST_OUT = 4096               # a new output buffer
     FLUSH_NOW = 131072             # output above this is flushed before the end of the turn
 
 DEF_MAX_PENDING = 64 * 1024 * 1024     # nats-server's default: max_pending

@@ -6,9 +6,8 @@ in order.
                             loop         Clients (greeting, CONNECT, pings)
 
 What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
-serves the clients that are there already.
-Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
-changes its settings.
+serves the clients that are there already. Knows nothing of how settings were written or what
+messages mean. One Server is one life; a reload changes its settings.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
-from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.clients import Clients
 from penstock.server.errors import StartError
 from penstock.server.files import (
     StoreLock,
@@ -42,6 +41,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -121,6 +122,7 @@ class Server:
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
+        self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -139,6 +141,8 @@ class Server:
         self.turn.max_pending = settings.max_pending
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
+        self.sessions.max_sub_tokens = settings.max_sub_tokens
+        self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
     def _apply_accounts(self) -> None:
@@ -221,6 +225,8 @@ class Server:
             self._start_profiling()
         self.listener.open(self.loop)
         self._looping = True
+        for when_ns, call in self._until_looping:
+            self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
@@ -362,6 +368,9 @@ class Server:
 
     def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
         """Run a call at a time of the hub's clock."""
+        if not self._looping:
+            self._until_looping.append((when_ns, call))
+            return
 
         def on_time() -> None:
             self.turn.now_ns = self.turn.clock.now()

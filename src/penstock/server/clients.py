@@ -16,10 +16,13 @@ from penstock.core.router import Router
 from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
+from penstock.server.auth.hello import read_connect
+from penstock.server.complaints import Complaints
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,17 +31,12 @@ if TYPE_CHECKING:
     from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
-SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
-NEVER_NS = 1 << 62
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset(
     {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
 )
-
-
-_CREDENTIALS = msgspec.json.Decoder(Credentials | None)
 
 
 class Client:
@@ -57,6 +55,7 @@ class Client:
         "pinged",
         "port",
         "protocol",
+        "slot",
         "user",
         "version",
     )
@@ -65,7 +64,9 @@ class Client:
         """A client at that address, to be looked at again at due_ns."""
         self.host = host
         self.port = port
-        self.due_ns = due_ns  # when to look at it again: authentication is late, or a ping is due
+        # When to look at it again: authentication is late, or a ping is due. Clients.look_at sets it.
+        self.due_ns = due_ns
+        self.slot = 0  # in the wheel
         self.pinged = False
         self.name = ""
         self.lang = ""
@@ -160,8 +161,10 @@ class Clients:
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
+        self._violations = Complaints(log, "permissions violations")
         self._complaints = 0
         self._complained_second = 0
+        self._wheel = Wheel()
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
@@ -173,6 +176,7 @@ class Clients:
         else:
             due = now + settings.auth_timeout_ns
         client = connection.session = Client(host, port, due)
+        self._wheel.put(connection, client, due)
         self.open += 1
         self.total += 1
         if self.gate.nonce_needed:
@@ -205,8 +209,8 @@ class Clients:
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
         try:
-            asked = _CREDENTIALS.decode(text) or Credentials()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked = read_connect(text)
+        except ValueError:
             self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
@@ -219,7 +223,7 @@ class Clients:
         outcome = self.gate.check(asked, self.peer(connection, client))
         if isinstance(outcome, Later):
             if outcome.outcome is None:
-                client.due_ns = NEVER_NS  # who decides has a timeout of its own
+                self.look_at(connection, client, NEVER_NS)  # who decides has a timeout of its own
                 outcome.then(lambda decided: self._decided(connection, client, asked, decided))
                 return PENDING
             outcome = outcome.outcome
@@ -266,7 +270,7 @@ class Clients:
             connection.fail(refusal.error, refusal.reason)
             self.kick()
 
-        client.due_ns = NEVER_NS
+        self.look_at(connection, client, NEVER_NS)
         self.call_at(when_ns, answer)
         return PENDING
 
@@ -330,8 +334,8 @@ class Clients:
         connection.permits = permits_of(admitted.permissions)
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
-        client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
-        self.sweep_by(client.due_ns)
+        due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
+        self.look_at(connection, client, due_ns)
         connection.ready = True
         if self.system is not None:
             self.system.connected(connection)
@@ -353,6 +357,13 @@ class Clients:
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
 
+    def violated(self, connection: Connection, text: str) -> None:
+        """A client has tried what it may not."""
+        client = connection.session
+        if isinstance(client, Client):
+            where = f"{client.host}:{client.port} - cid:{connection.id}"
+            self._violations.say(self.hub.now_ns, f"{where} - {text}")
+
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
         client = connection.session
@@ -361,6 +372,7 @@ class Clients:
         self.open -= 1
         if self.accounts is not None:
             self.accounts.leave(connection)
+        self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
         if self.system is not None:
@@ -454,38 +466,41 @@ class Clients:
         """Ping who is due, close who is stale or has not said who it is; when to sweep again
         (NEVER_NS without clients).
         """
-        next_ns = NEVER_NS
-        for connection in self.hub.all_connections():
-            client = connection.session
-            if not isinstance(client, Client) or connection.closing:
-                continue
-            if client.due_ns <= now_ns:
-                self._due(connection, client, now_ns)
-            next_ns = min(next_ns, client.due_ns)
-        return max(next_ns, now_ns + SWEEP_MIN_NS) if next_ns < NEVER_NS else NEVER_NS
+        for connection, client in self._wheel.take(now_ns):
+            assert isinstance(client, Client)
+            due_ns = NEVER_NS if connection.closing else self._due(connection, client, now_ns)
+            if not connection.closed:
+                self._wheel.put(connection, client, due_ns)
+        next_ns = self._wheel.next_ns()
+        return max(next_ns, now_ns + STEP_NS) if next_ns < NEVER_NS else NEVER_NS
 
-    def _due(self, connection: Connection, client: Client, now_ns: int) -> None:
+    def look_at(self, connection: Connection, client: Client, due_ns: int) -> None:
+        """Look at a client at that time, and not when it was due before."""
+        self._wheel.put(connection, client, due_ns)
+        self.sweep_by(due_ns)
+
+    def _due(self, connection: Connection, client: Client, now_ns: int) -> int:
+        """Do what is due with one client; when it is due again."""
         settings = self.settings
         if not connection.ready:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
-            return
+            return NEVER_NS
         if client.expires_ns <= now_ns:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
-            return
+            return NEVER_NS
         interval = settings.ping_interval_ns
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
-            client.due_ns = min(connection.last_ns + interval, client.expires_ns)
-            return
+            return min(connection.last_ns + interval, client.expires_ns)
         if connection.pings_out + 1 > settings.ping_max:
             self.log.debug(f"cid:{connection.id} - Stale Client Connection - Closing")
             connection.fail(b"Stale Connection", "Stale Connection")
-            return
+            return NEVER_NS
         client.pinged = True
         connection.pings_out += 1
         connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
-        client.due_ns = min(now_ns + interval, client.expires_ns)
+        return min(now_ns + interval, client.expires_ns)
 
 
 def account_name(client: object) -> str:

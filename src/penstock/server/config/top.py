@@ -84,6 +84,9 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),
     "max_closed_clients": set_to("max_closed_clients", between(0, 1_000_000)),
     "ping_interval": duration("ping_interval_ns", 1_000_000),
     "ping_max": set_to("ping_max", between(1, 1_000_000)),
@@ -100,8 +103,8 @@ NOT_SERVED = frozenset(
     allow_non_tls client_advertise cluster connect_error_reports default_js_domain
     default_sentinel disable_sublist_cache feature_flags gateway https https_port
     leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit
-    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt
-    no_fast_producer_stall no_header_support no_sublist_cache
+    max_traced_msg_len mqtt
+    no_header_support no_sublist_cache
     ocsp ocsp_cache operator operators prof_block_rate proxies proxy_protocol
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
