@@ -9,6 +9,7 @@ An account may also have a destination for messages with a sampled W3C ``tracepa
     eg  a client gets it          si  it went through a service import  se  through a stream import
 """
 
+import json
 import random
 from typing import Any
 
@@ -16,7 +17,7 @@ from penstock.api.times import format_time
 from penstock.core.hub import Connection, Trace
 from penstock.core.subjects import literal
 from penstock.server.clients import account_name
-from penstock.server.monitor.facts import Facts, client_of
+from penstock.server.monitor.facts import SYSTEM_ACCOUNT, Facts, client_of
 from penstock.server.monitor.form import present, text
 from penstock.server.system.envelope import compressed, server_info, written
 
@@ -26,6 +27,17 @@ ORIGIN = "Nats-Trace-Origin-Account"
 DISABLED = "trace disabled"
 _CLIENT = 0  # kinds of connections
 _LEAF = 4
+_WORDS = {"message size exceeds maximum allowed": "maximum payload exceeded"}
+_EXPECTED = {
+    "Nats-Expected-Last-Subject-Sequence": "last sequence by subject mismatch",
+    "Nats-Expected-Last-Sequence": "last sequence mismatch",
+}
+_SERVICES = {
+    "$SYS.REQ.USER.INFO": "$SYS.REQ.USER.{}.INFO",
+    "$SYS.REQ.ACCOUNT.PING.CONNZ": "$SYS.REQ.ACCOUNT.{}.CONNZ",
+    "$SYS.REQ.ACCOUNT.PING.STATZ": "$SYS.REQ.ACCOUNT.{}.STATZ",
+    "$SYS.REQ.SERVER.PING.CONNZ": "$SYS.REQ.ACCOUNT.{}.CONNZ",
+}
 _YES = {"1", "true", "on"}
 
 
@@ -97,10 +109,11 @@ class Tracing:
         now = format_time(self._facts.now_ns)
         home = account.name
         events = [_ingress(connection, trace, home, now, error)]
-        events += [_event(each, home, now) for each in trace.events]
+        reached = trace.events or _service(trace.subject, home)
+        events += [_event(each, home, now, trace.headers) for each in reached]
         body = {
             "server": server_info(self._facts),
-            "request": present(header=trace.headers, msgsize=trace.size),
+            "request": present(header=dict(sorted(trace.headers.items())), msgsize=trace.size),
             "events": events,
         }
         headers, data = compressed(written(body), trace.encoding)
@@ -144,7 +157,28 @@ def _ingress(
     return event | present(error=error)
 
 
-def _event(what: tuple[Any, ...], home: str, now: str) -> dict[str, Any]:
+def _service(subject: str, account: str) -> list[tuple[Any, ...]]:
+    """The system account's services are no imports here, but look like it."""
+    target = _SERVICES.get(subject)
+    return [("si", SYSTEM_ACCOUNT, subject, target.format(account))] if target else []
+
+
+def _why(error: str, headers: dict[str, list[str]]) -> str:
+    """Why a stream refused a message, in the words of a trace."""
+    kind, _, seen = error.partition(": ")
+    if kind == "wrong last sequence":
+        for name, words in _EXPECTED.items():
+            if name in headers:
+                return f"{words}: {headers[name][0]} vs {seen}"
+    if kind == "wrong last msg ID":
+        asked = _first(headers, "Nats-Expected-Last-Msg-Id")
+        return f"last msgid mismatch: {json.dumps(asked)} vs {json.dumps(seen)}"
+    return _WORDS.get(error, error)
+
+
+def _event(
+    what: tuple[Any, ...], home: str, now: str, headers: dict[str, list[str]]
+) -> dict[str, Any]:
     """One of the core's tuples as JSON has it."""
     kind = what[0]
     event: dict[str, Any] = {"type": kind, "ts": now}
@@ -156,7 +190,7 @@ def _event(what: tuple[Any, ...], home: str, now: str) -> dict[str, Any]:
         event["stream"] = stream
         if not error:
             event |= present(subject=subject, nointerest=unwanted)
-        return event | present(error=error)
+        return event | present(error=_why(error, headers))
     if kind == "sm":
         return event | {"to": what[1]}
     if kind == "se":
