@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
+    from penstock.server.monitor.profile_port import ProfilePort
 
 Reload = Callable[[], tuple[Settings, list[str]]]
 
@@ -97,6 +98,8 @@ class Server:
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
         self._facts: Facts | None = None
+        self._system_timer: asyncio.TimerHandle | None = None
+        self._profiling: ProfilePort | None = None
         self._build()
 
     def _build(self) -> None:
@@ -239,6 +242,9 @@ class Server:
             self.jetstream.open(self.loop)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
+        self._start_system()
+        if self.settings.prof_port:
+            self._start_profiling()
         self.listener.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -286,8 +292,39 @@ class Server:
                 accounts=self.accounts.all,
                 jetstream=lambda: self.jetstream,
                 warn=self.log.warn,
+                system_account=self.accounts.system.name if self.accounts.system else "",
             )
         return self._facts
+
+    def _start_system(self) -> None:
+        account = self.accounts.system
+        if account is None:
+            return
+        from penstock.server.system import System
+        from penstock.server.system.actions import ServerActions
+
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        self.accounts.when_made(
+            lambda made: system.serve(made.name, made.router) if made is not account else None
+        )
+        self.clients.system = self.sessions.tracer = system
+        self._system_tick()
+
+    def _start_profiling(self) -> None:
+        from penstock.server.monitor.profile_port import ProfilePort
+
+        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
+        shown = join_address(self.host, self._profiling.port)
+        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
+
+    def _system_tick(self) -> None:
+        if self.clients.system is not None:
+            now_ns = self.turn.now_ns = self.turn.clock.now()
+            due_ns = self.clients.system.tick(now_ns)
+            self.turn.kick()
+            self._system_timer = self.loop.call_later(
+                (due_ns - now_ns) / SECOND_NS, self._system_tick
+            )
 
     def _write_files(self) -> None:
         if self.settings.pid_file:
@@ -305,6 +342,11 @@ class Server:
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
         self.listener.close()
+        if self._system_timer is not None:
+            self._system_timer.cancel()
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=False)
+            self.clients.system = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -319,6 +361,8 @@ class Server:
         self.turn.shutdown()
         if self._http is not None:
             await self._http.close()
+        if self._profiling is not None:
+            self._profiling.close()
         for path in (self.settings.pid_file, self._ports_file):
             if path:
                 remove_file(path)
@@ -385,15 +429,19 @@ class Server:
         self.log.info("File log re-opened")
 
     def _reload(self) -> None:
+        self.reload_configuration()
+
+    def reload_configuration(self) -> str:
+        """Read the configuration again and change what it changes; why nothing was, or empty."""
         try:
             fresh, warnings = self._read_again()
             changed, refused = changes(self.settings, fresh)
         except StartError as problem:
             self.log.error(f"Failed to reload server configuration: {problem}")
-            return
+            return str(problem)
         if refused:
             self.log.error(f"Failed to reload server configuration: {'; '.join(refused)}")
-            return
+            return "; ".join(refused)
         for warning in warnings:
             self.log.warn(warning)
         settings = self.settings
@@ -421,6 +469,7 @@ class Server:
             self.log.move(settings.log_file)
         self._after_reload(changed, old_pid)
         self.log.info("Reloaded server configuration")
+        return ""
 
     def _after_reload(self, changed: list[str], old_pid: str) -> None:
         try:
@@ -446,6 +495,8 @@ class Server:
 
         settings = self.settings
         self.log.info("Entering lame duck mode, stop accepting new clients")
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=True)
         self.listener.close()
         self.greeting.refresh(settings, lame_duck=True)
         self.clients.tell_lame_duck()
@@ -480,6 +531,11 @@ class Server:
             self._failed(error)
         else:
             self.log.error(f"Internal error: {context.get('message')}")
+
+    @property
+    def lame_duck(self) -> bool:
+        """Whether it is about to go."""
+        return self._lame_duck is not None
 
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""

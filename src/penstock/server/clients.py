@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.server.accounts import Accounts, ServerAccount
+    from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
@@ -151,6 +152,7 @@ class Clients:
         self.total = 0
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
+        self.system: System | None = None  # is told who comes and goes
         self.gate = gate or Gate(settings)
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -335,6 +337,8 @@ class Clients:
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
+        if self.system is not None:
+            self.system.connected(connection)
         return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
@@ -371,6 +375,8 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs

@@ -161,6 +161,26 @@ class JetStream:
         self._refusals.pop(account.name, None)
         self._domains.pop(account.name, None)
 
+    def purge(self, name: str) -> str:
+        """Remove all streams of an account, and what an account that is gone has left; what was
+        wrong, or empty.
+        """
+        account = self._engine.accounts.get(name)
+        self._log.info(f"Purge request for account {name}")
+        if account is None:
+            import shutil
+
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            return ""
+        from penstock.engine import streams
+
+        try:
+            for stream in list(account.streams):
+                streams.delete(account, stream)
+        except errors.StreamDeleteError as problem:
+            return str(problem)
+        return ""
+
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
         refusal = self._refusals.pop(account.name, None)
         if refusal is not None:
