@@ -49,6 +49,7 @@ cdef class Service:
     cdef readonly str subject
     cdef public int response_type          # ResponseType
     cdef public uint64_t threshold_ns
+    cdef public size_t most                # requests that are waited for; then the oldest one is given up
     cdef public object latency             # None: not measured
     cdef public bint allow_trace           # traces of requests go on in the exporter's account
     cdef readonly object responses         # OrderedDict reply subject -> Response, the longest silent first

@@ -7,7 +7,7 @@ for this request alone, and the answer goes back the same way. Services may be c
     importer: _INBOX.7 ◄── Response ◄── ReplySink(_R_.Ab12cd34.>) ◄── exporter: somebody publishes to that
 
 A Response ends with its answer (singleton) or an empty one (stream, chunked), with the interest in the reply, when nothing came for
-the service's threshold, or when there are MOST of them and it has been silent longest. Knows nothing of configuration: who may import
+the service's threshold, or when the service has too many of them and this one was silent longest. Knows nothing of configuration: who may import
 what was decided by who makes these objects.
 """
 from collections import OrderedDict
@@ -140,7 +140,7 @@ cdef class AccountBorder(Border):
         if not self.prefix:
             self.prefix = b"_R_." + random_word(hub, PREFIX_DIGITS) + b"."
             self.router.share(self.prefix.decode() + ">", ReplySink(self))
-        if len(service.responses) >= MOST:
+        if len(service.responses) >= service.most:
             (<Response>next(iter(service.responses.values()))).close()
         key = self.prefix + random_word(hub, KEY_DIGITS)
         while key in self.responses:
@@ -244,6 +244,7 @@ cdef class Service:
         self.response_type = response_type
         self.threshold_ns = threshold_ns
         self.latency = latency
+        self.most = MOST
         self.responses = OrderedDict()
         border.sharing.services.append(self)
 
