@@ -90,7 +90,9 @@ def test_accounts_do_not_hear_each_other(users: Cast) -> None:
     for name in "abc":
         users.say(name, "SUB > 1\r\n")
     seen = users.publish("a", "quiet", "x", reply="back")
-    assert seen["a"]["1"] and not seen["b"] and not seen["c"]
+    assert seen["a"]["1"]
+    assert not seen["b"]
+    assert not seen["c"]
 
 
 def test_streams_arrive_under_the_importers_subjects(users: Cast) -> None:

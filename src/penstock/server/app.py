@@ -47,6 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock.server.auth.callout import ServerKeys
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
@@ -78,7 +79,9 @@ class Server:
         self._looping = False  # whether timers can be set
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        self.server_id = new_server_id()
+        # Only a server that has something to sign needs a key that does.
+        self.keys = _server_keys(settings)
+        self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -132,7 +135,26 @@ class Server:
         self.turn.start(self.sessions, self._opening.call_soon)
         self._apply_limits()
         self._apply_accounts()
+        if self.keys is not None:
+            self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+
+    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+        """Who else decides who is let in: operators' JWTs, a callout service."""
+        from penstock.server.auth.setup import Setup
+
+        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
+        setup.connect(keys, self.server_name, self._about)
+
+    def _about(self) -> dict[str, object]:
+        """What answers of the system account say of the server that gave them."""
+        return {
+            "name": self.server_name,
+            "host": self.host,
+            "id": self.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": self.settings.jetstream,
+        }
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -434,7 +456,7 @@ class Server:
         if {"accounts", "mappings"} & set(changed):
             self._apply_accounts()
             if self.jetstream is not None:
-                self.jetstream.refresh()
+                self.jetstream.reloaded()
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -518,6 +540,17 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _server_keys(settings: Settings) -> "ServerKeys | None":
+    """The key of a server that signs requests, and one to seal them with; None when it has none to
+    sign.
+    """
+    if settings.auth_callout is None and settings.operator is None:
+        return None
+    from penstock.server.auth.setup import make_keys
+
+    return make_keys()
 
 
 def _draw(below: int) -> int:

@@ -448,13 +448,34 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
-        now = self.gate.still_valid(client.admitted or Admitted(""))
+        before = client.admitted or Admitted("")
+        permissions = before.permissions
+        now = self.gate.still_valid(before)
         if isinstance(now, Refused):
             self.expel(connection, now)
         elif client.admitted is not None:
             client.admitted = now
-            connection.permits = permits_of(now.permissions)
-            self.recheck(connection)
+            self._limit(connection, now)
+            if now.permissions != permissions:
+                connection.permits = permits_of(now.permissions)
+                self.recheck(connection)
+
+    def account_changed(self, name: str) -> None:
+        """An account's JWT was updated, or has expired: look at those in it again."""
+        account = self.accounts.get(name) if self.accounts is not None else None
+        if account is None:
+            return
+        most = account.settings.limits.max_connections
+        members = sorted(account.connections.values(), key=lambda each: each.start_ns)
+        for place, connection in enumerate(members):
+            if 0 <= most <= place:
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+            else:
+                self._check_again(connection)
+        self.kick()
 
     def expel(self, connection: Connection, refusal: Refused) -> None:
         """Close the connection of somebody who may not stay."""
