@@ -145,12 +145,12 @@ cdef class Sessions(Operator):
             elif kind < 0:
                 self.failed(c, kind)
             elif kind == OP_CONNECT:
+                if not c.rtt_ns and self.hub.now_ns > c.start_ns:
+                    c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
                 r.max_line = c.reader.max_line
                 r.max_payload = c.reader.max_payload
-                if not c.rtt_ns and self.hub.now_ns > c.start_ns:
-                    c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
                 if router is PENDING:
                     c.awaiting = c.stalled = not (c.closed or c.closing)
                 elif router is not None and not c.closed and not c.closing:

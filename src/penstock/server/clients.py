@@ -257,6 +257,7 @@ class Clients:
         self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
     ) -> object:
         """Say no: at once, or later when this address has failed often."""
+        client.user = asked.user
         self._complain(connection, client, asked, refusal)
         self.gate.refused(self.peer(connection, client), asked, refusal)
         patience = self.gate.patience
