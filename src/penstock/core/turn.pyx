@@ -311,6 +311,7 @@ cdef class Turn(Hub):
     # --- syncs ---------------------------------------------------------------------------------------------------------
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef SyncJob job
+        self.sync_runs += 1
         self.next_ticket += 1
         job.ticket = self.next_ticket
         job.upto = upto

@@ -6,6 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,6 +16,8 @@ from penstock.core.router import Router
 from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
+from penstock.server.auth.hello import read_connect
+from penstock.server.complaints import Complaints
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.settings import Settings
@@ -24,19 +27,22 @@ from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.server.accounts import Accounts, ServerAccount
+
 FIRST_PING_NS = 2 * SECOND_NS
+REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
-AUTHORIZATION = frozenset({"user", "password", "token", "users", "no_auth_user", "auth_callout"})
-
-
-_CREDENTIALS = msgspec.json.Decoder(Credentials | None)
+AUTHORIZATION = frozenset(
+    {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
+)
 
 
 class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
     __slots__ = (
+        "account",
         "admitted",
         "due_ns",
         "expires_ns",
@@ -68,8 +74,19 @@ class Client:
         self.protocol = 0
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign
+        self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # who it is; None before CONNECT
         self.expires_ns = NEVER_NS  # when it has to show again who it is
+
+
+class Held(NamedTuple):
+    """A subscription of a connection that is closed."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
 
 
 class Departed(NamedTuple):
@@ -85,7 +102,26 @@ class Departed(NamedTuple):
     out_msgs: int
     in_bytes: int
     out_bytes: int
+    pending: int
+    stalls: int
+    rtt_ns: int
     subscriptions: int
+    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
+
+    def all_subscriptions(self) -> tuple[Held, ...]:
+        """As of a connection."""
+        return self.held
+
+
+@dataclass(slots=True)
+class Past:
+    """What the closed connections of an account came to."""
+
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
 
 
 class Clients:
@@ -99,6 +135,7 @@ class Clients:
         greeting: Greeting,
         log: Log,
         gate: Gate | None = None,
+        accounts: "Accounts | None" = None,
     ) -> None:
         """The clients of a hub that all use one router; settings are looked at anew each time.
 
@@ -113,13 +150,16 @@ class Clients:
         self.open = 0
         self.total = 0
         self.stale = 0
+        self._past: dict[str, Past] = {}  # by account
         self.gate = gate or Gate(settings)
+        self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
         self.settle: Callable[[Connection, Router], object] = _nothing
         self.recheck: Callable[[Connection], object] = _nothing
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
+        self._violations = Complaints(log, "permissions violations")
         self._complaints = 0
         self._complained_second = 0
         self._wheel = Wheel()
@@ -167,8 +207,8 @@ class Clients:
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
         try:
-            asked = _CREDENTIALS.decode(text) or Credentials()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked = read_connect(text)
+        except ValueError:
             self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
@@ -269,7 +309,24 @@ class Clients:
         return self._bind(connection, client, admitted)
 
     def _bind(self, connection: Connection, client: Client, admitted: Admitted) -> Router | None:
-        """Give a connection what belongs to who it is."""
+        """Give a connection what belongs to who it is; None: its account has no room, and it was
+        told so.
+        """
+        router = self.router
+        account = None
+        if self.accounts is not None:
+            account = self.accounts.get(admitted.account)
+            if account is None:
+                connection.fail(b"Authorization Violation", "Missing Account")
+                return None
+            if not self.accounts.join(connection, account):
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+                return None
+            router = account.router
+        client.account = account
         client.admitted = admitted
         client.user = admitted.name
         connection.permits = permits_of(admitted.permissions)
@@ -278,19 +335,30 @@ class Clients:
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
-        return self.router
+        return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""
         settings, limits = self.settings, admitted.limits
         payload, subscriptions = settings.max_payload, settings.max_subscriptions or -1
-        if limits.payload >= 0:
-            payload = min(payload, limits.payload)
-        if limits.subscriptions >= 0:
-            own = limits.subscriptions
-            subscriptions = own if subscriptions < 0 else min(subscriptions, own)
+        payloads, counts = [limits.payload], [limits.subscriptions]
+        client = connection.session
+        if isinstance(client, Client) and client.account is not None:
+            of_account = client.account.settings.limits
+            payloads.append(of_account.max_payload)
+            counts.append(of_account.max_subscriptions)
+        payload = min([payload, *(each for each in payloads if each >= 0)])
+        counts = [each for each in (subscriptions, *counts) if each >= 0]
+        subscriptions = min(counts, default=-1)
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
+
+    def violated(self, connection: Connection, text: str) -> None:
+        """A client has tried what it may not."""
+        client = connection.session
+        if isinstance(client, Client):
+            where = f"{client.host}:{client.port} - cid:{connection.id}"
+            self._violations.say(self.hub.now_ns, f"{where} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -298,30 +366,49 @@ class Clients:
         if not isinstance(client, Client):
             return
         self.open -= 1
+        if self.accounts is not None:
+            self.accounts.leave(connection)
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        past = self.past(account_name(client))
+        past.in_msgs += connection.in_msgs
+        past.out_msgs += connection.out_msgs
+        past.in_bytes += connection.in_bytes
+        past.out_bytes += connection.out_bytes
+        past.slow_consumers += connection.reason.startswith("Slow Consumer")
         if self.departed.maxlen:
-            self.departed.append(
-                Departed(
-                    connection.id,
-                    client,
-                    connection.start_ns,
-                    self.hub.now_ns,
-                    connection.last_ns,
-                    connection.reason,
-                    connection.in_msgs,
-                    connection.out_msgs,
-                    connection.in_bytes,
-                    connection.out_bytes,
-                    connection.subscription_count(),
-                )
-            )
+            self.departed.append(self._departed(connection, client))
         if self.log.debug_on:
             self.log.debug(
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
+
+    def past(self, account: str) -> Past:
+        """What the closed connections of an account came to."""
+        return self._past.setdefault(account, Past())
+
+    def _departed(self, connection: Connection, client: Client) -> Departed:
+        count = connection.subscription_count()
+        held = connection.all_subscriptions() if count <= REMEMBERED else []
+        return Departed(
+            connection.id,
+            client,
+            connection.start_ns,
+            self.hub.now_ns,
+            connection.last_ns,
+            connection.reason,
+            connection.in_msgs,
+            connection.out_msgs,
+            connection.in_bytes,
+            connection.out_bytes,
+            connection.pending_bytes(),
+            connection.stalls,
+            connection.rtt_ns,
+            count,
+            tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
+        )
 
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
@@ -405,8 +492,15 @@ class Clients:
             return NEVER_NS
         client.pinged = True
         connection.pings_out += 1
+        connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
         return min(now_ns + interval, client.expires_ns)
+
+
+def account_name(client: object) -> str:
+    """The account of a client; the global one unless it has another."""
+    account = getattr(client, "account", None)
+    return "$G" if account is None else str(account.name)
 
 
 def _nothing(*_: object) -> None:
