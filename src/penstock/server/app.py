@@ -24,6 +24,7 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
+from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
 from penstock.server.errors import StartError
@@ -77,6 +78,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         # Only a server that has something to sign needs a key that does.
@@ -181,6 +183,8 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         self._announce()
         self._raise_open_files()
+        for number in SIGNALS:  # clients may be served from here on, so signals may come
+            signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self._opening.serve(self._sockets, self.listener.accept, self._load)
         else:
@@ -201,9 +205,12 @@ class Server:
             signal.signal(number, signal.SIG_IGN)
 
     def _load(self) -> None:
-        """Import what the rest of the start needs; nothing else may happen here."""
+        """Import what the rest of the start needs; nothing else may happen here, but to let the
+        disk begin.
+        """
         names = ["asyncio", "traceback", "uvloop"]
         if self._store is not None:
+            sync_ahead(self._store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -229,7 +236,8 @@ class Server:
 
     async def _start(self) -> None:
         actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
-        for number, action in zip(SIGNALS, actions, strict=True):
+        handlers = dict(zip(SIGNALS, actions, strict=True))
+        for number, action in handlers.items():
             self.loop.add_signal_handler(number, action)
         if self._http_sockets:
             await self._start_monitoring()
@@ -253,6 +261,8 @@ class Server:
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+        for early in self._early_signals:
+            handlers[signal.Signals(early)]()
 
     def _announce(self) -> None:
         from penstock import __version__
