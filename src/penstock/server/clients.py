@@ -394,6 +394,11 @@ class Clients:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
             return
         interval = settings.ping_interval_ns
+        begun = connection.partial_ns
+        if begun and now_ns - begun > interval * (settings.ping_max + 1):
+            # bytes come, but what they belong to does not end
+            connection.fail(b"Stale Connection", "Stale Connection")
+            return
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             client.due_ns = min(connection.last_ns + interval, client.expires_ns)
