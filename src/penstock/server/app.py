@@ -38,6 +38,7 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.memory import memory_bytes
 from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
@@ -166,6 +167,9 @@ class Server:
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.max_sub_tokens = settings.max_sub_tokens
+        share = memory_bytes() // 4
+        self.turn.max_subscription_bytes = settings.max_subscription_memory or share
+        self.turn.max_output_bytes = settings.max_output_memory or share
         self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
