@@ -28,6 +28,8 @@ class Router:
     def detach(self, pattern: str, sink: Sink) -> bool: ...
     def attach_prefix(self, prefix: str, sink: Sink) -> None:
         """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`)."""
+    def detach_prefix(self, prefix: str, sink: Sink) -> bool:
+        """Undo attach_prefix(); whether it was there."""
     def watch(self, subject: str, task: Task) -> None:
         """Wake the task when a subscription that matches this literal subject comes."""
     def unwatch(self, subject: str, task: Task) -> None: ...

@@ -329,6 +329,15 @@ cdef class Router(Owner):
         self.prefixes.append(prefix.encode())
         self.prefix_sinks.append(sink)
 
+    def detach_prefix(self, str prefix, Sink sink) -> bool:
+        """Undo attach_prefix(); whether it was there."""
+        for i in range(len(self.prefixes)):
+            if self.prefixes[i] == prefix.encode() and self.prefix_sinks[i] is sink:
+                del self.prefixes[i]
+                del self.prefix_sinks[i]
+                return True
+        return False
+
     def watch(self, str subject, Task task) -> None:
         """Wake the task when a subscription that matches this literal subject comes or goes."""
         self.watchers.setdefault(subject.encode("utf-8", "surrogateescape"), []).append(task)

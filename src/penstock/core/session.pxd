@@ -14,4 +14,5 @@ cdef class Sessions(Operator):
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef int unsubscribe(self, Connection c, Op* op) except -1
+    cdef int show(self, Connection c, int kind, Op* op) except -1
     cdef int failed(self, Connection c, int code) except -1

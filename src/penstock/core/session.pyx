@@ -65,6 +65,8 @@ cdef class Sessions(Operator):
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
             kind = read_op(r, &op)
+            if self.hub.tracer is not None and kind > OP_MORE:
+                self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
                 self.publish(c, &op)
             elif kind == OP_MORE:
@@ -90,6 +92,24 @@ cdef class Sessions(Operator):
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
                 self.unsubscribe(c, &op)
+        return 0
+
+    cdef int show(self, Connection c, int kind, Op* op) except -1:
+        """Let the tracer see an operation, written anew from what was read of it."""
+        words = {OP_PUB: b"HPUB" if op.hlen else b"PUB", OP_SUB: b"SUB", OP_UNSUB: b"UNSUB", OP_CONNECT: b"CONNECT",
+                 OP_PING: b"PING", OP_PONG: b"PONG"}
+        line = [words.get(kind, b"")]
+        body = None
+        if kind == OP_PUB:
+            line += [op.subject[:op.subject_len], op.reply[:op.reply_len], b"%d" % op.hlen if op.hlen else b"", b"%d" % op.body_len]
+            body = PyBytes_FromStringAndSize(op.body, op.body_len)
+        elif kind == OP_SUB:
+            line += [op.subject[:op.subject_len], op.queue[:op.queue_len], op.sid[:op.sid_len]]
+        elif kind == OP_UNSUB:
+            line += [op.sid[:op.sid_len], b"%d" % op.max if op.max else b""]
+        elif kind == OP_CONNECT:
+            line.append(PyBytes_FromStringAndSize(op.body, op.body_len))
+        self.hub.tracer.received(c, b" ".join([word for word in line if word]), body, op.hlen)
         return 0
 
     cdef int failed(self, Connection c, int code) except -1:

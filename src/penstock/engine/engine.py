@@ -5,12 +5,14 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
+from penstock.core.usage import NO_LIMIT
 from penstock.engine import consumers, limits, streams
 from penstock.engine.account import Account
 from penstock.engine.dispatch import Dispatcher
@@ -139,9 +141,20 @@ class Engine:
         self.account.timers.sooner = call
         self.account.alarms.sooner = call
 
+    def raise_limits(self, max_memory: int, max_storage: int) -> None:
+        """Let all streams together hold more than before."""
+        account = self.account
+        account.settings = replace(account.settings, max_memory=max_memory, max_storage=max_storage)
+        for usage, most in ((account.memory, max_memory), (account.storage, max_storage)):
+            if usage.whole is not None and usage.whole.limit != NO_LIMIT:
+                usage.whole.limit = most
+
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
         streams.close(self.account)
+        if self.account.desk is not None:
+            self.account.desk.close()
+        self._dispatcher = None
 
     def _sync(self) -> None:
         for stream in self.account.streams.values():

@@ -9,7 +9,7 @@ import os
 import sys
 
 from penstock.server.errors import StartError
-from penstock.server.options import PROGRAM, USAGE, Options, parse_options
+from penstock.server.options import PROGRAM, TLS_HELP, USAGE, Options, parse_options
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +27,9 @@ def _main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     if options.action == "help":
         print(USAGE, end="")
+        return 0
+    if options.action == "help_tls":
+        print(TLS_HELP, end="")
         return 0
     if options.action == "version":
         print(version_line())
@@ -54,7 +57,7 @@ def _check(options: Options) -> int:
 
     if not options.config:
         raise StartError("option -t needs a configuration file: -c <file>")
-    settings, warnings = load_config(options.config)
+    settings, warnings = load_config(options.config, strict=True)
     for warning in warnings:
         print(f"{PROGRAM}: {warning}", file=sys.stderr)
     print(
@@ -78,6 +81,9 @@ def _serve(options: Options) -> int:
         stamps=settings.logtime,
         utc=settings.logtime_utc,
         form=settings.log_format,
+        limit=settings.log_size_limit,
+        keep=settings.log_max_num,
+        syslog=settings.syslog_address,
     )
     for warning in warnings:
         log.warn(warning)

@@ -16,7 +16,6 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable
 
 import uvloop
 
@@ -37,21 +36,65 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
-from penstock.server.reload import changes
+from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
 
-Reload = Callable[[], tuple[Settings, list[str]]]
-
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+SIGNALS = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+    signal.SIGHUP: "hangup",
+}
+
+# What of the settings is whose, when they are reloaded.
+LOG_TARGET = ("log_file", "log_size_limit", "log_max_num", "syslog", "remote_syslog")
+LOG_FORM = ("debug", "trace", "trace_verbose", "logtime", "logtime_utc", "log_format")
+LIMITS = (
+    "max_payload",
+    "max_control_line",
+    "max_subscriptions",
+    "write_deadline_ns",
+    "write_timeout",
+    "user",
+    "password",
+    "token",
+    "users",
+)
+GREETED = ("max_payload", "user", "password", "token", "users", "client_advertise", "jetstream")
+CLIENTS = (
+    "user",
+    "password",
+    "token",
+    "users",
+    "max_connections",
+    "max_control_line",
+    "max_payload",
+)
+FILES = ("pid_file", "ports_file_dir")
+JETSTREAM = (
+    "jetstream",
+    "store_dir",
+    "sync_interval_ns",
+    "max_memory",
+    "max_file",
+    "jetstream_limits",
+    "batch_limits",
+    "domain",
+    "strict",
+    "remotes",
+)
 
 
 class Server:
@@ -64,7 +107,7 @@ class Server:
         sockets: list[socket.socket],
         http_sockets: list[socket.socket],
         store: StoreLock | None,
-        reload: Reload,
+        reload: ReadAgain,
     ) -> None:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
@@ -76,12 +119,15 @@ class Server:
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
-        self._read_again = reload
+        self.reloads = Reloads(settings, log, reload)
+        self.leaving: list[Callable[[], object]] = []  # what parts do when lame duck mode begins
         self._store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
         self._ports_file = ""
+        self._old_files: list[str] = []
+        self._next_log: Log | None = None
         self._stopped = self.loop.create_future()
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -102,6 +148,8 @@ class Server:
         self.turn.on_error = self._failed
         self.turn.start(self.sessions, self.loop.call_soon)
         self._apply_limits()
+        self._apply_tracing()
+        self._add_reloads()
         self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _apply_limits(self) -> None:
@@ -109,9 +157,18 @@ class Server:
         self.turn.max_payload = settings.max_payload
         self.turn.max_line = settings.max_control_line
         self.turn.max_pending = settings.max_pending
-        self.turn.write_deadline_ns = settings.write_deadline_ns
+        patient = settings.write_timeout == "retry"
+        self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.auth_required = settings.auth_required
+
+    def _apply_tracing(self) -> None:
+        if not self.settings.trace:
+            self.turn.tracer = None
+            return
+        from penstock.server.tracing import Tracer
+
+        self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
 
     # -- life
 
@@ -134,9 +191,8 @@ class Server:
         await self._shutdown()
 
     async def _start(self) -> None:
-        actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
-        for number, action in zip(SIGNALS, actions, strict=True):
-            self.loop.add_signal_handler(number, action)
+        for number in SIGNALS:
+            self.loop.add_signal_handler(number, self._trapped, number)
         self._announce()
         limit, enough = raise_open_files(
             min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
@@ -149,17 +205,33 @@ class Server:
         if self._http_sockets:
             await self._start_monitoring()
         if self._store is not None:
-            from penstock.server.jetstream import JetStream
-
-            self.jetstream = JetStream(
-                self.settings, self._store, self.turn, self.router, self.log, self.server_name
-            )
-            self.jetstream.open(self.loop)
+            self._open_jetstream()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
         self.listener.open()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+
+    def _open_jetstream(self) -> None:
+        from penstock.server.jetstream import JetStream
+
+        assert self._store is not None
+        self.jetstream = JetStream(
+            self.settings, self._store, self.turn, self.router, self.log, self.server_name
+        )
+        self.jetstream.open(self.loop)
+
+    def _close_jetstream(self) -> None:
+        """All on disk, nothing served: who asks hears that nobody is there."""
+        if self.jetstream is None:
+            return
+        self.log.info("Initiating JetStream Shutdown...")
+        self.turn.poll_once()
+        self.jetstream.close()
+        self.jetstream = None
+        self._store = None
+        self.turn.kick()
+        self.log.info("JetStream Shutdown")
 
     def _announce(self) -> None:
         from penstock import __version__
@@ -169,7 +241,8 @@ class Server:
         self.log.info(f"  Name:     {self.server_name}")
         self.log.info(f"  ID:       {self.server_id}")
         if self.settings.config_file:
-            self.log.info(f"Using configuration file: {self.settings.config_file}")
+            digest = self.settings.config_digest
+            self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
     async def _start_monitoring(self) -> None:
         from penstock.server.http import HttpServer
@@ -208,14 +281,15 @@ class Server:
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
-            reachable = join_address(_reachable(self.host), self.port)
-            monitored = join_address(
-                _reachable(self.settings.http_host or self.host), self.http_port
-            )
-            monitoring = [f"http://{monitored}"] if self.http_port else []
-            self._ports_file = write_ports_file(
-                self.settings.ports_file_dir, [f"nats://{reachable}"], monitoring
-            )
+            self._ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
+
+    def ports(self) -> dict[str, list[str]]:
+        """The URLs of what is listened on, by kind, as the ports file has them."""
+        found = {"nats": [f"nats://{join_address(_reachable(self.host), self.port)}"]}
+        if self.http_port:
+            host = _reachable(self.settings.http_host or self.host)
+            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+        return found
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
@@ -225,10 +299,7 @@ class Server:
         if self._lame_duck is not None:
             self._lame_duck.cancel()
         self.turn.poll_once()
-        if self.jetstream is not None:
-            self.log.info("Initiating JetStream Shutdown...")
-            self.jetstream.close()
-            self.log.info("JetStream Shutdown")
+        self._close_jetstream()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
@@ -267,6 +338,17 @@ class Server:
 
     # -- signals
 
+    def _trapped(self, number: signal.Signals) -> None:
+        self.log.info(f'Trapped "{SIGNALS[number]}" signal')
+        if number == signal.SIGUSR1:
+            self._reopen()
+        elif number == signal.SIGUSR2:
+            self.go_lame()
+        elif number == signal.SIGHUP:
+            self.reload()
+        elif number == signal.SIGINT or self._lame_duck is None:
+            self.stop()
+
     def stop(self) -> None:
         """Ask run() to shut down and return."""
         if not self._stopped.done():
@@ -276,26 +358,61 @@ class Server:
         self.log.reopen()
         self.log.info("File log re-opened")
 
-    def _reload(self) -> None:
-        try:
-            fresh, warnings = self._read_again()
-            changed, refused = changes(self.settings, fresh)
-        except StartError as problem:
-            self.log.error(f"Failed to reload server configuration: {problem}")
+    def go_lame(self) -> None:
+        """Enter lame duck mode, which ends the server; once."""
+        if self._lame_duck is not None or self._stopped.done():
             return
-        if refused:
-            self.log.error(f"Failed to reload server configuration: {'; '.join(refused)}")
-            return
-        for warning in warnings:
-            self.log.warn(warning)
+        from random import SystemRandom
+
+        from penstock.server.lame_duck import LameDuck
+
+        steps = [*self.leaving, self.listener.close, self._close_jetstream]
+        leaving = LameDuck(
+            self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
+        )
+        self._lame_duck = self.loop.create_task(leaving.run())
+
+    def _tell_lame(self) -> None:
+        self.greeting.refresh(self.settings, lame_duck=True)
+        self.clients.tell_lame_duck()
+        self.turn.kick()
+
+    # -- reloading
+
+    def reload(self) -> str:
+        """Read file and options again and go over to them: why that failed, or ""."""
+        failure = self.reloads.run()
+        self.turn.now_ns = self.turn.clock.now()
+        self.turn.kick()
+        return failure
+
+    def _add_reloads(self) -> None:
+        add = self.reloads.add
+        add(LOG_TARGET, self._log_moved, self._log_moves)
+        add(LOG_FORM, lambda changed: self._log_changed())
+        add(LIMITS, lambda changed: self._apply_limits())
+        add(GREETED, lambda changed: self.greeting.refresh(self.settings))
+        add(CLIENTS, lambda changed: self.clients.reloaded(sorted(changed)))
+        add(FILES, self._files_moved, self._files_move)
+        add(JETSTREAM, self._jetstream_changed, self._jetstream_changes)
+
+    def _log_moves(self, old: Settings, new: Settings) -> None:
+        if self._next_log is not None:
+            self._next_log.close()  # of a reload that failed after this
+        self._next_log = Log(
+            new.log_file,
+            limit=new.log_size_limit,
+            keep=new.log_max_num,
+            syslog=new.syslog_address,
+        )
+
+    def _log_moved(self, changed: frozenset[str]) -> None:
+        if self._next_log is not None:
+            self.log.adopt(self._next_log)
+            self._next_log = None
+
+    def _log_changed(self) -> None:
         settings = self.settings
-        old_log, old_pid = settings.log_file, settings.pid_file
-        for name in changed:
-            setattr(settings, name, getattr(fresh, name))
-            self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
-        settings.config_digest = fresh.config_digest
-        self._apply_limits()
-        self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
             trace=settings.trace,
@@ -303,47 +420,42 @@ class Server:
             utc=settings.logtime_utc,
             form=settings.log_format,
         )
-        if settings.log_file != old_log:
-            self.log.move(settings.log_file)
-        self._after_reload(changed, old_pid)
-        self.log.info("Reloaded server configuration")
+        self._apply_tracing()
 
-    def _after_reload(self, changed: list[str], old_pid: str) -> None:
+    def _files_move(self, old: Settings, new: Settings) -> None:
+        self._old_files = [each for each in (old.pid_file, self._ports_file) if each]
+
+    def _files_moved(self, changed: frozenset[str]) -> None:
         try:
-            if "pid_file" in changed:
-                remove_file(old_pid)
-            if "pid_file" in changed or "ports_file_dir" in changed:
-                self._write_files()
+            self._ports_file = ""
+            self._write_files()
         except StartError as problem:
             self.log.error(str(problem))
-        self.turn.now_ns = self.turn.clock.now()
-        self.clients.reloaded(changed)
-        self.turn.kick()
+        for each in self._old_files:
+            if each not in (self.settings.pid_file, self._ports_file):
+                remove_file(each)
 
-    def _go_lame(self) -> None:
-        if self._lame_duck is None:
-            self._lame_duck = self.loop.create_task(self._leave_slowly())
+    def _jetstream_changes(self, old: Settings, new: Settings) -> None:
+        from penstock.server.reload import check_jetstream
 
-    async def _leave_slowly(self) -> None:
-        """Lame duck: take nobody new, tell the clients, and after a grace period close them one by
-        one.
-        """
-        settings = self.settings
-        self.log.info("Entering lame duck mode, stop accepting new clients")
-        self.listener.close()
-        self.greeting.refresh(settings, lame_duck=True)
-        self.clients.tell_lame_duck()
-        self.turn.kick()
-        if self.clients.open:
-            await asyncio.sleep(settings.lame_duck_grace_period_ns / SECOND_NS)
-        waiting = self.turn.all_connections()
-        rest = (settings.lame_duck_duration_ns - settings.lame_duck_grace_period_ns) / SECOND_NS
-        gap = min(rest / max(len(waiting), 1), 1.0)
-        for connection in waiting:
-            self.turn.disconnect(connection, "Server Shutdown")
-            self.turn.kick()
-            await asyncio.sleep(gap)
-        self.stop()
+        if old.jetstream and new.jetstream:
+            check_jetstream(old, new)
+        elif new.jetstream and self._store is None:
+            from penstock.server.files import StoreLock
+            from penstock.server.startup import store_folder
+
+            self._store = StoreLock(store_folder(new))
+
+    def _jetstream_changed(self, changed: frozenset[str]) -> None:
+        if not self.settings.jetstream:
+            self._close_jetstream()
+        elif self.jetstream is not None:
+            self.jetstream.raise_limits()
+        elif self._store is not None:
+            try:
+                self._open_jetstream()
+            except StartError as problem:
+                self.log.warn(f"Can't start JetStream: {problem}")
 
     # -- trouble
 

@@ -98,6 +98,20 @@ class Clients:
         self.stale = 0
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
+    def label(self, connection: Connection) -> str:
+        """How lines of the log about a connection begin: where it comes from, and who it says it
+        is.
+        """
+        client = connection.session
+        if not isinstance(client, Client):
+            return f"cid:{connection.id}"
+        label = f"{client.host}:{client.port} - cid:{connection.id}"
+        facts = [f"v{client.version}"] if client.version else []
+        facts += [fact for fact in (client.lang, client.name) if fact]
+        if facts:
+            label += ' - "' + ":".join(facts).replace('"', "'") + '"'
+        return label
+
     def greet(self, connection: Connection, host: str, port: int) -> None:
         """A new connection: say who we are, and refuse it when there are too many."""
         settings = self.settings
@@ -136,8 +150,6 @@ class Clients:
         if isinstance(client, Client):
             client.name, client.lang, client.version = asked.name, asked.lang, asked.version
             client.protocol = asked.protocol
-        if self.log.trace_on:
-            self.log.trace(f"cid:{connection.id} - <<- [CONNECT {_without_secrets(asked)}]")
         return self.router if self._admit(connection, client, asked) else None
 
     def _admit(self, connection: Connection, client: object, asked: Connect) -> bool:
@@ -156,7 +168,7 @@ class Clients:
         if asked.protocol not in (0, 1):
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
             return False
-        if asked.no_responders and not asked.headers:
+        if asked.no_responders and not (asked.headers and settings.headers):
             connection.fail(
                 b"no responders requires headers support", "No Responders Requires Headers"
             )
@@ -164,7 +176,7 @@ class Clients:
         connection.verbose = asked.verbose
         connection.pedantic = asked.pedantic
         connection.echo = asked.echo
-        connection.headers = asked.headers
+        connection.headers = asked.headers and settings.headers
         connection.no_responders = asked.no_responders
         connection.ready = True
         return True
@@ -252,8 +264,3 @@ class Clients:
         connection.pings_out += 1
         connection.write(b"PING\r\n")
         client.due_ns = now_ns + interval
-
-
-def _without_secrets(asked: Connect) -> str:
-    fields = {"name": asked.name, "lang": asked.lang, "version": asked.version, "user": asked.user}
-    return msgspec.json.encode(fields).decode()

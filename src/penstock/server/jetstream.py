@@ -77,6 +77,7 @@ class JetStream:
             report=log.warn,
         )
         self._engine.account.describe = self._client
+        self._domain_sink: CallbackSink | None = None
         self._remotes: list[Remote] = []
         if settings.remotes:
             self._make_remotes()
@@ -116,7 +117,8 @@ class JetStream:
         log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
         if settings.domain:
             prefix = f"$JS.{settings.domain}.API."
-            self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
+            self._domain_sink = CallbackSink(self._from_domain)
+            self._router.attach_prefix(prefix, self._domain_sink)
         self._loop = loop
         for remote in self._remotes:
             remote.open(loop)
@@ -183,8 +185,14 @@ class JetStream:
         self._loop = None
         for remote in self._remotes:
             remote.close()
+        if self._domain_sink is not None:
+            self._router.detach_prefix(f"$JS.{self._settings.domain}.API.", self._domain_sink)
         self._engine.close()
         self._store.close()
+
+    def raise_limits(self) -> None:
+        """The settings allow more memory or disk than before."""
+        self._engine.raise_limits(self._max_memory(), self._max_storage())
 
     # -- reports
 

@@ -191,15 +191,19 @@ class _Parser:
         self.descend()
         items: list[Item] = []
         while True:
-            self.skip_space(",")
+            self.skip_space()
             if self.at >= len(self.text):
                 raise self.error('the file ends where the end of the array "]" was expected')
             if self.peek() == "]":
                 self.at += 1
                 self.depth -= 1
                 return items
+            if self.peek() == ",":
+                raise self.error("expected a value of the array before the comma")
             items.append(self.value(self.at))
             self.end_of_item("]")
+            if self.peek() == ",":
+                self.at += 1
 
     def map(self) -> dict[str, Item]:
         self.descend()

@@ -3,8 +3,10 @@ knows and this server does not serve.
 """
 
 from penstock.server.config.authorization import authorization
+from penstock.server.config.cluster import cluster, gateway, mqtt
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.operations import OPERATIONS
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
     address,
@@ -50,6 +52,10 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
 
 
 TOP: dict[str, Key] = {
+    **OPERATIONS,
+    "cluster": cluster,
+    "gateway": gateway,
+    "mqtt": mqtt,
     "listen": address("host", "port"),
     "host": set_to("host", text),
     "net": set_to("host", text),
@@ -91,23 +97,18 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain
-    default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
-    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
-    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt no_auth_user
-    no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
-    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol
-    reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
+    accounts allow_non_tls default_sentinel leaf leafnodes mappings maps
+    max_sub_tokens max_subscription_tokens no_auth_user
+    no_sys_acc no_system no_system_account
+    ocsp operator operators proxies proxy_protocol
+    resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    server_metadata server_tags syslog system system_account tls trace_headers trace_verbose trusted
-    trusted_keys websocket write_timeout ws authorization.default_permission
+    system system_account tls trusted
+    trusted_keys websocket ws authorization.default_permission
     authorization.default_permissions authorization.permissions authorization.auth_callout
     authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
     user.allowed_connection_types user.connection_types user.proxy_required user.account
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
-    jetstream.unique_tag jetstream.max_outstanding_catchup
-    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
-    jetstream.max_concurrent_io
+    jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )
