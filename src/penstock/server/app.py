@@ -5,27 +5,28 @@ in order.
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
+What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
+serves the clients that are there already.
 Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
 changes its settings.
 """
 
-import asyncio
+import contextlib
 import gc
 import os
 import signal
 import socket
 import time
-import traceback
-
-import uvloop
+from collections.abc import Callable
+from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
-from penstock.server.errors import StartError
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -36,13 +37,15 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
+from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
 
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
@@ -57,44 +60,6 @@ SIGNALS = {
     signal.SIGUSR2: "user defined signal 2",
     signal.SIGHUP: "hangup",
 }
-
-# What of the settings is whose, when they are reloaded.
-LOG_TARGET = ("log_file", "log_size_limit", "log_max_num", "syslog", "remote_syslog")
-LOG_FORM = ("debug", "trace", "trace_verbose", "logtime", "logtime_utc", "log_format")
-LIMITS = (
-    "max_payload",
-    "max_control_line",
-    "max_subscriptions",
-    "write_deadline_ns",
-    "write_timeout",
-    "user",
-    "password",
-    "token",
-    "users",
-)
-GREETED = ("max_payload", "user", "password", "token", "users", "client_advertise", "jetstream")
-CLIENTS = (
-    "user",
-    "password",
-    "token",
-    "users",
-    "max_connections",
-    "max_control_line",
-    "max_payload",
-)
-FILES = ("pid_file", "ports_file_dir")
-JETSTREAM = (
-    "jetstream",
-    "store_dir",
-    "sync_interval_ns",
-    "max_memory",
-    "max_file",
-    "jetstream_limits",
-    "batch_limits",
-    "domain",
-    "strict",
-    "remotes",
-)
 
 
 class Server:
@@ -112,7 +77,8 @@ class Server:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop  # from run() on
+        self._looping = False  # whether timers can be set
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -121,14 +87,12 @@ class Server:
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self.reloads = Reloads(settings, log, reload)
         self.leaving: list[Callable[[], object]] = []  # what parts do when lame duck mode begins
-        self._store = store
+        self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
-        self._ports_file = ""
-        self._old_files: list[str] = []
-        self._next_log: Log | None = None
-        self._stopped = self.loop.create_future()
+        self.ports_file = ""
+        self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
@@ -140,19 +104,27 @@ class Server:
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log)
+        self.gate = Gate(settings, self._home)
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
+        self.clients.admit = self.sessions.admit
+        self.clients.recheck = self.sessions.recheck
+        self.clients.kick = self.turn.kick
+        self.clients.call_at = self._call_at
+        self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
-        self.turn.start(self.sessions, self.loop.call_soon)
-        self._apply_limits()
-        self._apply_tracing()
-        self._add_reloads()
-        self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
+        self._opening = Opening(self.turn, self.sessions)
+        self.turn.start(self.sessions, self._opening.call_soon)
+        self.apply_limits()
+        self.apply_tracing()
+        add_rows(self)
+        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
-    def _apply_limits(self) -> None:
+    def apply_limits(self) -> None:
+        """Let the core know what the settings say."""
         settings = self.settings
         self.turn.max_payload = settings.max_payload
         self.turn.max_line = settings.max_control_line
@@ -162,7 +134,8 @@ class Server:
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.auth_required = settings.auth_required
 
-    def _apply_tracing(self) -> None:
+    def apply_tracing(self) -> None:
+        """Begin or stop to show what clients and server say."""
         if not self.settings.trace:
             self.turn.tracer = None
             return
@@ -174,6 +147,19 @@ class Server:
 
     def run(self) -> None:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
+        self._announce()
+        self._raise_open_files()
+        if may_open_early(self.settings):
+            self._opening.serve(self._sockets, self.listener.accept, self._load)
+        else:
+            self._load()
+        import asyncio
+
+        import uvloop
+
+        self.loop = uvloop.new_event_loop()
+        self._stopped = self.loop.create_future()
+        self.turn.start(self.sessions, self.loop.call_soon)
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
@@ -181,6 +167,25 @@ class Server:
         # stays open for the same reason: closing it gives the signals their default back.)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    def _load(self) -> None:
+        """Import what the rest of the start needs; nothing else may happen here."""
+        names = ["asyncio", "traceback", "uvloop"]
+        if self.store is not None:
+            names.append("penstock.server.jetstream")
+        if self._http_sockets:
+            names += ["penstock.server.http", "penstock.server.monitor"]
+        for name in names:
+            import_module(name)
+
+    def _raise_open_files(self) -> None:
+        wanted = min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
+        limit, enough = raise_open_files(wanted)
+        if not enough:
+            self.log.warn(
+                f"Only {limit} files may be open, so few clients can come; "
+                "raise the limit (ulimit -n)"
+            )
 
     async def _live(self) -> None:
         # All on the running loop: uvloop loses a signal that comes while it does not run.
@@ -193,35 +198,30 @@ class Server:
     async def _start(self) -> None:
         for number in SIGNALS:
             self.loop.add_signal_handler(number, self._trapped, number)
-        self._announce()
-        limit, enough = raise_open_files(
-            min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
-        )
-        if not enough:
-            self.log.warn(
-                f"Only {limit} files may be open, so few clients can come; "
-                "raise the limit (ulimit -n)"
-            )
         if self._http_sockets:
             await self._start_monitoring()
-        if self._store is not None:
-            self._open_jetstream()
+        if self.store is not None:
+            self.open_jetstream()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self._write_files()
-        self.listener.open()
+        self.write_files()
+        self.listener.open(self.loop)
+        self._looping = True
+        self.sessions.go_on()
+        self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
 
-    def _open_jetstream(self) -> None:
+    def open_jetstream(self) -> None:
+        """Recover what the store holds and serve it; StartError when that fails."""
         from penstock.server.jetstream import JetStream
 
-        assert self._store is not None
+        assert self.store is not None
         self.jetstream = JetStream(
-            self.settings, self._store, self.turn, self.router, self.log, self.server_name
+            self.settings, self.store, self.turn, self.router, self.log, self.server_name
         )
         self.jetstream.open(self.loop)
 
-    def _close_jetstream(self) -> None:
+    def close_jetstream(self) -> None:
         """All on disk, nothing served: who asks hears that nobody is there."""
         if self.jetstream is None:
             return
@@ -229,7 +229,7 @@ class Server:
         self.turn.poll_once()
         self.jetstream.close()
         self.jetstream = None
-        self._store = None
+        self.store = None
         self.turn.kick()
         self.log.info("JetStream Shutdown")
 
@@ -277,11 +277,12 @@ class Server:
             return 'JetStream account "$G" not found'
         return self.jetstream.health(stream, consumer)
 
-    def _write_files(self) -> None:
+    def write_files(self) -> None:
+        """Write pid file and ports file, where they are asked for."""
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
-            self._ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
+            self.ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of what is listened on, by kind, as the ports file has them."""
@@ -299,12 +300,13 @@ class Server:
         if self._lame_duck is not None:
             self._lame_duck.cancel()
         self.turn.poll_once()
-        self._close_jetstream()
+        self.close_jetstream()
+        self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
             await self._http.close()
-        for path in (self.settings.pid_file, self._ports_file):
+        for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)
         self.log.info("Server Exiting..")
@@ -319,9 +321,28 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
+    def _home(self, call: Callable[[], None]) -> None:
+        """Run a call on the loop's thread, from another thread; nothing after the end."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(on_time)
+
+    def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Run a call at a time of the hub's clock."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
+
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
-        if due_ns >= self._sweep_at_ns:
+        if due_ns >= self._sweep_at_ns or not self._looping:
             return
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -366,7 +387,7 @@ class Server:
 
         from penstock.server.lame_duck import LameDuck
 
-        steps = [*self.leaving, self.listener.close, self._close_jetstream]
+        steps = [*self.leaving, self.listener.close, self.close_jetstream]
         leaving = LameDuck(
             self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
         )
@@ -386,81 +407,12 @@ class Server:
         self.turn.kick()
         return failure
 
-    def _add_reloads(self) -> None:
-        add = self.reloads.add
-        add(LOG_TARGET, self._log_moved, self._log_moves)
-        add(LOG_FORM, lambda changed: self._log_changed())
-        add(LIMITS, lambda changed: self._apply_limits())
-        add(GREETED, lambda changed: self.greeting.refresh(self.settings))
-        add(CLIENTS, lambda changed: self.clients.reloaded(sorted(changed)))
-        add(FILES, self._files_moved, self._files_move)
-        add(JETSTREAM, self._jetstream_changed, self._jetstream_changes)
-
-    def _log_moves(self, old: Settings, new: Settings) -> None:
-        if self._next_log is not None:
-            self._next_log.close()  # of a reload that failed after this
-        self._next_log = Log(
-            new.log_file,
-            limit=new.log_size_limit,
-            keep=new.log_max_num,
-            syslog=new.syslog_address,
-        )
-
-    def _log_moved(self, changed: frozenset[str]) -> None:
-        if self._next_log is not None:
-            self.log.adopt(self._next_log)
-            self._next_log = None
-
-    def _log_changed(self) -> None:
-        settings = self.settings
-        self.log.configure(
-            debug=settings.debug,
-            trace=settings.trace,
-            stamps=settings.logtime,
-            utc=settings.logtime_utc,
-            form=settings.log_format,
-        )
-        self._apply_tracing()
-
-    def _files_move(self, old: Settings, new: Settings) -> None:
-        self._old_files = [each for each in (old.pid_file, self._ports_file) if each]
-
-    def _files_moved(self, changed: frozenset[str]) -> None:
-        try:
-            self._ports_file = ""
-            self._write_files()
-        except StartError as problem:
-            self.log.error(str(problem))
-        for each in self._old_files:
-            if each not in (self.settings.pid_file, self._ports_file):
-                remove_file(each)
-
-    def _jetstream_changes(self, old: Settings, new: Settings) -> None:
-        from penstock.server.reload import check_jetstream
-
-        if old.jetstream and new.jetstream:
-            check_jetstream(old, new)
-        elif new.jetstream and self._store is None:
-            from penstock.server.files import StoreLock
-            from penstock.server.startup import store_folder
-
-            self._store = StoreLock(store_folder(new))
-
-    def _jetstream_changed(self, changed: frozenset[str]) -> None:
-        if not self.settings.jetstream:
-            self._close_jetstream()
-        elif self.jetstream is not None:
-            self.jetstream.raise_limits()
-        elif self._store is not None:
-            try:
-                self._open_jetstream()
-            except StartError as problem:
-                self.log.warn(f"Can't start JetStream: {problem}")
-
     # -- trouble
 
     def _failed(self, error: BaseException) -> None:
         """An exception out of a task of the core: said, and the server goes on."""
+        import traceback
+
         frames = traceback.extract_tb(error.__traceback__)
         where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
         self.log.error(f"Internal error: {error!r}{where}")
@@ -468,7 +420,7 @@ class Server:
             for line in traceback.format_exception(error):
                 self.log.debug(line.rstrip())
 
-    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    def _loop_failed(self, loop: object, context: dict[str, object]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(error)

@@ -2,7 +2,7 @@
 knows and this server does not serve.
 """
 
-from penstock.server.config.authorization import authorization
+from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.cluster import cluster, gateway, mqtt
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
@@ -29,15 +29,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     settings = reader.settings
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
-    auth = named.get("authorization", place)
-    if settings.users and (settings.user or settings.token):
-        reader.problem(
-            auth, "authorization: a single user or token and a users array exclude each other"
-        )
-    if settings.user and settings.token:
-        reader.problem(auth, "authorization: user/password and token exclude each other")
-    if settings.password and not settings.user:
-        reader.problem(auth, "authorization: a password needs a user")
+    check_authorization(reader, named, place)
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),
@@ -68,6 +60,7 @@ TOP: dict[str, Key] = {
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
+    "no_auth_user": set_to("no_auth_user", text),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -98,16 +91,10 @@ TOP: dict[str, Key] = {
 NOT_SERVED = frozenset(
     """
     accounts allow_non_tls default_sentinel leaf leafnodes mappings maps
-    max_sub_tokens max_subscription_tokens no_auth_user
-    no_sys_acc no_system no_system_account
-    ocsp operator operators proxies proxy_protocol
-    resolver account_resolver accounts_resolver
+    max_sub_tokens max_subscription_tokens no_sys_acc no_system no_system_account
+    ocsp operator operators proxies proxy_protocol resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    system system_account tls trusted
-    trusted_keys websocket ws authorization.default_permission
-    authorization.default_permissions authorization.permissions authorization.auth_callout
-    authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
-    user.allowed_connection_types user.connection_types user.proxy_required user.account
+    system system_account tls trusted trusted_keys websocket ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
