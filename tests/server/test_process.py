@@ -115,7 +115,7 @@ def test_interrupt_stops_it_well():
 def test_what_cant_start_says_why_in_one_line(arguments, text):
     lines = refused(*arguments)
     assert len(lines) == 1, lines
-    assert lines[0].startswith("penstock-server: ")
+    assert re.match(r"penstock-server: |\[\d+\] .* \[FTL\] ", lines[0])
     assert text in lines[0]
 
 

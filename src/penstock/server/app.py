@@ -220,6 +220,8 @@ class Server:
             self.settings, self.store, self.turn, self.router, self.log, self.server_name
         )
         self.jetstream.open(self.loop)
+        if self.settings.declared:
+            self.jetstream.declare(self.settings.declared)
 
     def close_jetstream(self) -> None:
         """All on disk, nothing served: who asks hears that nobody is there."""

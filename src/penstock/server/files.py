@@ -69,9 +69,15 @@ class StoreLock:
             self._fd = os.open(
                 os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
             )
+        except (FileExistsError, NotADirectoryError):
+            raise StartError(
+                f"Can't start JetStream: storage directory is not a directory: {folder}; "
+                "choose another with -sd"
+            ) from None
         except OSError as problem:
             raise StartError(
-                f"can't use store folder {folder}: {problem.strerror}; choose another with -sd"
+                f"Can't start JetStream: could not create storage directory {folder}: "
+                f"{problem.strerror}; choose another with -sd"
             ) from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -27,9 +27,11 @@ from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
 
 if TYPE_CHECKING:
+    from penstock.engine.account import Account
     from penstock.server.remote import Remote
 
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
@@ -189,6 +191,17 @@ class JetStream:
             self._router.detach_prefix(f"$JS.{self._settings.domain}.API.", self._domain_sink)
         self._engine.close()
         self._store.close()
+
+    def declare(self, declared: list[Declared]) -> None:
+        """Have these streams and consumers there; StartError when that can't be."""
+        from penstock.server.declared import apply
+
+        self._turn.now_ns = self._turn.clock.now()
+        apply(declared, self._account_of, self._log)
+        self._turn.kick()
+
+    def _account_of(self, name: str) -> "Account | None":
+        return self._engine.account if name in ("", self._engine.account.name) else None
 
     def raise_limits(self) -> None:
         """The settings allow more memory or disk than before."""

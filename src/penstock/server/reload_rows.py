@@ -38,6 +38,7 @@ JETSTREAM = (
     "domain",
     "strict",
     "remotes",
+    "declared",
 )
 
 
@@ -136,8 +137,18 @@ class _JetStream:
             server.close_jetstream()
         elif server.jetstream is not None:
             server.jetstream.raise_limits()
+            self._declare()
         elif server.store is not None:
             try:
                 server.open_jetstream()
             except StartError as problem:
                 server.log.warn(f"Can't start JetStream: {problem}")
+
+    def _declare(self) -> None:
+        server = self._server
+        assert server.jetstream is not None
+        try:
+            server.jetstream.declare(server.settings.declared)
+        except StartError as problem:
+            for line in str(problem).split("\n"):
+                server.log.error(f"Not as declared: {line}")

@@ -366,7 +366,7 @@ class _Parser:
 
     def error(self, message: str, at: int | None = None) -> ConfigError:
         line, column = self.position(self.at if at is None else at)
-        return ConfigError(f"{self.file}:{line}:{column}: {message}")
+        return ConfigError(f"{self.file}:{line}:{column}: Parse error: {message}")
 
 
 def _scalar(bare: str) -> Scalar:

@@ -4,6 +4,7 @@ knows and this server does not serve.
 
 from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.cluster import cluster, gateway, mqtt
+from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.operations import OPERATIONS
@@ -45,6 +46,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
 
 TOP: dict[str, Key] = {
     **OPERATIONS,
+    **DECLARED,
     "cluster": cluster,
     "gateway": gateway,
     "mqtt": mqtt,

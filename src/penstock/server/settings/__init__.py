@@ -8,6 +8,7 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.declared import Declared
 from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -71,6 +72,7 @@ class Settings:
     strict: bool = True  # unknown fields in API requests are errors
 
     remotes: list[RemoteServer] = field(default_factory=list)
+    declared: list[Declared] = field(default_factory=list)  # streams and consumers to be there
 
     user: str = ""
     password: str = field(default="", repr=False)
