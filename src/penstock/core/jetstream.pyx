@@ -19,7 +19,6 @@ from penstock.core.maps cimport BytesMap
 from penstock.core.router cimport Message, Router, Sink
 
 API_LEVEL = 4
-PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.")
 
 cdef enum:
     TOKENS_V1 = 9
@@ -45,13 +44,8 @@ cdef class Desk(Sink):
         self.consumers = {}
         self.owner = b""
         self.places = BytesMap()
-        for prefix in PREFIXES:
+        for prefix in ("$JS.ACK.", "$JS.API.", "$JS.FC."):
             router.attach_prefix(prefix, self)
-
-    def close(self) -> None:
-        """Take nothing any more: who asks hears that nobody is there."""
-        for prefix in PREFIXES:
-            self.router.detach_prefix(prefix, self)
 
     def add(self, Consumer consumer) -> None:
         """Let its acks and requests find it."""

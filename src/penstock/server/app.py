@@ -6,9 +6,8 @@ in order.
                             loop         Clients (greeting, CONNECT, pings)
 
 What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
-serves the clients that are there already.
-Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
-changes its settings.
+serves the clients that are there already. Knows nothing of how settings were written or what
+messages mean. One Server is one life; a reload changes its settings.
 """
 
 import contextlib
@@ -22,11 +21,11 @@ from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
-from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
-from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.clients import Clients
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -42,6 +41,7 @@ from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -97,20 +98,33 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self._facts: Facts | None = None
         self._build()
 
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
-        self.router = Router(self.turn)
+        self.accounts = Accounts(
+            self.turn,
+            draw=_draw,
+            system=settings.system_account,
+            no_system=settings.no_system_account,
+        )
+        self.accounts.call_at = self._call_at
+        self.accounts.report = self.log.warn
+        self.accounts.server_name = self.server_name
+        self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
+        self.clients = Clients(
+            self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
+        )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
+        self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -121,6 +135,7 @@ class Server:
         self.apply_limits()
         self.apply_tracing()
         add_rows(self)
+        self.apply_accounts()
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
     def apply_limits(self) -> None:
@@ -132,6 +147,8 @@ class Server:
         patient = settings.write_timeout == "retry"
         self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
+        self.sessions.max_sub_tokens = settings.max_sub_tokens
+        self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
     def apply_tracing(self) -> None:
@@ -142,6 +159,15 @@ class Server:
         from penstock.server.tracing import Tracer
 
         self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
+
+    def apply_accounts(self) -> None:
+        """Have the accounts that the settings say."""
+        settings = self.settings
+        if settings.mappings or self.accounts.default.settings.mappings:
+            self.accounts.default.settings.mappings = settings.mappings
+            self.accounts.update(self.accounts.default.settings)
+        if settings.accounts or not self.accounts.only_default:
+            self.accounts.apply(settings.accounts)
 
     # -- life
 
@@ -206,6 +232,8 @@ class Server:
         self.write_files()
         self.listener.open(self.loop)
         self._looping = True
+        for when_ns, call in self._until_looping:
+            self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
@@ -217,7 +245,7 @@ class Server:
 
         assert self.store is not None
         self.jetstream = JetStream(
-            self.settings, self.store, self.turn, self.router, self.log, self.server_name
+            self.settings, self.store, self.turn, self.accounts, self.log, self.server_name
         )
         self.jetstream.open(self.loop)
         if self.settings.declared:
@@ -258,26 +286,24 @@ class Server:
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
-        from penstock.server.monitor import Facts
+        if self._facts is None:
+            from penstock.server.monitor import Facts
 
-        return Facts(
-            settings=self.settings,
-            server_id=self.server_id,
-            server_name=self.server_name,
-            host=self.host,
-            port=self.port,
-            http_port=self.http_port,
-            start_ns=self.start_ns,
-            hub=self.turn,
-            clients=self.clients,
-            jetstream=lambda *wanted: self.jetstream.report(*wanted) if self.jetstream else None,
-            stream_state=self._stream_state,
-        )
-
-    def _stream_state(self, stream: str, consumer: str) -> str:
-        if self.jetstream is None:
-            return 'JetStream account "$G" not found'
-        return self.jetstream.health(stream, consumer)
+            self._facts = Facts(
+                settings=self.settings,
+                server_id=self.server_id,
+                server_name=self.server_name,
+                host=self.host,
+                port=self.port,
+                http_port=self.http_port,
+                start_ns=self.start_ns,
+                hub=self.turn,
+                clients=self.clients,
+                accounts=self.accounts.all,
+                jetstream=lambda: self.jetstream,
+                warn=self.log.warn,
+            )
+        return self._facts
 
     def write_files(self) -> None:
         """Write pid file and ports file, where they are asked for."""
@@ -335,6 +361,9 @@ class Server:
 
     def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
         """Run a call at a time of the hub's clock."""
+        if not self._looping:
+            self._until_looping.append((when_ns, call))
+            return
 
         def on_time() -> None:
             self.turn.now_ns = self.turn.clock.now()
@@ -405,6 +434,8 @@ class Server:
     def reload(self) -> str:
         """Read file and options again and go over to them: why that failed, or ""."""
         failure = self.reloads.run()
+        if self._facts is not None and not failure:
+            self._facts.loaded_ns = time.time_ns()
         self.turn.now_ns = self.turn.clock.now()
         self.turn.kick()
         return failure
@@ -432,6 +463,11 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _draw(below: int) -> int:
+    """A number from 0 to below this one."""
+    return int.from_bytes(os.urandom(4), "little") % below
 
 
 def join_address(host: str, port: int) -> str:

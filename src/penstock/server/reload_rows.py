@@ -21,11 +21,14 @@ LIMITS = (
     "max_payload",
     "max_control_line",
     "max_subscriptions",
+    "max_sub_tokens",
+    "no_fast_producer_stall",
     "write_deadline_ns",
     "write_timeout",
 )
 CLIENTS = ("max_connections", "max_control_line", "max_payload", "max_subscriptions")
 GREETED = ("max_payload", "client_advertise", "jetstream")
+ACCOUNTS = ("accounts", "mappings")
 FILES = ("pid_file", "ports_file_dir")
 JETSTREAM = (
     "jetstream",
@@ -51,10 +54,17 @@ def add_rows(server: "Server") -> None:
     add(LOG_TARGET, target.apply, target.prepare)
     add(LOG_FORM, lambda changed: _log_form(server))
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
+    add(ACCOUNTS, lambda changed: _accounts(server))
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
     add((*GREETED, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
     add(FILES, files.apply, files.prepare)
+
+
+def _accounts(server: "Server") -> None:
+    server.apply_accounts()
+    if server.jetstream is not None:
+        server.jetstream.refresh()
 
 
 def _log_form(server: "Server") -> None:

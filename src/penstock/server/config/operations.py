@@ -98,9 +98,6 @@ OPERATIONS: dict[str, Key] = {
     "default_js_domain": set_to("default_js_domain", _metadata),
     "disable_sublist_cache": taken,
     "no_sublist_cache": taken,
-    "no_fast_producer_stall": without_effect(
-        "a publisher waits 0.1 s at most for a subscriber that does not keep up"
-    ),
     "no_header_support": lambda reader, name, item: setattr(
         reader.target, "headers", not flag(item)
     ),

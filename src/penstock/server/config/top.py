@@ -2,11 +2,13 @@
 knows and this server does not serve.
 """
 
+from penstock.server.config.accounts import accounts, check_accounts, system_account
 from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.cluster import cluster, gateway, mqtt
 from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.mappings import mappings
 from penstock.server.config.operations import OPERATIONS
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
@@ -31,6 +33,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
+    check_accounts(reader, named.get("accounts", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),
@@ -62,6 +65,14 @@ TOP: dict[str, Key] = {
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
+    "accounts": accounts,
+    "mappings": mappings,
+    "maps": mappings,
+    "system_account": set_to("system_account", system_account),
+    "system": set_to("system_account", system_account),
+    "no_system_account": set_to("no_system_account", flag),
+    "no_system": set_to("no_system_account", flag),
+    "no_sys_acc": set_to("no_system_account", flag),
     "no_auth_user": set_to("no_auth_user", text),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
@@ -79,6 +90,9 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),
     "max_closed_clients": set_to("max_closed_clients", between(0, 1_000_000)),
     "ping_interval": duration("ping_interval_ns", 1_000_000),
     "ping_max": set_to("ping_max", between(1, 1_000_000)),
@@ -92,11 +106,9 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    accounts allow_non_tls default_sentinel leaf leafnodes mappings maps
-    max_sub_tokens max_subscription_tokens no_sys_acc no_system no_system_account
-    ocsp operator operators proxies proxy_protocol resolver account_resolver accounts_resolver
-    resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    system system_account tls trusted trusted_keys websocket ws
+    allow_non_tls default_sentinel leaf leafnodes ocsp operator operators proxies proxy_protocol
+    resolver account_resolver accounts_resolver resolver_pinned_accounts resolver_preload
+    resolver_tls root roots root_operator root_operators tls trusted trusted_keys websocket ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
