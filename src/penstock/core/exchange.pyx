@@ -190,8 +190,7 @@ cdef class AccountBorder(Border):
             if type(item) is Subscription:
                 took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
-                         else self.router.deliver_group(<QueueGroup>item, source, m))
+                took += self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m)
             elif type(item) is StreamImport or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
@@ -470,17 +469,15 @@ cdef class ServiceImport(Sink):
             out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         if trace is not None:
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
-            if not self.service.allow_trace:
-                if trace.only:
-                    return 1                           # what was made for the answer ends with the service's threshold
-                sharing.hub.trace = None
+            if trace.only and not self.service.allow_trace:
+                return 1                               # what was made for the answer ends with the service's threshold
+            sharing.hub.trace = trace if self.service.allow_trace else None
         sharing.chain.append(self)
         try:
             took = home.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
-            if trace is not None:
-                sharing.hub.trace = trace
+            sharing.hub.trace = trace
         if took == 0 and response is not None:
             response.close()
             sharing.tell(response, STATUS_NO_DELIVERY)

@@ -27,7 +27,6 @@ from penstock.server.sharing import (
     service_transform,
     stream_transform,
 )
-
 from penstock.server.who import Describer
 
 if TYPE_CHECKING:

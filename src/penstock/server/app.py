@@ -47,9 +47,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock.server.auth.callout import ServerKeys
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
+    from penstock.server.monitor.profile_port import ProfilePort
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
@@ -81,13 +83,14 @@ class Server:
         self._looping = False  # whether timers can be set
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        self.server_id = new_server_id()
+        # Only a server that has something to sign needs a key that does.
+        self.keys = _server_keys(settings)
+        self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self.reloads = Reloads(settings, log, reload)
-        self.leaving: list[Callable[[], object]] = []  # what parts do when lame duck mode begins
         self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
@@ -99,6 +102,8 @@ class Server:
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
         self._facts: Facts | None = None
+        self._system_timer: asyncio.TimerHandle | None = None
+        self._profiling: ProfilePort | None = None
         self._build()
 
     def _build(self) -> None:
@@ -136,7 +141,26 @@ class Server:
         self.apply_tracing()
         add_rows(self)
         self.apply_accounts()
+        if self.keys is not None:
+            self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+
+    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+        """Who else decides who is let in: operators' JWTs, a callout service."""
+        from penstock.server.auth.setup import Setup
+
+        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
+        setup.connect(keys, self.server_name, self._about)
+
+    def _about(self) -> dict[str, object]:
+        """What answers of the system account say of the server that gave them."""
+        return {
+            "name": self.server_name,
+            "host": self.host,
+            "id": self.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": self.settings.jetstream,
+        }
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -230,6 +254,9 @@ class Server:
             self.open_jetstream()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
+        self._start_system()
+        if self.settings.prof_port:
+            self._start_profiling()
         self.listener.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -302,8 +329,39 @@ class Server:
                 accounts=self.accounts.all,
                 jetstream=lambda: self.jetstream,
                 warn=self.log.warn,
+                system_account=self.accounts.system.name if self.accounts.system else "",
             )
         return self._facts
+
+    def _start_system(self) -> None:
+        account = self.accounts.system
+        if account is None:
+            return
+        from penstock.server.system import System
+        from penstock.server.system.actions import ServerActions
+
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        self.accounts.when_made(
+            lambda made: system.serve(made.name, made.router) if made is not account else None
+        )
+        self.clients.system = self.sessions.tracer = system
+        self._system_tick()
+
+    def _start_profiling(self) -> None:
+        from penstock.server.monitor.profile_port import ProfilePort
+
+        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
+        shown = join_address(self.host, self._profiling.port)
+        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
+
+    def _system_tick(self) -> None:
+        if self.clients.system is not None:
+            now_ns = self.turn.now_ns = self.turn.clock.now()
+            due_ns = self.clients.system.tick(now_ns)
+            self.turn.kick()
+            self._system_timer = self.loop.call_later(
+                (due_ns - now_ns) / SECOND_NS, self._system_tick
+            )
 
     def write_files(self) -> None:
         """Write pid file and ports file, where they are asked for."""
@@ -323,6 +381,11 @@ class Server:
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
         self.listener.close()
+        if self._system_timer is not None:
+            self._system_timer.cancel()
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=False)
+            self.clients.system = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -334,6 +397,8 @@ class Server:
         self.turn.shutdown()
         if self._http is not None:
             await self._http.close()
+        if self._profiling is not None:
+            self._profiling.close()
         for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)
@@ -397,7 +462,7 @@ class Server:
         elif number == signal.SIGUSR2:
             self.go_lame()
         elif number == signal.SIGHUP:
-            self.reload()
+            self.reload_configuration()
         elif number == signal.SIGINT or self._lame_duck is None:
             self.stop()
 
@@ -418,11 +483,15 @@ class Server:
 
         from penstock.server.lame_duck import LameDuck
 
-        steps = [*self.leaving, self.listener.close, self.close_jetstream]
+        steps = [self._say_leaving, self.listener.close, self.close_jetstream]
         leaving = LameDuck(
             self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
         )
         self._lame_duck = self.loop.create_task(leaving.run())
+
+    def _say_leaving(self) -> None:
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=True)
 
     def _tell_lame(self) -> None:
         self.greeting.refresh(self.settings, lame_duck=True)
@@ -431,7 +500,7 @@ class Server:
 
     # -- reloading
 
-    def reload(self) -> str:
+    def reload_configuration(self) -> str:
         """Read file and options again and go over to them: why that failed, or ""."""
         failure = self.reloads.run()
         if self._facts is not None and not failure:
@@ -460,9 +529,25 @@ class Server:
         else:
             self.log.error(f"Internal error: {context.get('message')}")
 
+    @property
+    def lame_duck(self) -> bool:
+        """Whether it is about to go."""
+        return self._lame_duck is not None
+
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _server_keys(settings: Settings) -> "ServerKeys | None":
+    """The key of a server that signs requests, and one to seal them with; None when it has none to
+    sign.
+    """
+    if settings.auth_callout is None and settings.operator is None:
+        return None
+    from penstock.server.auth.setup import make_keys
+
+    return make_keys()
 
 
 def _draw(below: int) -> int:

@@ -9,7 +9,7 @@ in what to do.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from penstock.core.hub import Connection, Hub
@@ -28,7 +28,7 @@ class LameDuck:
         settings: Settings,
         hub: Hub,
         log: Log,
-        steps: list[Callable[[], object]],
+        steps: Sequence[Callable[[], object]],
         tell: Callable[[], object],
         stop: Callable[[], object],
         random: Random,

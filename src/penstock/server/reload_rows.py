@@ -64,7 +64,7 @@ def add_rows(server: "Server") -> None:
 def _accounts(server: "Server") -> None:
     server.apply_accounts()
     if server.jetstream is not None:
-        server.jetstream.refresh()
+        server.jetstream.reloaded()
 
 
 def _log_form(server: "Server") -> None:

@@ -10,6 +10,7 @@ from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.mappings import mappings
 from penstock.server.config.operations import OPERATIONS
+from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
     address,
@@ -33,6 +34,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
+    check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
@@ -74,6 +76,7 @@ TOP: dict[str, Key] = {
     "no_system": set_to("no_system_account", flag),
     "no_sys_acc": set_to("no_system_account", flag),
     "no_auth_user": set_to("no_auth_user", text),
+    **OPERATOR,
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -106,9 +109,7 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    allow_non_tls default_sentinel leaf leafnodes ocsp operator operators proxies proxy_protocol
-    resolver account_resolver accounts_resolver resolver_pinned_accounts resolver_preload
-    resolver_tls root roots root_operator root_operators tls trusted trusted_keys websocket ws
+    allow_non_tls leaf leafnodes ocsp proxies proxy_protocol resolver_tls tls websocket ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
