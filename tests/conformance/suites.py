@@ -61,6 +61,7 @@ def _python_jobs(suites: Path, timeout_s: int) -> tuple[list[Job], list[str]]:
                 str(file.relative_to(folder)),
                 "-q",
                 *("-p", "no:cacheprovider", "-p", "no:benchmark"),
+                *("-p", "unittest.mock"),  # which one test uses without importing it
                 *("--timeout", str(timeout_s)),
                 *("-o", "junit_family=xunit1", "--junitxml", REPORT),
             )

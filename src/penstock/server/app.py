@@ -265,6 +265,7 @@ class Server:
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+        _tell_systemd("READY=1")
 
     def open_jetstream(self) -> None:
         """Recover what the store holds and serve it; StartError when that fails."""
@@ -380,6 +381,7 @@ class Server:
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
+        _tell_systemd("STOPPING=1")
         self.listener.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
@@ -553,6 +555,13 @@ def _server_keys(settings: Settings) -> "ServerKeys | None":
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
+
+
+def _tell_systemd(state: str) -> None:
+    if "NOTIFY_SOCKET" in os.environ:
+        from penstock.server.notify import notify
+
+        notify(state)
 
 
 def join_address(host: str, port: int) -> str:
