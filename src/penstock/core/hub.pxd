@@ -102,6 +102,7 @@ cdef class Hub:
     cdef Operator operator                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
     cdef public object on_error            # None, or called with an exception that no task may leak
+    cdef public object tracer              # None, or what is shown the traffic of clients: received(), sent()
     cdef list dirty                        # Connections with output
     cdef list resumed                      # Connections to be read from again
     cdef Out spare[64]                     # output buffers without an owner

@@ -93,6 +93,9 @@ class Hub:
     trace: Trace | None
     on_close: Callable[[Connection], object] | None
     on_error: Callable[[BaseException], object] | None
+    tracer: Any
+    """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
+    sent(connection, whole operations)."""
     def all_connections(self) -> list[Connection]: ...
     def turn(self) -> bool:
         """Take the clock's time and finish a turn: commits, deliveries, output. True when there is more to do at once."""

@@ -21,6 +21,7 @@ cdef class Sessions(Operator):
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef bint room_for(self, Connection c, int64_t cost) noexcept
     cdef int unsubscribe(self, Connection c, Op* op) except -1
+    cdef int show(self, Connection c, int kind, Op* op) except -1
     cdef int join(self, Connection c, Router router) except -1
     cdef int check_publish(self, Connection c, Op* op) except -1
     cdef int violation(self, Connection c, str text) except -1

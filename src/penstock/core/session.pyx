@@ -133,6 +133,8 @@ cdef class Sessions(Operator):
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
             kind = read_op(r, &op)
+            if self.hub.tracer is not None and kind > OP_MORE and (kind != OP_PUB or self.held is None):
+                self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
                 if self.held is None:
                     self.publish(c, &op)
@@ -176,6 +178,24 @@ cdef class Sessions(Operator):
             c.partial_ns = 0
         elif whole or c.partial_ns == 0:
             c.partial_ns = c.last_ns
+        return 0
+
+    cdef int show(self, Connection c, int kind, Op* op) except -1:
+        """Let the tracer see an operation, written anew from what was read of it."""
+        words = {OP_PUB: b"HPUB" if op.hlen else b"PUB", OP_SUB: b"SUB", OP_UNSUB: b"UNSUB", OP_CONNECT: b"CONNECT",
+                 OP_PING: b"PING", OP_PONG: b"PONG"}
+        line = [words.get(kind, b"")]
+        body = None
+        if kind == OP_PUB:
+            line += [op.subject[:op.subject_len], op.reply[:op.reply_len], b"%d" % op.hlen if op.hlen else b"", b"%d" % op.body_len]
+            body = PyBytes_FromStringAndSize(op.body, op.body_len)
+        elif kind == OP_SUB:
+            line += [op.subject[:op.subject_len], op.queue[:op.queue_len], op.sid[:op.sid_len]]
+        elif kind == OP_UNSUB:
+            line += [op.sid[:op.sid_len], b"%d" % op.max if op.max else b""]
+        elif kind == OP_CONNECT:
+            line.append(PyBytes_FromStringAndSize(op.body, op.body_len))
+        self.hub.tracer.received(c, b" ".join([word for word in line if word]), body, op.hlen)
         return 0
 
     def informed(self, Connection c, bytes text) -> None:
