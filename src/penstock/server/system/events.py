@@ -64,9 +64,7 @@ class Events:
         """Told to the clients of the account that it wanted to be in."""
         self._gone(router, "$SYS.ACCOUNT.CLIENT.AUTH.ERR", connection, client)
 
-    def _gone(
-        self, router: Router, subject: str, connection: Connection, client: Client
-    ) -> None:
+    def _gone(self, router: Router, subject: str, connection: Connection, client: Client) -> None:
         if not router.has_interest(subject):
             return
         stop = format_time(self._facts.now_ns)

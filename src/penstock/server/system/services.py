@@ -367,7 +367,8 @@ def _permissions(client: object) -> dict[str, Any]:
     for name in ("publish", "subscribe"):
         one = getattr(rules, name, None)
         shown = present(
-            allow=list(getattr(one, "allow", None) or ()), deny=list(getattr(one, "deny", None) or ())
+            allow=list(getattr(one, "allow", None) or ()),
+            deny=list(getattr(one, "deny", None) or ()),
         )
         body[name] = shown
     responses = getattr(rules, "responses", None)
