@@ -17,7 +17,7 @@ def changes(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
         before, after = getattr(old, each.name), getattr(new, each.name)
         if before == after or each.name in _ASIDE:
             continue
-        if each.name in RELOADABLE:
+        if each.name in RELOADABLE and not (each.name == "operator" and _trust_differs(old, new)):
             changed.append(each.name)
         else:
             refused.append(
@@ -25,3 +25,15 @@ def changes(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
                 f"old={before}, new={after}"
             )
     return changed, refused
+
+
+def _trust_differs(old: Settings, new: Settings) -> bool:
+    """Whether other keys are trusted, or accounts come from elsewhere; preloaded JWTs may change."""
+    before, after = old.operator, new.operator
+    if before is None or after is None:
+        return before is not after
+    return (before.jwts, before.trusted_keys, before.resolver) != (
+        after.jwts,
+        after.trusted_keys,
+        after.resolver,
+    )
