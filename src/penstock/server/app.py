@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.auth.callout import ServerKeys
+    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
@@ -88,6 +89,7 @@ class Server:
         self.start_ns = time.time_ns()
         # Only a server that has something to sign needs a key that does.
         self.keys = _server_keys(settings)
+        self._authorities: Setup | None = None
         self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
@@ -148,12 +150,25 @@ class Server:
             self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
-    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
         """Who else decides who is let in: operators' JWTs, a callout service."""
         from penstock.server.auth.setup import Setup
 
-        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
-        setup.connect(keys, self.server_name, self._about)
+        assert keys is not None
+        self._authorities = Setup(
+            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
+        )
+        self._authorities.connect(keys, self.server_name, self._about)
+
+    def refresh_authorities(self) -> None:
+        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        settings = self.settings
+        if settings.auth_callout is None:
+            self.gate.callout = None
+        elif self.gate.callout is None:
+            self._set_up_authorities(self.keys or _server_keys(settings))
+        if self._authorities is not None:
+            self._authorities.reloaded()
 
     def _about(self) -> dict[str, object]:
         """What answers of the system account say of the server that gave them."""

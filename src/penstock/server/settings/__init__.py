@@ -174,6 +174,8 @@ RELOADABLE = frozenset(
         "system_account",
         "no_auth_user",
         "auth_callout",
+        "operator",
+        "proxy_required",
         "auth_timeout_ns",
         "max_payload",
         "max_control_line",
