@@ -18,9 +18,7 @@ pytestmark = [
 
 A = 'A { users: [{user: a, password: pw}], exports: [{stream: "news.*"}, {service: help}] %s}'
 B = "B { users: [{user: b, password: pw}] %s}"
-IMPORTS = (
-    ", imports: [{stream: {account: A, subject: 'news.*'}%s}, {service: {account: A, subject: help}}]"
-)
+IMPORTS = ", imports: [{stream: {account: A, subject: 'news.*'}%s}, {service: {account: A, subject: help}}]"
 
 
 def accounts(*each: str) -> str:
@@ -84,10 +82,12 @@ def test_limits_of_an_account(tmp_path: Path) -> None:
         users.add("a", "second")
         users.say("second", "SUB x 1\r\n")
         users.add("a", "third")
-        users.say("third", "SUB x 1\r\n")
-        assert users.pairs["third"][0].closed
+        for user in users.pairs.pop("third"):
+            while user.read(2.0):
+                pass
+            assert user.seen == {"line": [(b"-ERR 'maximum account active connections exceeded'",)]}
         users.publish("b", "x", "more than ten bytes")
-        users.publish("second", "x", "more than ten bytes")
+        users.both("second", lambda user: user.send(b"PUB x 19\r\n"), "claims too much")
         assert users.pairs["second"][0].closed
         users.add("a", "fourth")
         users.say("fourth", "SUB x 1\r\n")
