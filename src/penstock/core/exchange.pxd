@@ -30,7 +30,7 @@ cdef class AccountBorder(Border):
     cdef public bint system                # the system account: services are told the server's name
     cdef bytes prefix                      # of its reply subjects, `_R_.<token>.`; b"" until one is needed
     cdef dict responses                    # reply subject -> Response, of requests that went to services here
-    cdef dict expected                     # reply subject -> [Response], of requests that came from here
+    cdef dict expected                     # reply subject -> {Response: None}, of requests that came from here
     cdef list imports                      # stream imports into this account
     cdef Response expect(self, Service service, AccountBorder requester, bytes reply)
     # A message from another account, with `m` for clients and `bare` for what is inside the server; how many took it.
