@@ -1,5 +1,6 @@
 """Real processes: starting, refusing to start, stopping, signals, files."""
 
+import contextlib
 import json
 import os
 import re
@@ -308,3 +309,28 @@ def test_environment_and_includes_reach_the_running_server(tmp_path):
     with running("-c", str(path), env={**os.environ, "THE_NAME": "from-outside"}) as server:
         info = Wire(server.port(), hello=None).info
     assert (info["server_name"], info["max_payload"]) == ("from-outside", 512)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_that_comes_while_the_server_is_being_loaded_waits(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    server = ServerProcess(*("-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path)))
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as link:
+            link.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+            link.settimeout(20)
+            data = b""
+            while b"PONG" not in data:
+                data += link.recv(4096)
+            break
+    server.signal(number)
+    if number != signal.SIGTERM:
+        server.wait_for("Reloaded server conf" if number == signal.SIGHUP else "re-opened")
+        server.wait_for("Server is ready")
+        server.signal(signal.SIGTERM)
+    assert server.end() == 0, server.text
+    assert "Server Exiting.." in server.text

@@ -24,6 +24,7 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
+from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
 from penstock.server.files import (
@@ -36,6 +37,7 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.memory import memory_bytes
 from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.auth.callout import ServerKeys
+    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
@@ -81,10 +84,12 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         # Only a server that has something to sign needs a key that does.
         self.keys = _server_keys(settings)
+        self._authorities: Setup | None = None
         self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
@@ -145,12 +150,25 @@ class Server:
             self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
-    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
         """Who else decides who is let in: operators' JWTs, a callout service."""
         from penstock.server.auth.setup import Setup
 
-        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
-        setup.connect(keys, self.server_name, self._about)
+        assert keys is not None
+        self._authorities = Setup(
+            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
+        )
+        self._authorities.connect(keys, self.server_name, self._about)
+
+    def refresh_authorities(self) -> None:
+        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        settings = self.settings
+        if settings.auth_callout is None:
+            self.gate.callout = None
+        elif self.gate.callout is None:
+            self._set_up_authorities(self.keys or _server_keys(settings))
+        if self._authorities is not None:
+            self._authorities.reloaded()
 
     def _about(self) -> dict[str, object]:
         """What answers of the system account say of the server that gave them."""
@@ -172,6 +190,9 @@ class Server:
         self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.max_sub_tokens = settings.max_sub_tokens
+        share = memory_bytes() // 4
+        self.turn.max_subscription_bytes = settings.max_subscription_memory or share
+        self.turn.max_output_bytes = settings.max_output_memory or share
         self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
@@ -199,6 +220,8 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         self._announce()
         self._raise_open_files()
+        for number in SIGNALS:  # clients may be served from here on, so signals may come
+            signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self._opening.serve(self._sockets, self.listener.accept, self._load)
         else:
@@ -219,9 +242,12 @@ class Server:
             signal.signal(number, signal.SIG_IGN)
 
     def _load(self) -> None:
-        """Import what the rest of the start needs; nothing else may happen here."""
+        """Import what the rest of the start needs; nothing else may happen here, but to let the
+        disk begin.
+        """
         names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
+            sync_ahead(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -265,6 +291,8 @@ class Server:
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+        for early in self._early_signals:
+            self._trapped(signal.Signals(early))
         _tell_systemd("READY=1")
 
     def open_jetstream(self) -> None:

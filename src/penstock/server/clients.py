@@ -267,6 +267,7 @@ class Clients:
         self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
     ) -> object:
         """Say no: at once, or later when this address has failed often."""
+        client.user = asked.user
         self._complain(connection, client, asked, refusal)
         self.gate.refused(self.peer(connection, client), asked, refusal)
         patience = self.gate.patience
@@ -520,6 +521,11 @@ class Clients:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
             return NEVER_NS
         interval = settings.ping_interval_ns
+        begun = connection.partial_ns
+        if begun and now_ns - begun > interval * (settings.ping_max + 1):
+            # bytes come, but what they belong to does not end
+            connection.fail(b"Stale Connection", "Stale Connection")
+            return
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             return min(connection.last_ns + interval, client.expires_ns)

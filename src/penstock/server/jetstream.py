@@ -358,6 +358,8 @@ class JetStream:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
+        if settings.max_memory >= 0 and settings.max_file >= 0:
+            body["compress_ok"] = True  # said, as nats-server does, when the limits are set
         if settings.strict:
             body["strict"] = True
         return body

@@ -139,7 +139,7 @@ def changes(
         before, after = getattr(old, each.name), getattr(new, each.name)
         if before == after or each.name in _ASIDE:
             continue
-        if each.name in reloadable:
+        if each.name in reloadable and not (each.name == "operator" and _trust_differs(old, new)):
             changed.append(each.name)
         else:
             refused.append(_refusal(each.name, before, after))
@@ -205,3 +205,15 @@ def _value(name: str, value: Any) -> str:
 
         return format_duration(value)
     return str(value)
+
+
+def _trust_differs(old: Settings, new: Settings) -> bool:
+    """Whether other keys are trusted, or accounts come from elsewhere; preloaded JWTs may change."""
+    before, after = old.operator, new.operator
+    if before is None or after is None:
+        return before is not after
+    return (before.jwts, before.trusted_keys, before.resolver) != (
+        after.jwts,
+        after.trusted_keys,
+        after.resolver,
+    )

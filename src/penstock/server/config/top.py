@@ -93,6 +93,8 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_subscription_memory": set_to("max_subscription_memory", between(0, 1 << 40)),
+    "max_output_memory": set_to("max_output_memory", between(0, 1 << 40)),
     "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
     "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
     "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),

@@ -113,6 +113,8 @@ class Settings:
     max_pending: int = 64 * 1024 * 1024
     max_connections: int = 65536  # 0 or less refuses everybody
     max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_subscription_memory: int = 0  # of all connections; 0: a quarter of what there is
+    max_output_memory: int = 0  # that waits for slow connections; 0: a quarter of what there is
     max_sub_tokens: int = 0  # of a subscription's subject; 0: no limit
     no_fast_producer_stall: bool = False  # who is slow misses messages, who publishes never waits
     max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
@@ -172,11 +174,15 @@ RELOADABLE = frozenset(
         "system_account",
         "no_auth_user",
         "auth_callout",
+        "operator",
+        "proxy_required",
         "auth_timeout_ns",
         "max_payload",
         "max_control_line",
         "max_connections",
         "max_subscriptions",
+        "max_subscription_memory",
+        "max_output_memory",
         "max_sub_tokens",
         "no_fast_producer_stall",
         "ping_interval_ns",
