@@ -299,7 +299,7 @@ def test_blanks_without_number_then_the_rest(start: bytes, rest: bytes, event: E
 
 def test_no_such_role() -> None:
     with pytest.raises(ValueError, match="role"):
-        Parser(2)
+        Parser(3)
 
 
 # ---- writers ----

@@ -45,6 +45,7 @@ cdef class Connection(Task):
     cdef public object transport           # adapter: an object with write(bytes) and close(); None for sockets and tests
     cdef public object session             # what the level above keeps with it (never touched per message)
     cdef Owner router                      # the account's Router (core/router), set when accepted
+    cdef Operator operator                 # who does its operations; None: the hub's. Another server has one of its own (core/leaf)
     cdef dict subscriptions                # sid: bytes -> Subscription
     # from CONNECT (before it: the defaults of the protocol)
     cdef public bint verbose, pedantic, echo, headers, no_responders

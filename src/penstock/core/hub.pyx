@@ -326,7 +326,10 @@ cdef class Hub:
 
     cdef int serve(self, Connection c, Reader* r) except -1:
         try:
-            self.operator.operate(c, r)
+            if c.operator is None:
+                self.operator.operate(c, r)
+            else:
+                c.operator.operate(c, r)
         except Exception as error:
             self.report(error)
             self.hang_up(c, "Internal Error")

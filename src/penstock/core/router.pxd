@@ -9,6 +9,10 @@ from penstock.core.hub cimport Connection, Hub, Owner, Task
 from penstock.core.subjects cimport Route, SubjectTrie
 
 
+cdef enum:
+    UNSERVED_MAX = 16                              # queue groups of a message that are gathered before other servers are asked
+
+
 cdef struct Message:
     # A message on its way. Pointers live as long as the call they are handed to: who keeps something copies it.
     const char* subject
@@ -35,9 +39,26 @@ cdef class Subscription:
     cdef readonly bint closed
 
 
+cdef class RemoteSubscription(Subscription):
+    """What another server wants (core/peers), for whoever is behind it."""
+    cdef uint32_t weight                           # members of the queue group there; 1 for a plain one
+
+
+cdef class Exchange:
+    """The other servers that an account is connected to (core/peers)."""
+    # To those on the route, and to one for each of these groups, which nobody here has served.
+    cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1
+    # The same of a consumer's message: it goes by the subject it is delivered to.
+    cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1
+    # Interest in a subject (of a queue group, or b"") has come or gone, by so much; source: whose, None: the server's own.
+    cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1
+
+
 cdef class QueueGroup:
     cdef list members
+    cdef list remote                               # RemoteSubscriptions: asked when no member here takes it; None: there are none
     cdef bytes key
+    cdef bytes queue
 
 
 cdef class Router(Owner):
@@ -48,6 +69,9 @@ cdef class Router(Owner):
     cdef list prefix_sinks
     cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
     cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
+    cdef Exchange exchange                         # None: no other servers
+    cdef dict sinks                                # pattern of attach() -> how often
+    cdef public list announcers                    # callables: lists of patterns that prefix sinks stand for
     # A message from a client (or from inside, source None): sinks and subscribers. Returns how many took it.
     cdef int publish(self, Connection source, Message* m) except -1
     # A server-made message to whoever listens on m.subject (replies, acks, statuses). Returns how many took it.
@@ -63,6 +87,8 @@ cdef class Router(Owner):
     cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
+    cdef int enlist(self, Subscription s) except -1        # a subscription whose connection knows it already
+    cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # the sink of a prefix; True: nobody else can be there
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1

@@ -37,4 +37,8 @@ class Router:
         self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
     ) -> int:
         """A message from inside, to subscribers and sinks; how many took it."""
+    announcers: list[Callable[[], list[bytes]]]
+    """Lists of patterns that prefix sinks stand for, for other servers."""
+    def announce(self, pattern: bytes, delta: int) -> None:
+        """What a prefix sink takes has become more or less by this pattern."""
     def subscription_count(self) -> int: ...

@@ -65,11 +65,29 @@ cdef class Subscription:
         return self.connection
 
 
+cdef class RemoteSubscription(Subscription):
+    """What another server wants, for whoever is behind it."""
+
+
+cdef class Exchange:
+    """The other servers that an account is connected to."""
+
+    cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1:
+        return 0
+
+    cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
+        return 0
+
+    cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1:
+        return 0
+
+
 cdef class QueueGroup:
     """The members of one queue name on one subject: each message goes to one of them."""
 
-    def __init__(self, bytes key) -> None:
+    def __init__(self, bytes key, bytes queue) -> None:
         self.key = key
+        self.queue = queue
         self.members = []
 
 
@@ -83,42 +101,60 @@ cdef class Router(Owner):
         self.prefixes = []
         self.prefix_sinks = []
         self.watchers = {}
+        self.sinks = {}
+        self.announcers = []
 
     # --- messages ------------------------------------------------------------------------------------------------------
     cdef int publish(self, Connection source, Message* m) except -1:
-        cdef int took = 0, i
-        cdef bytes prefix
-        cdef size_t n
+        cdef int took = 0
         cdef Route route
-        if m.subject_len and m.subject[0] == c'$':
-            for i in range(len(self.prefixes)):
-                prefix = <bytes>self.prefixes[i]
-                n = PyBytes_GET_SIZE(prefix)
-                if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    took = (<Sink>self.prefix_sinks[i]).take(source, m)
-                    if self.system_interest == 0:
-                        return took
-                    break
+        if m.subject_len and m.subject[0] == c'$' and self.first_asked(source, m, &took):
+            return took
         route = self.trie.route(m.subject, m.subject_len)
         if route.n:
             took += self.fan_out(route, source, m)
         return took
+
+    cdef bint first_asked(self, Connection source, Message* m, int* took) except -1:
+        cdef int i
+        cdef bytes prefix
+        cdef size_t n
+        for i in range(len(self.prefixes)):
+            prefix = <bytes>self.prefixes[i]
+            n = PyBytes_GET_SIZE(prefix)
+            if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
+                took[0] = (<Sink>self.prefix_sinks[i]).take(source, m)
+                return self.system_interest == 0
+        return False
 
     cdef int send(self, Message* m) except -1:
         cdef Route route = self.trie.match(m.subject, m.subject_len)
         return self.fan_out(route, None, m) if route.n else 0
 
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
-        cdef int i, took = 0
+        cdef int i, took = 0, n = 0
+        cdef PyObject* unserved[UNSERVED_MAX]
+        cdef bint remote = False
         cdef object item
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
                 took += self.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += self.deliver_group(<QueueGroup>item, source, m)
+                if self.deliver_group(<QueueGroup>item, source, m):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None:
+                    if n == UNSERVED_MAX:
+                        took += self.exchange.send(None, source, m, unserved, n)
+                        n = 0
+                    unserved[n] = route.items[i]
+                    n += 1
+            elif type(item) is RemoteSubscription:
+                remote = True
             else:
                 took += (<Sink>item).take(source, m)
+        if remote or n:
+            took += self.exchange.send(route if remote else None, source, m, unserved, n)
         return took
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
@@ -220,10 +256,11 @@ cdef class Router(Owner):
         cdef int i, best = 0
         cdef object item
         cdef Subscription s
+        cdef QueueGroup group
         cdef Connection crowded = None
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is Subscription:
+            if type(item) is Subscription or type(item) is RemoteSubscription:
                 s = <Subscription>item
                 if s.closed or s.connection.closed or s.connection.closing:
                     continue
@@ -232,7 +269,8 @@ cdef class Router(Owner):
                 best = 1
                 crowded = s.connection
             elif type(item) is QueueGroup:
-                for s in (<QueueGroup>item).members:
+                group = <QueueGroup>item
+                for s in group.members if group.remote is None else group.members + group.remote:
                     if s.connection.closed or s.connection.closing:
                         continue
                     if not s.connection.congested():
@@ -249,25 +287,40 @@ cdef class Router(Owner):
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid):
         """A new subscription; the caller has checked the subject, and that the sid is free."""
         cdef Subscription s = Subscription(c, sid, subject, queue)
-        cdef QueueGroup group
         c.subscriptions[sid] = s
-        if queue:
-            key = subject + b" " + queue
+        self.enlist(s)
+        return s
+
+    cdef int enlist(self, Subscription s) except -1:
+        cdef bytes subject = s.subject
+        cdef QueueGroup group
+        cdef int n = 1
+        if s.queue:
+            key = subject + b" " + s.queue
             group = self.groups.get(key)
             if group is None:
-                group = self.groups[key] = QueueGroup(key)
+                group = self.groups[key] = QueueGroup(key, s.queue)
                 self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
-            group.members.append(s)
+            if type(s) is Subscription:
+                group.members.append(s)
+            else:
+                n = (<RemoteSubscription>s).weight
+                if group.remote is None:
+                    group.remote = []
+                group.remote.append(s)
         else:
             self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
         if self.reaches_system(subject):
             self.system_interest += 1
         if self.watchers:
             self.wake_watchers(subject)
-        return s
+        if self.exchange is not None:
+            self.exchange.changed(subject, s.queue, n, s.connection)
+        return 0
 
     cdef int unsubscribe(self, Subscription s) except -1:
         cdef QueueGroup group
+        cdef int n = 1
         if s.closed:
             return 0
         s.closed = True
@@ -275,8 +328,14 @@ cdef class Router(Owner):
         if s.queue:
             key = s.subject + b" " + s.queue
             group = self.groups[key]
-            group.members.remove(s)
-            if not group.members:
+            if type(s) is Subscription:
+                group.members.remove(s)
+            else:
+                n = (<RemoteSubscription>s).weight
+                group.remote.remove(s)
+                if not group.remote:
+                    group.remote = None
+            if not group.members and group.remote is None:
                 del self.groups[key]
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)
         else:
@@ -285,6 +344,8 @@ cdef class Router(Owner):
             self.system_interest -= 1
         if self.watchers:
             self.wake_watchers(s.subject)
+        if self.exchange is not None:
+            self.exchange.changed(s.subject, s.queue, -n, s.connection)
         return 0
 
     cdef int forget(self, Connection c) except -1:
@@ -316,11 +377,26 @@ cdef class Router(Owner):
         if not subject_valid(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p)):
             raise ValueError(f"not a subject: {pattern!r}")
         self.trie.insert(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+        self.sinks[p] = self.sinks.get(p, 0) + 1
+        if self.exchange is not None:
+            self.exchange.changed(p, b"", 1, None)
 
     def detach(self, str pattern, Sink sink) -> bool:
         """Undo attach(); False when it was not attached there."""
         p = pattern.encode("utf-8", "surrogateescape")
-        return self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+        if not self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink):
+            return False
+        self.sinks[p] -= 1
+        if not self.sinks[p]:
+            del self.sinks[p]
+        if self.exchange is not None:
+            self.exchange.changed(p, b"", -1, None)
+        return True
+
+    def announce(self, bytes pattern, int delta) -> None:
+        """What a prefix sink takes has become more or less by this pattern; ``announcers`` tell what there is of the kind."""
+        if self.exchange is not None:
+            self.exchange.changed(pattern, b"", delta, None)
 
     def attach_prefix(self, str prefix, Sink sink) -> None:
         """The sink is asked first for every subject that starts with the prefix, which starts with ``$``."""
