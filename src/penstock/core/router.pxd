@@ -91,4 +91,5 @@ cdef class Router(Owner):
     cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # the sink of a prefix; True: nobody else can be there
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
+    cdef bint guard(self, Subscription s, Message* m) except -1
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1

@@ -10,6 +10,7 @@ changes its settings.
 """
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -25,6 +26,7 @@ from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.errors import StartError
 from penstock.server.files import (
@@ -94,10 +96,18 @@ class Server:
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log)
+        self.gate = Gate(settings, self._home)
+        self.clients = Clients(
+            self.turn, self.router, settings, self.greeting, self.log, self.gate
+        )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
+        self.clients.admit = self.sessions.admit
+        self.clients.recheck = self.sessions.recheck
+        self.clients.kick = self.turn.kick
+        self.clients.call_at = self._call_at
+        self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
         self.turn.start(self.sessions, self.loop.call_soon)
@@ -229,6 +239,7 @@ class Server:
             self.log.info("Initiating JetStream Shutdown...")
             self.jetstream.close()
             self.log.info("JetStream Shutdown")
+        self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
@@ -247,6 +258,25 @@ class Server:
         self.clients.greet(connection, host, port)
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
+
+    def _home(self, call: Callable[[], None]) -> None:
+        """Run a call on the loop's thread, from another thread; nothing after the end."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(on_time)
+
+    def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Run a call at a time of the hub's clock."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
 
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
