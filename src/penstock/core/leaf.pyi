@@ -1,13 +1,12 @@
 """One leaf node connection, on either side of it."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from penstock.core.hub import Connection
 from penstock.core.peers import Peer, Peers
 
-class Events(Protocol):
-    """What a Leaf hands on: nothing of it comes per message."""
+class Events:
+    """What a Leaf hands on, to a subclass: nothing of it comes per message."""
 
     def info(self, leaf: Leaf, text: bytes) -> None:
         """INFO came."""

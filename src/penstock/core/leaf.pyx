@@ -79,6 +79,28 @@ cdef class Rules:
         return self.permits(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
+class Events:
+    """What a Leaf hands on, to a subclass: nothing of it comes per message."""
+
+    def info(self, leaf, text) -> None:
+        """INFO came."""
+
+    def connect(self, leaf, text) -> None:
+        """CONNECT came."""
+
+    def error(self, leaf, text) -> None:
+        """-ERR came."""
+
+    def pong(self, leaf) -> None:
+        """An answer to PING came."""
+
+    def loop(self, leaf) -> None:
+        """The other side offers what only we have."""
+
+    def violation(self, leaf, kind, subject) -> None:
+        """It did what it knows that it may not."""
+
+
 cdef bint exempt(const char* p, size_t n) noexcept:
     # Subjects of servers, which no permission is asked for: replies of services, acks.
     return (n > 4 and memcmp(p, b"_R_.", 4) == 0) or (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0)
@@ -112,6 +134,7 @@ cdef class Leaf(Peer):
         self.wanted = {}
         self.joining = True
         self.connection.ready = True
+        self.connection.router = peers.router
         peers.join(self)
         self.joining = False
         self.connection.write(b"".join([line_of(key, b" " in key, n) for key, n in self.wanted.items()]))

@@ -18,6 +18,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
+from typing import NamedTuple
 
 import uvloop
 
@@ -47,6 +48,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
+    from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
 
 Reload = Callable[[], tuple[Settings, list[str]]]
@@ -54,6 +56,13 @@ Reload = Callable[[], tuple[Settings, list[str]]]
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+
+
+class Account(NamedTuple):
+    """What connections are bound to."""
+
+    name: str
+    router: Router
 
 
 class Server:
@@ -89,6 +98,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self.leafs: LeafPart | None = None
         self._build()
 
     def _build(self) -> None:
@@ -165,11 +175,30 @@ class Server:
                 self.settings, self._store, self.turn, self.router, self.log, self.server_name
             )
             self.jetstream.open(self.loop)
+        if self.settings.leafnodes is not None:
+            self._open_leafs()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
         self.listener.open()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+
+    def _open_leafs(self) -> None:
+        from penstock.server.leaf.part import LeafPart
+
+        self.leafs = LeafPart(
+            self.turn,
+            self.settings,
+            self.log,
+            self.gate,
+            self._account,
+            server_id=self.server_id,
+            server_name=self.server_name,
+        )
+        self.leafs.open(self.loop)
+
+    def _account(self, name: str) -> "Account | None":
+        return Account("$G", self.router) if name in ("", "$G") else None
 
     def _announce(self) -> None:
         from penstock import __version__
@@ -230,6 +259,8 @@ class Server:
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:

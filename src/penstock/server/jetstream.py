@@ -117,6 +117,7 @@ class JetStream:
         if settings.domain:
             prefix = f"$JS.{settings.domain}.API."
             self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
+            self._router.announcers.append(lambda: [f"{prefix}>".encode()])
         self._loop = loop
         for remote in self._remotes:
             remote.open(loop)

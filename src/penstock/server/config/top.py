@@ -5,6 +5,7 @@ knows and this server does not serve.
 from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.leafnodes import leafnodes
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
     address,
@@ -51,6 +52,7 @@ TOP: dict[str, Key] = {
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
     "jetstream": jetstream,
+    **dict.fromkeys(("leafnodes", "leaf"), leafnodes),
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
@@ -86,7 +88,7 @@ NOT_SERVED = frozenset(
     """
     accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain
     default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
-    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
+    log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
     max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt
     no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
     ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol

@@ -2,9 +2,6 @@
 an account of its side.
 
 `handshake` is what they say to each other, `nodes` who is there and what follows from it, `remotes`
-connects and connects again. Messages and interest are the core's (core/leaf, core/peers).
+connects and connects again, `part` puts it into a server. Messages and interest are the core's
+(core/leaf, core/peers).
 """
-
-from penstock.server.leaf.nodes import LeafNodes
-
-__all__ = ["LeafNodes"]

@@ -12,6 +12,7 @@ import base64
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -124,13 +125,6 @@ def _grant(rules: Rules) -> Grant | None:
     return Grant(rules.allow, rules.deny or None)
 
 
-def denied(local_domain: str, remote_domain: str, *, system: bool, here: bool) -> list[str]:
-    """What must not cross the connection in either direction, between JetStreams of these domains.
-    `system`: the account is the system account; `here`: this server has a JetStream.
-    """
-    return list(SYSTEM if system and not (here and local_domain == remote_domain) else JETSTREAM)
-
-
 def own_domain(local_domain: str, remote_domain: str, *, here: bool) -> list[str]:
     """Requests to this server's domain that must not leave over the connection."""
     if local_domain and here and local_domain != remote_domain:
@@ -157,7 +151,16 @@ def signed(seed: str, nonce: str) -> tuple[str, str]:
 
     pair = KeyPair.from_seed(seed)
     signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
-    return pair.public_key, signature.decode()
+    return pair.public, signature.decode()
+
+
+def user_of(url: str) -> tuple[str, str, str]:
+    """User, password and token of a URL; a name without a password may be either."""
+    parts = urlsplit(url)
+    user = unquote(parts.username or "")
+    if parts.password is None:
+        return user, "", user
+    return user, unquote(parts.password), ""
 
 
 def at_least(version: str, wanted: str) -> bool:

@@ -9,6 +9,7 @@ each beside this one.
 from dataclasses import dataclass, field
 
 from penstock.server.settings.operator import AuthCallout, Operator
+from penstock.server.settings.leafnodes import LeafNodes
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
@@ -56,6 +57,7 @@ class Settings:
     strict: bool = True  # unknown fields in API requests are errors
 
     remotes: list[RemoteServer] = field(default_factory=list)
+    leafnodes: LeafNodes | None = None
 
     user: str = ""
     password: str = field(default="", repr=False)
