@@ -9,7 +9,9 @@ how a connection is opened: ``remotes`` and the listener do that.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from random import Random
 from typing import NamedTuple, Protocol
 
 from penstock.core.hub import Connection
@@ -92,7 +94,7 @@ class LeafNodes(Events):
         self._gate = gate
         self._account_of = account_of
         self._peers_of: dict[str, Peers] = {}
-        self._ids = Nuid()
+        self._ids = Nuid(Random(os.urandom(16)))
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
