@@ -33,4 +33,8 @@ class Sessions:
     def accept(self, transport: object = None) -> Connection: ...
     def feed(self, connection: Connection, data: bytes) -> None:
         """Bytes that this client sent; any split."""
+    def hold(self) -> None:
+        """From here on a connection that publishes is not read from."""
+    def go_on(self) -> None:
+        """Undo hold(): what was held is done in the hub's next turn, in order."""
     def eof(self, connection: Connection) -> None: ...

@@ -16,7 +16,7 @@ from penstock.core.quoting import quoted
 from penstock.core.router cimport Message, Router, Subscription
 from penstock.core.subjects cimport Route, subject_literal, subject_valid
 from penstock.core.wire cimport (
-    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
+    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_INFO, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
     OP_UNSUB, Op, Reader, read_op, reader_room,
 )
 
@@ -67,6 +67,18 @@ cdef class Sessions(Operator):
         elif connection.awaiting and r.end - r.pos > AWAITING_BYTES:
             connection.fail(b"Authorization Violation", "Authentication Failure")
 
+    def hold(self) -> None:
+        """From here on a connection that publishes is not read from."""
+        if self.held is None:
+            self.held = []
+
+    def go_on(self) -> None:
+        """Undo hold(): what was held is done in the hub's next turn, in order."""
+        cdef Connection c
+        held, self.held = self.held, None
+        for c in held or ():
+            c.wake()
+
     def eof(self, Connection connection) -> None:
         """The client has closed its side."""
         self.hub.hang_up(connection, "Client Closed")
@@ -99,10 +111,11 @@ cdef class Sessions(Operator):
         return ended
 
     cdef int join(self, Connection c, Router router) except -1:
-        """It is one of this router's clients now."""
-        if router is not c.router:
+        """It is one of this router's clients now; a second CONNECT begins without subscriptions."""
+        if c.connected or router is not c.router:
             c.router.forget(c)
             c.router = router
+        c.connected = True
         if c.verbose:
             c.put(b"+OK\r\n", 5)
         return 0
@@ -110,12 +123,20 @@ cdef class Sessions(Operator):
     cdef int operate(self, Connection c, Reader* r) except -1:
         cdef Op op
         cdef int kind
+        cdef size_t pos
         c.last_ns = self.hub.now_ns
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
+            pos = r.pos
             kind = read_op(r, &op)
             if kind == OP_PUB and c.ready:
-                self.publish(c, &op)
+                if self.held is None:
+                    self.publish(c, &op)
+                else:
+                    r.pos = pos                # it is read again when it may be done
+                    r.need = 0
+                    c.stalled = True
+                    self.held.append(c)
             elif kind == OP_MORE:
                 break
             elif kind < 0:
@@ -137,7 +158,19 @@ cdef class Sessions(Operator):
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
                 self.unsubscribe(c, &op)
+            elif kind == OP_INFO:
+                self.informed(c, PyBytes_FromStringAndSize(op.body, op.body_len))
         return 0
+
+    def informed(self, Connection c, bytes text) -> None:
+        """An INFO of a client means nothing, but it has to be JSON."""
+        from json import loads
+        try:
+            fits = type(loads(text)) in (dict, type(None))
+        except (ValueError, RecursionError):
+            fits = False
+        if not fits:
+            c.finish("Parse Error")
 
     cdef int failed(self, Connection c, int code) except -1:
         if code == BAD_OP:
@@ -158,13 +191,13 @@ cdef class Sessions(Operator):
         c.in_bytes += op.body_len
         hub.in_msgs += 1
         hub.in_bytes += op.body_len
-        if c.allowed is not None or op.subject[0] == c'$' or op.subject[0] == c'_' or op.reply_len > 4:
+        if c.pedantic and not subject_literal(op.subject, op.subject_len):
+            self.deny(c, b"Invalid Publish Subject")
+        if c.allowed is not None or op.subject[0] == c'$' or op.subject[0] == c'_' or op.reply_len >= 4:
             if self.check_publish(c, op):
                 return 0
         if c.verbose:
             c.put(b"+OK\r\n", 5)
-        if c.pedantic and not subject_literal(op.subject, op.subject_len):
-            self.deny(c, b"Invalid Publish Subject")
         m.subject = op.subject
         m.subject_len = op.subject_len
         m.reply = op.reply
@@ -274,9 +307,14 @@ cdef str refused_text(bytes subject, bytes queue):
 
 cdef bint reserved_subject(const char* p, uint32_t n) noexcept:
     """Subjects between servers."""
-    return n > 5 and (memcmp(p, b"$NRG.", 5) == 0 or memcmp(p, b"_GR_.", 5) == 0)
+    return routed_reply(p, n) or (n >= 5 and memcmp(p, b"$NRG.", 5) == 0)
+
+
+cdef bint routed_reply(const char* p, uint32_t n) noexcept:
+    """Answers on their way between clusters, as of now and as of old."""
+    return (n > 5 and memcmp(p, b"_GR_.", 5) == 0) or (n > 4 and memcmp(p, b"$GR.", 4) == 0)
 
 
 cdef bint reserved_reply(const char* p, uint32_t n) noexcept:
     """Reply subjects that only the server hands out."""
-    return (n >= 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or (n > 4 and (memcmp(p, b"_R_.", 4) == 0 or memcmp(p, b"_GR_.", 5) == 0))
+    return (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or (n >= 4 and memcmp(p, b"_R_.", 4) == 0) or routed_reply(p, n)

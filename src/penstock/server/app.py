@@ -5,22 +5,20 @@ in order.
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
+What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
+serves the clients that are there already.
 Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
 changes its settings.
 """
 
-import asyncio
 import contextlib
 import gc
 import os
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Callable
-from typing import NamedTuple
-
-import uvloop
+from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
@@ -40,12 +38,15 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
@@ -56,13 +57,6 @@ Reload = Callable[[], tuple[Settings, list[str]]]
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-
-
-class Account(NamedTuple):
-    """What connections are bound to."""
-
-    name: str
-    router: Router
 
 
 class Server:
@@ -80,7 +74,8 @@ class Server:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop  # from run() on
+        self._looping = False  # whether timers can be set
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -93,7 +88,7 @@ class Server:
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
         self._ports_file = ""
-        self._stopped = self.loop.create_future()
+        self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
@@ -107,9 +102,7 @@ class Server:
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(
-            self.turn, self.router, settings, self.greeting, self.log, self.gate
-        )
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
@@ -120,9 +113,10 @@ class Server:
         self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
-        self.turn.start(self.sessions, self.loop.call_soon)
+        self._opening = Opening(self.turn, self.sessions)
+        self.turn.start(self.sessions, self._opening.call_soon)
         self._apply_limits()
-        self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
+        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -137,6 +131,19 @@ class Server:
 
     def run(self) -> None:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
+        self._announce()
+        self._raise_open_files()
+        if may_open_early(self.settings):
+            self._opening.serve(self._sockets, self.listener.accept, self._load)
+        else:
+            self._load()
+        import asyncio
+
+        import uvloop
+
+        self.loop = uvloop.new_event_loop()
+        self._stopped = self.loop.create_future()
+        self.turn.start(self.sessions, self.loop.call_soon)
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
@@ -144,6 +151,25 @@ class Server:
         # stays open for the same reason: closing it gives the signals their default back.)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    def _load(self) -> None:
+        """Import what the rest of the start needs; nothing else may happen here."""
+        names = ["asyncio", "traceback", "uvloop"]
+        if self._store is not None:
+            names.append("penstock.server.jetstream")
+        if self._http_sockets:
+            names += ["penstock.server.http", "penstock.server.monitor"]
+        for name in names:
+            import_module(name)
+
+    def _raise_open_files(self) -> None:
+        wanted = min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
+        limit, enough = raise_open_files(wanted)
+        if not enough:
+            self.log.warn(
+                f"Only {limit} files may be open, so few clients can come; "
+                "raise the limit (ulimit -n)"
+            )
 
     async def _live(self) -> None:
         # All on the running loop: uvloop loses a signal that comes while it does not run.
@@ -157,15 +183,6 @@ class Server:
         actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
         for number, action in zip(SIGNALS, actions, strict=True):
             self.loop.add_signal_handler(number, action)
-        self._announce()
-        limit, enough = raise_open_files(
-            min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
-        )
-        if not enough:
-            self.log.warn(
-                f"Only {limit} files may be open, so few clients can come; "
-                "raise the limit (ulimit -n)"
-            )
         if self._http_sockets:
             await self._start_monitoring()
         if self._store is not None:
@@ -179,7 +196,10 @@ class Server:
             self._open_leafs()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
-        self.listener.open()
+        self.listener.open(self.loop)
+        self._looping = True
+        self.sessions.go_on()
+        self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
 
@@ -191,14 +211,11 @@ class Server:
             self.settings,
             self.log,
             self.gate,
-            self._account,
+            {"": self.router, "$G": self.router}.get,
             server_id=self.server_id,
             server_name=self.server_name,
         )
         self.leafs.open(self.loop)
-
-    def _account(self, name: str) -> "Account | None":
-        return Account("$G", self.router) if name in ("", "$G") else None
 
     def _announce(self) -> None:
         from penstock import __version__
@@ -311,7 +328,7 @@ class Server:
 
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
-        if due_ns >= self._sweep_at_ns:
+        if due_ns >= self._sweep_at_ns or not self._looping:
             return
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -389,6 +406,8 @@ class Server:
         """Lame duck: take nobody new, tell the clients, and after a grace period close them one by
         one.
         """
+        import asyncio
+
         settings = self.settings
         self.log.info("Entering lame duck mode, stop accepting new clients")
         self.listener.close()
@@ -410,6 +429,8 @@ class Server:
 
     def _failed(self, error: BaseException) -> None:
         """An exception out of a task of the core: said, and the server goes on."""
+        import traceback
+
         frames = traceback.extract_tb(error.__traceback__)
         where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
         self.log.error(f"Internal error: {error!r}{where}")
@@ -417,7 +438,7 @@ class Server:
             for line in traceback.format_exception(error):
                 self.log.debug(line.rstrip())
 
-    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    def _loop_failed(self, loop: object, context: dict[str, object]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(error)

@@ -6,8 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,6 +19,9 @@ from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
@@ -269,9 +271,7 @@ class Clients:
         connection.permits = permits_of(admitted.permissions)
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
-        client.due_ns = min(
-            self.hub.now_ns + self._first_ping(connection.id), client.expires_ns
-        )
+        client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.sweep_by(client.due_ns)
         connection.ready = True
         return self.router
@@ -349,14 +349,20 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
-        admitted = client.admitted
-        now = None if admitted is None else self.gate.still_valid(admitted)
-        if now is not None:
+        now = self.gate.still_valid(client.admitted or Admitted(""))
+        if isinstance(now, Refused):
+            self.expel(connection, now)
+        elif client.admitted is not None:
             client.admitted = now
             connection.permits = permits_of(now.permissions)
             self.recheck(connection)
-        elif self.settings.auth_required and (admitted is not None or connection.ready):
-            connection.fail(b"Authorization Violation", "Authentication Failure")
+
+    def expel(self, connection: Connection, refusal: Refused) -> None:
+        """Close the connection of somebody who may not stay."""
+        if refusal.error:
+            connection.fail(refusal.error, refusal.reason)
+        else:
+            self.hub.disconnect(connection, refusal.reason)
 
     def sweep(self, now_ns: int) -> int:
         """Ping who is due, close who is stale or has not said who it is; when to sweep again

@@ -23,6 +23,9 @@ OnError = Callable[[Peer, Credentials, Refused], None]
 """Told of every refusal: the system events' hook."""
 
 
+MOVED = Refused("the user is gone, or in another account", b"", "Client Closed")
+
+
 class Gate:
     """Decides who is let in."""
 
@@ -74,18 +77,27 @@ class Gate:
         for call in self.on_error:
             call(peer, asked, refusal)
 
-    def still_valid(self, admitted: Admitted) -> Admitted | None:
-        """After a reload: what an Admitted of a users table is now, None when it may not stay."""
-        if self.operator is not None:
+    def still_valid(self, admitted: Admitted) -> Admitted | Refused:
+        """After a reload: what somebody who came in is now. Refused with an empty error: the user
+        is gone or has moved, which nats-server tells nobody before it closes.
+        """
+        settings, before = self.settings, admitted.user
+        if admitted.way == "jwt" and self.operator is not None:
             return self.operator.still_valid(admitted)
-        before = admitted.user
         if before is None:
-            return admitted
+            stays = {
+                "open": not settings.auth_required,
+                "token": settings.token == admitted.stored != "",
+                "single": (settings.user, settings.password) == (admitted.name, admitted.stored),
+                "callout": self.callout is not None,
+                "jwt": False,
+            }
+            return admitted if stays[admitted.way] else Refused()
         now = self.table.find(before.nkey or before.name)
-        if now is None or now.password != before.password or now.account != before.account:
-            return None
-        if now.connection_types != before.connection_types:
-            return None
+        if now is None or now.account != before.account:
+            return MOVED
+        if now.password != before.password or now.connection_types != before.connection_types:
+            return Refused()
         admitted.user, admitted.permissions = now, now.permissions
         return admitted
 

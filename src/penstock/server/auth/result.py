@@ -99,6 +99,8 @@ class Admitted:
     tags: list[str] = field(default_factory=list)
     issued_at: int = 0  # of the JWT, seconds since the epoch
     default_permissions: bool = False  # the account's default ones: they follow its updates
+    way: str = "open"  # that it came: open, single, token, users, jwt or callout
+    stored: str = field(default="", repr=False)  # what the single user or token was checked with
 
 
 class Refused(NamedTuple):

@@ -84,7 +84,11 @@ def check_single(
     """The single user, or the token, of settings without a users table."""
     if settings.token:
         return check_password(
-            passwords, peer, settings.token, asked.auth_token, lambda: Admitted(TOKEN_NAME)
+            passwords,
+            peer,
+            settings.token,
+            asked.auth_token,
+            lambda: single(TOKEN_NAME, settings.token, "token"),
         )
     if settings.user:
         known = same(settings.user, asked.user)
@@ -93,9 +97,14 @@ def check_single(
             peer,
             settings.password,
             asked.password,
-            lambda: Admitted(settings.user) if known else Refused("no such user"),
+            lambda: single(settings.user, settings.password) if known else Refused("no such user"),
         )
     return Refused("no credentials of a user")
+
+
+def single(name: str, stored: str, way: str = "single") -> Admitted:
+    """Who is let in by the settings' only credentials; they are kept to see when they change."""
+    return Admitted(name, way=way, stored=stored)
 
 
 def check_password(
@@ -137,4 +146,5 @@ def admit(user: User) -> Admitted:
         permissions=user.permissions,
         user=user,
         nkey=user.nkey,
+        way="users",
     )

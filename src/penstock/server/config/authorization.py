@@ -1,6 +1,5 @@
 """``authorization``: who may connect, and ``no_auth_user``."""
 
-from penstock.nkeys import ACCOUNT, CURVE, is_public
 from penstock.server.config.grammar import Item
 from penstock.server.config.permissions import read_permissions
 from penstock.server.config.reader import Key, Reader
@@ -83,6 +82,8 @@ def _after(reader: Reader, name: str, item: Item) -> None:
 
 
 def _callout(reader: Reader, name: str, item: Item) -> None:
+    from penstock.nkeys import ACCOUNT, CURVE, is_public
+
     if not isinstance(item.value, dict):
         raise ValueError(f"expected a map, got {kind(item)}")
     found = AuthCallout()

@@ -1,8 +1,5 @@
 """Arrays of users: of ``authorization`` and of every account."""
 
-from importlib.util import find_spec
-
-from penstock.nkeys import USER, is_public
 from penstock.server.config.grammar import Item
 from penstock.server.config.permissions import read_permissions
 from penstock.server.config.reader import Key, Reader
@@ -34,6 +31,8 @@ def read_users(reader: Reader, item: Item) -> list[User]:
 
 
 def _check(reader: Reader, entry: Item, user: User) -> None:
+    from penstock.nkeys import USER, is_public
+
     if user.nkey and (user.name or user.password):
         reader.problem(entry, "a user with an nkey takes no name and no password")
     elif user.nkey and not is_public(user.nkey, USER):
@@ -48,6 +47,8 @@ def _check(reader: Reader, entry: Item, user: User) -> None:
 
 def need(reader: Reader, item: Item, package: str, what: str) -> None:
     """A problem when the package that something needs is not installed."""
+    from importlib.util import find_spec
+
     if find_spec(package) is None:
         reader.problem(item, f"{what} needs the package {package}: pip install 'penstock[server]'")
 

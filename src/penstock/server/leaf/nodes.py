@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf, Rules
@@ -39,6 +39,7 @@ MIN_VERSION_DELAY_NS = 5 * SECOND_NS
 FINISH_NS = 2 * SECOND_NS
 """How long the answer to our CONNECT may take."""
 LOOK_NS = SECOND_NS
+DEFAULT_ACCOUNT = "$G"
 _SAME_CLUSTER = b"remote leafnode has same cluster name"
 _OLD = b"connection rejected since minimum version required is"
 
@@ -52,13 +53,6 @@ def leaf_users(own: LeafSettings) -> list[User]:
     if own.nkey:
         return [User(nkey=own.nkey, account=own.account)]
     return []
-
-
-class Account(Protocol):
-    """What is needed of an account."""
-
-    name: str
-    router: Router
 
 
 class Identity(NamedTuple):
@@ -80,9 +74,9 @@ class LeafNodes(Events):
         identity: Identity,
         log: Log,
         gate: Gate,
-        account_of: Callable[[str], Account | None],
+        router_of: Callable[[str], Router | None],
     ) -> None:
-        """`account_of` finds an account by name, "" is the default one."""
+        """`router_of` finds an account's router by its name, "" is the default one."""
         self.turn = turn
         self.settings = settings
         self.identity = identity
@@ -92,7 +86,7 @@ class LeafNodes(Events):
         self.left_hooks: list[Callable[[LeafPeer], None]] = []
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self._gate = gate
-        self._account_of = account_of
+        self._router_of = router_of
         self._peers_of: dict[str, Peers] = {}
         self._ids = Nuid(Random(os.urandom(16)))
         self._timer: asyncio.TimerHandle | None = None
@@ -150,11 +144,9 @@ class LeafNodes(Events):
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)
         peer.remote, peer.url, peer.ended = remote, url, ended
-        peer.account = remote.account
+        peer.account = remote.account or DEFAULT_ACCOUNT
         peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
-        account = self._account_of(remote.account)
-        shown = account.name if account is not None else remote.account
-        self.log.info(f"{peer.shown} - Leafnode connection created for account: {shown} ")
+        self.log.info(f"{peer.shown} - Leafnode connection created for account: {peer.account} ")
         return peer
 
     def _register(self, connection: Connection, host: str, port: int, *, spoke: bool) -> LeafPeer:
@@ -326,12 +318,13 @@ class LeafNodes(Events):
             self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
             self._fail(connection, outcome.error, outcome.reason)
             return
-        account = self._account_of(outcome.account)
-        if account is None:
+        router = self._router_of(outcome.account)
+        if router is None:
             self.log.error(f'{peer.shown} - account "{outcome.account}" of a leafnode is not there')
             self._fail(connection, b"Authorization Violation", "Missing Account")
             return
-        peer.admitted, peer.user, peer.account = outcome, outcome.name, account.name
+        peer.admitted, peer.user = outcome, outcome.name
+        peer.account = outcome.account or DEFAULT_ACCOUNT
         peer.name, peer.version, peer.cluster = asked.name, asked.version, asked.cluster
         peer.domain, peer.remote_account = asked.domain, asked.remote_account
         leaf.cluster = asked.cluster.encode()
@@ -356,9 +349,9 @@ class LeafNodes(Events):
             leaf.receiving = Rules(may_send.allow, may_send.deny)
         info = self._info(peer)
         info.import_, info.export = handshake.grants(permissions)
-        info.remote_account, info.connect_info = account.name, True
+        info.remote_account, info.connect_info = peer.account, True
         connection.write(handshake.line(b"INFO", info))
-        self._join(peer, account)
+        self._join(peer, router)
 
     def _replace_older(self, peer: LeafPeer) -> None:
         """A server that connects anew has lost a connection that we still believe in."""
@@ -395,15 +388,14 @@ class LeafNodes(Events):
         peer.nonce = info.nonce
         leaf.cluster = info.cluster.encode()
         connection.headers = info.headers
-        account = self._account_of(remote.account)
-        if account is None:
+        if self._router_of(remote.account) is None:
             self.log.error(
                 f"Unable to lookup account {remote.account} for solicited leafnode connection"
             )
             self._end(peer, "Missing Account")
             return
         try:
-            asked = self._connect(peer, remote, account.name, headers=info.headers)
+            asked = self._connect(peer, remote, headers=info.headers)
         except (OSError, ValueError) as problem:
             self.log.error(f"{peer.shown} - {problem}")
             self._end(peer, "Authentication Failure")
@@ -412,9 +404,7 @@ class LeafNodes(Events):
         peer.due_ns = self.turn.now_ns + FINISH_NS
         self.log.debug(f"{peer.shown} - Remote leafnode connect msg sent")
 
-    def _connect(
-        self, peer: LeafPeer, remote: LeafRemote, account: str, *, headers: bool
-    ) -> Connect:
+    def _connect(self, peer: LeafPeer, remote: LeafRemote, *, headers: bool) -> Connect:
         settings = self.settings
         asked = Connect(
             version=COMPATIBLE_VERSION,
@@ -427,7 +417,7 @@ class LeafNodes(Events):
             jetstream=settings.jetstream,
             deny_pub=remote.deny_imports or None,
             isolate=remote.request_isolation,
-            remote_account=account,
+            remote_account=peer.account,
             protocol=1,
         )
         seed = remote.nkey
@@ -445,11 +435,10 @@ class LeafNodes(Events):
         """It has let us in."""
         remote = peer.remote
         assert remote is not None
-        account = self._account_of(remote.account)
-        if account is None:
+        router = self._router_of(remote.account)
+        if router is None:
             self._end(peer, "Missing Account")
             return
-        peer.account = account.name
         for other in self.peers.values():
             if (
                 other.joined
@@ -463,7 +452,7 @@ class LeafNodes(Events):
         if peer.leaf is not None:
             peer.leaf.isolated = peer.leaf.isolated or remote.isolate
         self._rule_called(peer, info)
-        self._join(peer, account)
+        self._join(peer, router)
 
     def _rule_called(self, peer: LeafPeer, info: Info) -> None:
         """What we may send it and ask it for: its user's permissions, and our own settings."""
@@ -480,12 +469,12 @@ class LeafNodes(Events):
 
     # -- both
 
-    def _join(self, peer: LeafPeer, account: Account) -> None:
+    def _join(self, peer: LeafPeer, router: Router) -> None:
         leaf = peer.leaf
         assert leaf is not None
-        peers = self._peers_of.get(account.name)
-        if peers is None or peers.router is not account.router:
-            peers = self._peers_of[account.name] = Peers(account.router)
+        peers = self._peers_of.get(peer.account)
+        if peers is None or peers.router is not router:
+            peers = self._peers_of[peer.account] = Peers(router)
             peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
         domain = self.settings.domain if self.settings.jetstream else ""
         if domain != peer.domain or not domain:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.turn import Turn
 from penstock.server.auth import Gate
-from penstock.server.leaf.nodes import Account, Identity, LeafNodes
+from penstock.core.router import Router
+from penstock.server.leaf.nodes import Identity, LeafNodes
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
@@ -24,7 +25,7 @@ class LeafPart:
         settings: Settings,
         log: Log,
         gate: Gate,
-        account_of: Callable[[str], Account | None],
+        router_of: Callable[[str], Router | None],
         *,
         server_id: str,
         server_name: str,
@@ -39,7 +40,7 @@ class LeafPart:
         self._sockets = open_sockets(own.host, own.port, "leafnodes.port") if own.port else []
         self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
         identity = Identity(server_id, server_name, [self._address(own)], self.port)
-        self.nodes = LeafNodes(turn, settings, identity, log, gate, account_of)
+        self.nodes = LeafNodes(turn, settings, identity, log, gate, router_of)
         self.remotes = Remotes(self.nodes)
         self._listener: Listener | None = None
         before = turn.on_close
@@ -64,10 +65,8 @@ class LeafPart:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(
-                loop, self._sockets, self._accepted, self.turn.kick, self.log
-            )
-            self._listener.open()
+            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener.open(loop)
             shown = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
             self.log.info(f"Listening for leafnode connections on {shown}")
         self.remotes.open()
