@@ -13,7 +13,18 @@ from penstock.server.settings.users import User
 _OLDEST = (2, 8, 0)
 _PLAIN = frozenset(("off", "disabled", "accept", "not supported", "not_supported"))
 _S2 = frozenset(
-    ("on", "enabled", "auto", "s2_auto", "fast", "s2_fast", "better", "s2_better", "best", "s2_best")
+    (
+        "on",
+        "enabled",
+        "auto",
+        "s2_auto",
+        "fast",
+        "s2_fast",
+        "better",
+        "s2_better",
+        "best",
+        "s2_best",
+    )
 ) | {"s2_uncompressed", "uncompressed"}
 
 
