@@ -131,7 +131,9 @@ def _url(item: Item) -> str:
     value = text(item)
     url = value if "://" in value else f"nats://{value}"
     parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not parts.hostname:
+    if parts.scheme in ("ws", "wss"):
+        raise ValueError("leaf nodes of this version do not call over WebSocket")
+    if not parts.hostname:
         raise ValueError("expected nats://host:port or tls://host:port")
     if parts.port is None:  # ValueError when it is no number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
@@ -160,8 +162,6 @@ def _seed(item: Item) -> str:
         raise ValueError("expected the seed of a user nkey")
     return value
 
-
-_SCHEMES = frozenset(("nats", "nats-leaf", "tls"))
 
 _USER: dict[str, Key] = {
     **dict.fromkeys(("user", "username"), set_to("name", text)),

@@ -10,8 +10,6 @@ and publish to: the leaf keeps to it, and the hub hangs up on one that does not.
 
 import base64
 import re
-from collections.abc import Sequence
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -168,6 +166,6 @@ def at_least(version: str, wanted: str) -> bool:
     return _parts(version) >= _parts(wanted)
 
 
-def _parts(version: str) -> Sequence[Any]:
+def _parts(version: str) -> tuple[int, ...]:
     found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
     return tuple(int(part) for part in found.groups()) if found else (0, 0, 0)

@@ -338,8 +338,12 @@ class LeafNodes(Events):
         kept = self._kept(peer)
         leaf.sending = Rules(
             may_get.allow if may_get is not None else None,
-            [*(may_get.deny if may_get is not None else ()), *(asked.deny_pub or ()), *kept]
-            + self._home(peer),
+            [
+                *(may_get.deny if may_get is not None else ()),
+                *(asked.deny_pub or ()),
+                *kept,
+                *self._home(peer),
+            ],
         )
         leaf.asking = Rules(
             may_send.allow if may_send is not None else None,

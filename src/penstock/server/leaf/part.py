@@ -5,9 +5,9 @@ import socket
 from collections.abc import Callable
 
 from penstock.core.hub import Connection
+from penstock.core.router import Router
 from penstock.core.turn import Turn
 from penstock.server.auth import Gate
-from penstock.core.router import Router
 from penstock.server.leaf.nodes import Identity, LeafNodes
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets

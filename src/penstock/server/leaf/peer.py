@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.core.hub import Connection
-from penstock.core.leaf import Leaf
-from penstock.server.auth import Admitted
-from penstock.server.settings.leafnodes import LeafRemote
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from penstock.core.hub import Connection
+    from penstock.core.leaf import Leaf
+    from penstock.server.auth import Admitted
+    from penstock.server.settings.leafnodes import LeafRemote
 
 NEVER_NS = 1 << 62
 
@@ -42,7 +42,7 @@ class LeafPeer:
         "version",
     )
 
-    def __init__(self, connection: Connection, host: str, port: int) -> None:
+    def __init__(self, connection: "Connection", host: str, port: int) -> None:
         """Somebody at that address, of whom nothing else is known."""
         self.connection = connection
         self.leaf: Leaf | None = None

@@ -8,8 +8,8 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
-from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.leafnodes import LeafNodes
+from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
