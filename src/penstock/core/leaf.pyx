@@ -25,6 +25,7 @@ from penstock.core.wire cimport (
 
 cdef enum:
     LINES = 16                         # a line between servers may be so many times as long as a client's
+    TOKENS_MAX = 4096                  # as in core/subjects
     LINE_ROOM = 96                     # an LMSG line without subject, reply and queues
     HIGH_WATER = 1048576               # as in core/router: output above this stalls who sends more
     STUCK_NS = 100000000
@@ -222,7 +223,7 @@ cdef class Leaf(Peer):
     cdef int add(self, Op* op) except -1:
         cdef bytes subject = op.subject[:op.subject_len], queue = op.queue[:op.queue_len] if op.queue_len else b""
         cdef uint32_t weight = <uint32_t>op.max if op.max > 1 else 1
-        if not subject_valid(op.subject, op.subject_len):
+        if not subject_valid(op.subject, op.subject_len) or subject.count(b".") >= TOKENS_MAX:
             self.connection.write(b"-ERR 'Invalid Subscription'\r\n")
             return 0
         if subject == self.peers.loop_subject:

@@ -12,6 +12,11 @@ class CallbackSink(Sink):
         self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]
     ) -> None: ...
 
+class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
+
+    def __init__(self, callback: Callable[[], None]) -> None: ...
+
 class Subscription:
     sid: bytes
     subject: bytes

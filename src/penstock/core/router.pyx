@@ -46,6 +46,19 @@ cdef class CallbackSink(Sink):
         ) else 0
 
 
+cdef class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``."""
+
+    cdef object callback
+
+    def __init__(self, callback) -> None:
+        self.callback = callback
+
+    cdef int wake(self) except -1:
+        self.callback()
+        return 0
+
+
 cdef class Subscription:
     """One SUB of a client."""
 
