@@ -225,7 +225,7 @@ def test_a_spoke_tells_its_hub_of_its_own_and_of_its_leafs_only() -> None:
 
 
 def test_a_server_of_the_same_cluster_and_an_isolated_one_hear_nothing_of_it() -> None:
-    server, peers, others = account(3)
+    server, _, others = account(3)
     one, same, isolated = others
     one.leaf.cluster = same.leaf.cluster = b"C"
     isolated.leaf.isolated = True
@@ -245,7 +245,7 @@ def test_a_server_of_the_same_cluster_and_an_isolated_one_hear_nothing_of_it() -
 def test_sinks_are_interest_and_what_is_announced_is() -> None:
     from penstock.core.router import CallbackSink
 
-    server, peers, others = account(1)
+    server, _, others = account(1)
     got: list[tuple[str, str, bytes]] = []
 
     def take(_: object, subject: str, reply: str, headers: bytes, payload: bytes) -> bool:
