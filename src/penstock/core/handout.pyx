@@ -210,7 +210,7 @@ cdef class Handout(Listener):
                 m.body = PyBytes_AS_STRING(copy)
                 took += (<Sink>item).take(None, &m)
         if remote or n:
-            took += self.router.exchange.hand(route if remote else None, &self.out, target, unserved, n)
+            took += self.router.neighbours.hand(route if remote else None, &self.out, target, unserved, n)
         return took
 
     cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1:

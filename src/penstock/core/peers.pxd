@@ -3,7 +3,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.buffer cimport Out
 from penstock.core.hub cimport Connection, Operator
-from penstock.core.router cimport Exchange, Message, QueueGroup, RemoteSubscription, Router
+from penstock.core.router cimport Message, Neighbours, QueueGroup, RemoteSubscription, Router
 from penstock.core.subjects cimport Route
 
 
@@ -21,7 +21,7 @@ cdef class Peer(Operator):
     cdef bint may_send(self, const char* subject, size_t n) noexcept
 
 
-cdef class Peers(Exchange):
+cdef class Peers(Neighbours):
     cdef readonly Router router
     cdef readonly list members                     # that have joined
     cdef public bytes loop_subject                 # one that nobody else has: whoever offers it back is behind two of our connections

@@ -15,7 +15,7 @@ class Peer:
     def __init__(self, connection: Connection) -> None: ...
 
 class Peers:
-    """The Exchange of one account's router."""
+    """The neighbours of one account's router."""
 
     router: Router
     members: list[Peer]

@@ -16,7 +16,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memset
 from penstock.core.buffer cimport Out, out_free, out_put
 from penstock.core.hub cimport Connection, Operator
-from penstock.core.router cimport UNSERVED_MAX, Exchange, Message, QueueGroup, RemoteSubscription, Router, Sink, Subscription
+from penstock.core.router cimport UNSERVED_MAX, Message, Neighbours, QueueGroup, RemoteSubscription, Router, Sink, Subscription
 from penstock.core.subjects cimport Route
 
 cdef enum:
@@ -66,8 +66,8 @@ cdef bint is_named(const char* names, uint32_t n, bytes name) noexcept:
     return False
 
 
-cdef class Peers(Exchange):
-    """The Exchange of one account's router."""
+cdef class Peers(Neighbours):
+    """The neighbours of one account's router."""
 
     def __cinit__(self):
         memset(&self.scratch, 0, sizeof(Out))
@@ -219,7 +219,7 @@ cdef class Peers(Exchange):
         """The peer takes part from now on, and hears of all the interest there is."""
         cdef Connection c
         cdef Subscription s
-        self.router.exchange = self
+        self.router.neighbours = self
         peer.peers = self
         self.members.append(peer)
         for c in self.router.hub.connections.values():
@@ -239,4 +239,4 @@ cdef class Peers(Exchange):
         if peer in self.members:
             self.members.remove(peer)
         if not self.members:
-            self.router.exchange = None
+            self.router.neighbours = None

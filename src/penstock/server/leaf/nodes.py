@@ -17,9 +17,9 @@ from typing import NamedTuple
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf, Rules
 from penstock.core.peers import Peers
-from penstock.core.router import Router
 from penstock.core.turn import Turn
 from penstock.nuid import Nuid
+from penstock.server.accounts import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.identity import API_LEVEL, RUNTIME, new_nonce
 from penstock.server.leaf import handshake
@@ -39,7 +39,6 @@ MIN_VERSION_DELAY_NS = 5 * SECOND_NS
 FINISH_NS = 2 * SECOND_NS
 """How long the answer to our CONNECT may take."""
 LOOK_NS = SECOND_NS
-DEFAULT_ACCOUNT = "$G"
 _SAME_CLUSTER = b"remote leafnode has same cluster name"
 _OLD = b"connection rejected since minimum version required is"
 
@@ -74,9 +73,9 @@ class LeafNodes(Events):
         identity: Identity,
         log: Log,
         gate: Gate,
-        router_of: Callable[[str], Router | None],
+        accounts: Accounts,
     ) -> None:
-        """`router_of` finds an account's router by its name, "" is the default one."""
+        """Nobody is connected yet."""
         self.turn = turn
         self.settings = settings
         self.identity = identity
@@ -86,7 +85,7 @@ class LeafNodes(Events):
         self.left_hooks: list[Callable[[LeafPeer], None]] = []
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self._gate = gate
-        self._router_of = router_of
+        self._accounts = accounts
         self._peers_of: dict[str, Peers] = {}
         self._ids = Nuid(Random(os.urandom(16)))
         self._timer: asyncio.TimerHandle | None = None
@@ -97,20 +96,6 @@ class LeafNodes(Events):
         """Their part of the settings."""
         found = self.settings.leafnodes
         return found if found is not None else LeafSettings()
-
-    # -- for monitoring
-
-    def rows(self, account: str = "", *, subscriptions: bool = False) -> list[dict[str, object]]:
-        """The entries of /leafz."""
-        return [
-            peer.row(subscriptions=subscriptions)
-            for peer in self.peers.values()
-            if peer.joined and account in ("", peer.account)
-        ]
-
-    def count(self, account: str = "") -> int:
-        """How many servers are connected (to an account)."""
-        return sum(p.joined and account in ("", p.account) for p in self.peers.values())
 
     # -- life
 
@@ -144,9 +129,10 @@ class LeafNodes(Events):
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)
         peer.remote, peer.url, peer.ended = remote, url, ended
-        peer.account = remote.account or DEFAULT_ACCOUNT
         peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
-        self.log.info(f"{peer.shown} - Leafnode connection created for account: {peer.account} ")
+        self.log.info(
+            f"{peer.shown} - Leafnode connection created for account: {peer.account_name} "
+        )
         return peer
 
     def _register(self, connection: Connection, host: str, port: int, *, spoke: bool) -> LeafPeer:
@@ -165,6 +151,7 @@ class LeafNodes(Events):
             return
         if peer.leaf is not None:
             peer.leaf.leave()
+        self._accounts.leave(connection, leaf=True)
         tag = f" - Remote: {peer.name}" if peer.name else ""
         self.log.info(f"{peer.shown} - Leafnode connection closed: {connection.reason}{tag}")
         if peer.joined:
@@ -249,7 +236,7 @@ class LeafNodes(Events):
         """An answer to PING."""
         peer = self._peer(leaf)
         if peer is not None and peer.pinged_ns:
-            peer.rtt_ns = max(self.turn.now_ns - peer.pinged_ns, 1)
+            peer.connection.rtt_ns = max(self.turn.now_ns - peer.pinged_ns, 1)
             peer.pinged_ns = 0
 
     def loop(self, leaf: Leaf) -> None:
@@ -300,7 +287,7 @@ class LeafNodes(Events):
             nkey=asked.nkey,
             sig=asked.sig,
         )
-        there = Peer(peer.host, peer.connection.id, peer.kind, leaf=True, nonce=peer.nonce)
+        there = Peer(peer.host, peer.connection.id, "LEAFNODE", leaf=True, nonce=peer.nonce)
         users = leaf_users(own)
         if users:
             there.users = users
@@ -318,13 +305,18 @@ class LeafNodes(Events):
             self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
             self._fail(connection, outcome.error, outcome.reason)
             return
-        router = self._router_of(outcome.account)
-        if router is None:
+        account = self._accounts.get(outcome.account)
+        if account is None or account.expired:
             self.log.error(f'{peer.shown} - account "{outcome.account}" of a leafnode is not there')
             self._fail(connection, b"Authorization Violation", "Missing Account")
             return
         peer.admitted, peer.user = outcome, outcome.name
-        peer.account = outcome.account or DEFAULT_ACCOUNT
+        peer.account = account
+        if not self._accounts.join(connection, account, leaf=True):
+            text = "maximum account active connections exceeded"
+            self.log.error(f"{peer.shown} - {text}")
+            self._fail(connection, text.encode(), "Maximum Account Connections Exceeded")
+            return
         peer.name, peer.version, peer.cluster = asked.name, asked.version, asked.cluster
         peer.domain, peer.remote_account = asked.domain, asked.remote_account
         leaf.cluster = asked.cluster.encode()
@@ -353,9 +345,10 @@ class LeafNodes(Events):
             leaf.receiving = Rules(may_send.allow, may_send.deny)
         info = self._info(peer)
         info.import_, info.export = handshake.grants(permissions)
-        info.remote_account, info.connect_info = peer.account, True
+        info.remote_account, info.connect_info = account.name, True
+        info.acc_is_sys = self._is_system(peer)
         connection.write(handshake.line(b"INFO", info))
-        self._join(peer, router)
+        self._join(peer, account)
 
     def _replace_older(self, peer: LeafPeer) -> None:
         """A server that connects anew has lost a connection that we still believe in."""
@@ -366,8 +359,8 @@ class LeafNodes(Events):
                 and other.remote is None
                 and peer.name
                 and peer.remote_account
-                and (other.name, other.cluster, other.account, other.remote_account)
-                == (peer.name, peer.cluster, peer.account, peer.remote_account)
+                and (other.name, other.cluster, other.account_name, other.remote_account)
+                == (peer.name, peer.cluster, peer.account_name, peer.remote_account)
             ):
                 text = "Duplicate Remote LeafNode Connection"
                 self.log.error(f"{other.shown} - {text}")
@@ -392,7 +385,8 @@ class LeafNodes(Events):
         peer.nonce = info.nonce
         leaf.cluster = info.cluster.encode()
         connection.headers = info.headers
-        if self._router_of(remote.account) is None:
+        account = self._accounts.get(remote.account)
+        if account is None:
             self.log.error(
                 f"Unable to lookup account {remote.account} for solicited leafnode connection"
             )
@@ -421,7 +415,7 @@ class LeafNodes(Events):
             jetstream=settings.jetstream,
             deny_pub=remote.deny_imports or None,
             isolate=remote.request_isolation,
-            remote_account=peer.account,
+            remote_account=peer.account_name,
             protocol=1,
         )
         seed = remote.nkey
@@ -439,24 +433,30 @@ class LeafNodes(Events):
         """It has let us in."""
         remote = peer.remote
         assert remote is not None
-        router = self._router_of(remote.account)
-        if router is None:
+        account = self._accounts.get(remote.account)
+        if account is None:
             self._end(peer, "Missing Account")
             return
         for other in self.peers.values():
             if (
                 other.joined
                 and other.remote is None
-                and other.account == peer.account
+                and other.account is account
                 and peer.cluster
                 and other.cluster == peer.cluster
             ):
                 self._looped(peer, tell=True)
                 return
+        peer.account = account
+        if not self._accounts.join(peer.connection, account, leaf=True):
+            text = "maximum account active connections exceeded"
+            self.log.error(f"{peer.shown} - {text}")
+            self._fail(peer.connection, text.encode(), "Maximum Account Connections Exceeded")
+            return
         if peer.leaf is not None:
             peer.leaf.isolated = peer.leaf.isolated or remote.isolate
         self._rule_called(peer, info)
-        self._join(peer, router)
+        self._join(peer, account)
 
     def _rule_called(self, peer: LeafPeer, info: Info) -> None:
         """What we may send it and ask it for: its user's permissions, and our own settings."""
@@ -473,12 +473,12 @@ class LeafNodes(Events):
 
     # -- both
 
-    def _join(self, peer: LeafPeer, router: Router) -> None:
+    def _join(self, peer: LeafPeer, account: ServerAccount) -> None:
         leaf = peer.leaf
         assert leaf is not None
-        peers = self._peers_of.get(peer.account)
-        if peers is None or peers.router is not router:
-            peers = self._peers_of[peer.account] = Peers(router)
+        peers = self._peers_of.get(account.name)
+        if peers is None or peers.router is not account.router:
+            peers = self._peers_of[account.name] = Peers(account.router)
             peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
         domain = self.settings.domain if self.settings.jetstream else ""
         if domain != peer.domain or not domain:
@@ -493,7 +493,11 @@ class LeafNodes(Events):
 
     def _kept(self, peer: LeafPeer) -> list[str]:
         """What stays on its side of the connection: each has a JetStream of its own."""
-        return list(handshake.SYSTEM if peer.account == "$SYS" else handshake.JETSTREAM)
+        return list(handshake.SYSTEM if self._is_system(peer) else handshake.JETSTREAM)
+
+    def _is_system(self, peer: LeafPeer) -> bool:
+        system = self._accounts.system
+        return system is not None and system is peer.account
 
     def _home(self, peer: LeafPeer) -> list[str]:
         """Requests to our own domain are for us, not for whoever calls itself so, too."""
@@ -540,7 +544,7 @@ class LeafNodes(Events):
     def _looped(self, peer: LeafPeer, *, tell: bool) -> None:
         self._delay(peer, LOOP_DELAY_NS)
         text = (
-            f'Loop detected for leafnode account="{peer.account}". '
+            f'Loop detected for leafnode account="{peer.account_name}". '
             "Delaying attempt to reconnect for 30s"
         )
         self.log.error(f"{peer.shown} - {text}")

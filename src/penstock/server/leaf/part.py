@@ -2,11 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 
 from penstock.core.hub import Connection
-from penstock.core.router import Router
 from penstock.core.turn import Turn
+from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
 from penstock.server.leaf.nodes import Identity, LeafNodes
 from penstock.server.leaf.remotes import Remotes
@@ -25,7 +24,7 @@ class LeafPart:
         settings: Settings,
         log: Log,
         gate: Gate,
-        router_of: Callable[[str], Router | None],
+        accounts: Accounts,
         *,
         server_id: str,
         server_name: str,
@@ -40,7 +39,7 @@ class LeafPart:
         self._sockets = open_sockets(own.host, own.port, "leafnodes.port") if own.port else []
         self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
         identity = Identity(server_id, server_name, [self._address(own)], self.port)
-        self.nodes = LeafNodes(turn, settings, identity, log, gate, router_of)
+        self.nodes = LeafNodes(turn, settings, identity, log, gate, accounts)
         self.remotes = Remotes(self.nodes)
         self._listener: Listener | None = None
         before = turn.on_close

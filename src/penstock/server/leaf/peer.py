@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.core.hub import Connection
     from penstock.core.leaf import Leaf
+    from penstock.server.accounts import ServerAccount
     from penstock.server.auth import Admitted
     from penstock.server.settings.leafnodes import LeafRemote
 
@@ -20,6 +23,7 @@ class LeafPeer:
         "account",
         "admitted",
         "cluster",
+        "compression",
         "connection",
         "domain",
         "due_ns",
@@ -35,7 +39,6 @@ class LeafPeer:
         "port",
         "remote",
         "remote_account",
-        "rtt_ns",
         "tls",
         "url",
         "user",
@@ -48,7 +51,7 @@ class LeafPeer:
         self.leaf: Leaf | None = None
         self.host = host
         self.port = port
-        self.account = ""  # of this side
+        self.account: ServerAccount | None = None  # of this side
         self.remote: LeafRemote | None = None  # we have called it; None: it has called us
         self.url = ""
         self.nonce = ""
@@ -63,42 +66,29 @@ class LeafPeer:
         self.joined = False  # messages may flow
         self.due_ns = NEVER_NS  # when to look at it: a handshake is late, or a ping is due
         self.pinged_ns = 0  # a ping is on its way since; 0: none
-        self.rtt_ns = 0
-        self.kind = "LEAFNODE"  # connection type, as users may restrict it
+        self.kind = "Leafnode"  # as monitoring calls it
+        self.compression = "not supported"
         self.tls: object = None  # facts of the handshake
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
 
     @property
-    def spoke(self) -> bool:
+    def account_name(self) -> str:
+        """The account that it is bound to, or is to be."""
+        if self.account is not None:
+            return self.account.name
+        return (self.remote.account if self.remote is not None else "") or DEFAULT_ACCOUNT
+
+    @property
+    def is_spoke(self) -> bool:
         """It is the hub of the two."""
         return self.leaf is not None and self.leaf.spoke
+
+    @property
+    def is_isolated(self) -> bool:
+        """It does not hear of what other leaf nodes want."""
+        return self.leaf is not None and self.leaf.isolated
 
     @property
     def shown(self) -> str:
         """How log lines begin."""
         return f"{self.host}:{self.port} - lid:{self.connection.id}"
-
-    def row(self, *, subscriptions: bool = False) -> dict[str, object]:
-        """The entry of /leafz."""
-        connection, leaf = self.connection, self.leaf
-        row: dict[str, object] = {
-            "id": connection.id,
-            "name": self.name,
-            "is_spoke": self.spoke,
-            "is_isolated": bool(leaf is not None and leaf.isolated),
-            "account": self.account,
-            "ip": self.host,
-            "port": self.port,
-            "rtt": "",
-            "in_msgs": connection.in_msgs,
-            "out_msgs": connection.out_msgs,
-            "in_bytes": connection.in_bytes,
-            "out_bytes": connection.out_bytes,
-            "subscriptions": connection.subscription_count(),
-        }
-        if subscriptions:
-            row["subscriptions_list"] = [
-                s.subject.decode("utf-8", "replace") for s in connection.all_subscriptions()
-            ]
-        row["compression"] = "not supported"
-        return row
