@@ -22,7 +22,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.expect cimport header_value
 from penstock.core.hub cimport Connection, Hub, Task, Trace
-from penstock.core.router cimport Border, Message, QueueGroup, Router, Sink, Subscription
+from penstock.core.router cimport Border, Message, QueueGroup, RemoteSubscription, Router, Sink, Subscription
 from penstock.core.subjects cimport Route, subject_has_wildcard, subject_matches
 
 SINGLETON = 0
@@ -184,19 +184,26 @@ cdef class AccountBorder(Border):
         cdef int i, took = 0
         cdef object item
         cdef Message* shown
-        cdef bint traced = source is not None and self.router.hub.trace is not None
+        cdef bint traced = source is not None and self.router.hub.trace is not None, remote = False
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
                 took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
-                         else self.router.deliver_group(<QueueGroup>item, source, m))
+                if (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
+                        else self.router.deliver_group(<QueueGroup>item, source, m)):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None:
+                    took += self.router.neighbours.send(None, source, bare, &route.items[i], 1)
+            elif type(item) is RemoteSubscription:
+                remote = True
             elif type(item) is StreamImport or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
                 shown = m if (<Sink>item).as_client else bare
                 took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
+        if remote:
+            took += self.router.neighbours.send(route, source, bare, NULL, 0)
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:

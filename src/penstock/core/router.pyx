@@ -348,7 +348,7 @@ cdef class Router(Owner):
         only = SubjectTrie()
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is Subscription:
+            if type(item) is Subscription or type(item) is RemoteSubscription:
                 if not all_of_them:
                     continue
             elif type(item) is QueueGroup:
