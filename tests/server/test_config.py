@@ -205,7 +205,7 @@ def test_keys_set_settings(text, expected):
         ),
         ("authorization { auth_callout { issuer: a } }", ["public account nkey", "auth_users"]),
         ("tls { cert_file: x }", ['t.conf:1:1: "tls" is a nats-server setting that this version']),
-        ("cluster { port: 1 }\naccounts {}", ['t.conf:1:1: "cluster"', 't.conf:2:1: "accounts"']),
+        ("cluster { port: 1 }\ngateway {}", ['t.conf:1:1: "cluster"', 't.conf:2:1: "gateway"']),
         ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
     ],
 )

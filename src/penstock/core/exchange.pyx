@@ -162,22 +162,11 @@ cdef class AccountBorder(Border):
         return response
 
     cdef int enter(self, Connection source, Message* m, Message* bare, bint of_stream) except -1:
-        cdef Router router = self.router
-        cdef bytes prefix
-        cdef size_t n
-        cdef int i, took = 0
+        cdef int took = 0
         cdef Route route
         if m.subject_len and m.subject[0] == c'$':
-            for i in range(len(router.prefixes)):
-                prefix = <bytes>router.prefixes[i]
-                n = PyBytes_GET_SIZE(prefix)
-                if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    if source is not None and router.hub.trace is not None:
-                        took = router.ask_traced(prefix, <Sink>router.prefix_sinks[i], source, bare)
-                    else:
-                        took = (<Sink>router.prefix_sinks[i]).take(source, bare)
-                    break
-        route = router.trie.route(m.subject, m.subject_len)
+            self.router.first_asked(source, bare, &took)
+        route = self.router.trie.route(m.subject, m.subject_len)
         return took + self.show(route, source, m, bare, of_stream)
 
     cdef int show(self, Route route, Connection source, Message* m, Message* bare, bint of_stream) except -1:
@@ -190,8 +179,7 @@ cdef class AccountBorder(Border):
             if type(item) is Subscription:
                 took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                if (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
-                        else self.router.deliver_group(<QueueGroup>item, source, m)):
+                if self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m):
                     took += 1
                 elif (<QueueGroup>item).remote is not None:
                     took += self.router.neighbours.send(None, source, bare, &route.items[i], 1)
@@ -203,7 +191,8 @@ cdef class AccountBorder(Border):
                 shown = m if (<Sink>item).as_client else bare
                 took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
         if remote:
-            took += self.router.neighbours.send(route, source, bare, NULL, 0)
+            took += (self.router.neighbours.send(route, source, bare, NULL, 0) if m.subject == bare.subject
+                     else self.router.neighbours.hand(route, m, bare.subject[:bare.subject_len], NULL, 0))
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:
@@ -477,17 +466,15 @@ cdef class ServiceImport(Sink):
             out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         if trace is not None:
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
-            if not self.service.allow_trace:
-                if trace.only:
-                    return 1                           # what was made for the answer ends with the service's threshold
-                sharing.hub.trace = None
+            if trace.only and not self.service.allow_trace:
+                return 1                               # what was made for the answer ends with the service's threshold
+            sharing.hub.trace = trace if self.service.allow_trace else None
         sharing.chain.append(self)
         try:
             took = home.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
-            if trace is not None:
-                sharing.hub.trace = trace
+            sharing.hub.trace = trace
         if took == 0 and response is not None:
             response.close()
             sharing.tell(response, STATUS_NO_DELIVERY)

@@ -61,7 +61,9 @@ class Engine:
         self._random = random
         self._report = report
         self._memory = limits.server_usage(settings.max_memory)
-        self._storage = limits.server_usage(-1 if settings.storage_by_disk else settings.max_storage)
+        self._storage = limits.server_usage(
+            -1 if settings.storage_by_disk else settings.max_storage
+        )
         self._batches = OpenBatches(settings.batch)
         self.accounts: dict[str, Account] = {}
         self._all: list[Account] = []  # the same, for those who sum up over all of them

@@ -47,10 +47,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock.server.auth.callout import ServerKeys
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
+    from penstock.server.monitor.profile_port import ProfilePort
 
 Reload = Callable[[], tuple[Settings, list[str]]]
 
@@ -78,7 +80,9 @@ class Server:
         self._looping = False  # whether timers can be set
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        self.server_id = new_server_id()
+        # Only a server that has something to sign needs a key that does.
+        self.keys = _server_keys(settings)
+        self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -96,6 +100,8 @@ class Server:
         self.jetstream: JetStream | None = None
         self.leafs: LeafPart | None = None
         self._facts: Facts | None = None
+        self._system_timer: asyncio.TimerHandle | None = None
+        self._profiling: ProfilePort | None = None
         self._build()
 
     def _build(self) -> None:
@@ -131,7 +137,26 @@ class Server:
         self.turn.start(self.sessions, self._opening.call_soon)
         self._apply_limits()
         self._apply_accounts()
+        if self.keys is not None:
+            self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+
+    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+        """Who else decides who is let in: operators' JWTs, a callout service."""
+        from penstock.server.auth.setup import Setup
+
+        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
+        setup.connect(keys, self.server_name, self._about)
+
+    def _about(self) -> dict[str, object]:
+        """What answers of the system account say of the server that gave them."""
+        return {
+            "name": self.server_name,
+            "host": self.host,
+            "id": self.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": self.settings.jetstream,
+        }
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -221,6 +246,9 @@ class Server:
             self._open_leafs()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
+        self._start_system()
+        if self.settings.prof_port:
+            self._start_profiling()
         self.listener.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -282,8 +310,39 @@ class Server:
                 accounts=self.accounts.all,
                 jetstream=lambda: self.jetstream,
                 warn=self.log.warn,
+                system_account=self.accounts.system.name if self.accounts.system else "",
             )
         return self._facts
+
+    def _start_system(self) -> None:
+        account = self.accounts.system
+        if account is None:
+            return
+        from penstock.server.system import System
+        from penstock.server.system.actions import ServerActions
+
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        self.accounts.when_made(
+            lambda made: system.serve(made.name, made.router) if made is not account else None
+        )
+        self.clients.system = self.sessions.tracer = system
+        self._system_tick()
+
+    def _start_profiling(self) -> None:
+        from penstock.server.monitor.profile_port import ProfilePort
+
+        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
+        shown = join_address(self.host, self._profiling.port)
+        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
+
+    def _system_tick(self) -> None:
+        if self.clients.system is not None:
+            now_ns = self.turn.now_ns = self.turn.clock.now()
+            due_ns = self.clients.system.tick(now_ns)
+            self.turn.kick()
+            self._system_timer = self.loop.call_later(
+                (due_ns - now_ns) / SECOND_NS, self._system_tick
+            )
 
     def _write_files(self) -> None:
         if self.settings.pid_file:
@@ -303,6 +362,11 @@ class Server:
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
+        if self._system_timer is not None:
+            self._system_timer.cancel()
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=False)
+            self.clients.system = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -317,6 +381,8 @@ class Server:
         self.turn.shutdown()
         if self._http is not None:
             await self._http.close()
+        if self._profiling is not None:
+            self._profiling.close()
         for path in (self.settings.pid_file, self._ports_file):
             if path:
                 remove_file(path)
@@ -383,15 +449,19 @@ class Server:
         self.log.info("File log re-opened")
 
     def _reload(self) -> None:
+        self.reload_configuration()
+
+    def reload_configuration(self) -> str:
+        """Read the configuration again and change what it changes; why nothing was, or empty."""
         try:
             fresh, warnings = self._read_again()
             changed, refused = changes(self.settings, fresh)
         except StartError as problem:
             self.log.error(f"Failed to reload server configuration: {problem}")
-            return
+            return str(problem)
         if refused:
             self.log.error(f"Failed to reload server configuration: {'; '.join(refused)}")
-            return
+            return "; ".join(refused)
         for warning in warnings:
             self.log.warn(warning)
         settings = self.settings
@@ -406,7 +476,7 @@ class Server:
         if {"accounts", "mappings"} & set(changed):
             self._apply_accounts()
             if self.jetstream is not None:
-                self.jetstream.refresh()
+                self.jetstream.reloaded()
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -419,6 +489,7 @@ class Server:
             self.log.move(settings.log_file)
         self._after_reload(changed, old_pid)
         self.log.info("Reloaded server configuration")
+        return ""
 
     def _after_reload(self, changed: list[str], old_pid: str) -> None:
         try:
@@ -444,6 +515,8 @@ class Server:
 
         settings = self.settings
         self.log.info("Entering lame duck mode, stop accepting new clients")
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=True)
         self.listener.close()
         self.greeting.refresh(settings, lame_duck=True)
         self.clients.tell_lame_duck()
@@ -479,9 +552,25 @@ class Server:
         else:
             self.log.error(f"Internal error: {context.get('message')}")
 
+    @property
+    def lame_duck(self) -> bool:
+        """Whether it is about to go."""
+        return self._lame_duck is not None
+
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _server_keys(settings: Settings) -> "ServerKeys | None":
+    """The key of a server that signs requests, and one to seal them with; None when it has none to
+    sign.
+    """
+    if settings.auth_callout is None and settings.operator is None:
+        return None
+    from penstock.server.auth.setup import make_keys
+
+    return make_keys()
 
 
 def _draw(below: int) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.server.accounts import Accounts, ServerAccount
+    from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
@@ -151,6 +152,7 @@ class Clients:
         self.total = 0
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
+        self.system: System | None = None  # is told who comes and goes
         self.gate = gate or Gate(settings)
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -335,6 +337,8 @@ class Clients:
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
+        if self.system is not None:
+            self.system.connected(connection)
         return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
@@ -371,6 +375,8 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
@@ -441,13 +447,34 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
-        now = self.gate.still_valid(client.admitted or Admitted(""))
+        before = client.admitted or Admitted("")
+        permissions = before.permissions
+        now = self.gate.still_valid(before)
         if isinstance(now, Refused):
             self.expel(connection, now)
         elif client.admitted is not None:
             client.admitted = now
-            connection.permits = permits_of(now.permissions)
-            self.recheck(connection)
+            self._limit(connection, now)
+            if now.permissions != permissions:
+                connection.permits = permits_of(now.permissions)
+                self.recheck(connection)
+
+    def account_changed(self, name: str) -> None:
+        """An account's JWT was updated, or has expired: look at those in it again."""
+        account = self.accounts.get(name) if self.accounts is not None else None
+        if account is None:
+            return
+        most = account.settings.limits.max_connections
+        members = sorted(account.connections.values(), key=lambda each: each.start_ns)
+        for place, connection in enumerate(members):
+            if 0 <= most <= place:
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+            else:
+                self._check_again(connection)
+        self.kick()
 
     def expel(self, connection: Connection, refusal: Refused) -> None:
         """Close the connection of somebody who may not stay."""

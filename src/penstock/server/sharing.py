@@ -22,12 +22,8 @@ TokenCheck = Callable[[AccountSettings, Export, Import, str], bool]
 
 # What every account may ask the system account, each for itself.
 SYSTEM_EXPORTS = (
-    Export(
-        "$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4
-    ),
-    Export(
-        "$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4
-    ),
+    Export("$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4),
+    Export("$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4),
     Export("$SYS.DEBUG.SUBSCRIBERS", service=True),
     Export("$SYS.REQ.USER.*.INFO", service=True),
 )
@@ -59,10 +55,10 @@ def may_import(
         tokens = wanted.subject.split(".")
         fits = export.subject != wanted.subject and place < len(tokens)
         return export if fits and tokens[place] == importer else None
-    if export.token_required or export.accounts == []:
+    if export.token_required:
         fits = token is not None and token(exporter, export, wanted, importer)
         return export if fits else None
-    if export.accounts is None or importer in export.accounts:
+    if not export.accounts or importer in export.accounts:
         return export
     return None
 
@@ -157,14 +153,20 @@ class Imports:
         if wanted.prefix and not literal(wanted.prefix.removesuffix(".")):
             return "stream import prefix can not contain wildcard tokens"
         try:
-            return self._service(importer, wanted) if wanted.service else self._stream(
-                importer, wanted
+            return (
+                self._service(importer, wanted)
+                if wanted.service
+                else self._stream(importer, wanted)
             )
         except TransformError as error:
             what = "service" if wanted.service else "stream"
-            pair = (wanted.local, wanted.subject) if wanted.service else (
-                wanted.subject,
-                wanted.local,
+            pair = (
+                (wanted.local, wanted.subject)
+                if wanted.service
+                else (
+                    wanted.subject,
+                    wanted.local,
+                )
             )
             return (
                 f"failed to create mapping transform for {what} import subject from "
@@ -255,7 +257,7 @@ def _export_problems(
     position = export.account_token_position
     tokens = export.subject.split(".")
     if position and (position > len(tokens) or tokens[position - 1] != "*"):
-        yield f'Error adding {what} export "{export.subject}": invalid subject'
+        yield f'Error adding {what} export "{export.subject}": sublist: invalid subject'
     latency = export.latency
     if latency is None:
         return

@@ -75,7 +75,7 @@ class Record:
 
     def expired(self, now_ns: int) -> bool:
         """Whether nobody of this account may be there any more."""
-        return self.removed or bool(self.claims.out_of_time(now_ns // SECOND_NS))
+        return self.removed or 0 < self.claims.exp * SECOND_NS <= now_ns
 
     def revoked(self, user: str, issued_at: int) -> bool:
         """Whether the account took back what this user's JWT said when it was issued."""
@@ -108,6 +108,7 @@ class OperatorMode:
         self.callout: Callout | None = None  # asks services of accounts that have one
         self.on_update: list[Callable[[Record], None]] = []  # an account has changed or expired
         self.pinned_failures = 0
+        self.call_at: Callable[[int, Callable[[], None]], object] = _never
 
     # -- accounts
 
@@ -134,6 +135,8 @@ class OperatorMode:
         if before is not None:
             for call in self.on_update:
                 call(record)
+        if claims.exp:
+            self.call_at(claims.exp * SECOND_NS, lambda: self._over(record))
         for wanted in record.settings.imports:
             if wanted.account not in self.records:
                 self.load(wanted.account, _ignore)
@@ -166,6 +169,12 @@ class OperatorMode:
                 then(found)
 
         self.resolver.fetch(account, came)
+
+    def _over(self, record: Record) -> None:
+        """An account's JWT has expired, unless there is a newer one by now."""
+        if self.records.get(record.claims.sub) is record:
+            for call in self.on_update:
+                call(record)
 
     def remove(self, account: str) -> None:
         """An account was deleted: nobody may stay in it."""
@@ -340,6 +349,10 @@ def _contained(subject: str, other: str) -> bool:
         if place >= len(mine) or token not in (mine[place], "*"):
             return False
     return len(mine) == len(theirs)
+
+
+def _never(when_ns: int, call: Callable[[], None]) -> None:
+    """Without a loop nothing happens by itself."""
 
 
 def _ignore(record: Record | None) -> None:

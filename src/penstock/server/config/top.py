@@ -8,6 +8,7 @@ from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.leafnodes import leafnodes
 from penstock.server.config.mappings import mappings
+from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
     address,
@@ -31,6 +32,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
+    check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
@@ -70,6 +72,7 @@ TOP: dict[str, Key] = {
     "no_system": set_to("no_system_account", flag),
     "no_sys_acc": set_to("no_system_account", flag),
     "no_auth_user": set_to("no_auth_user", text),
+    **OPERATOR,
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -103,15 +106,11 @@ TOP: dict[str, Key] = {
 NOT_SERVED = frozenset(
     """
     allow_non_tls client_advertise cluster connect_error_reports default_js_domain
-    default_sentinel disable_sublist_cache feature_flags gateway https https_port
-    log_max_num log_size_limit logfile_max_num logfile_size_limit
-    max_traced_msg_len mqtt
-    no_header_support no_sublist_cache
-    ocsp ocsp_cache operator operators prof_block_rate proxies proxy_protocol
-    reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
-    resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    server_metadata server_tags syslog tls trace_headers trace_verbose trusted
-    trusted_keys websocket write_timeout ws
+    disable_sublist_cache feature_flags gateway https https_port log_max_num
+    log_size_limit logfile_max_num logfile_size_limit max_traced_msg_len mqtt no_header_support
+    no_sublist_cache ocsp ocsp_cache prof_block_rate proxies proxy_protocol
+    reconnect_error_reports remote_syslog resolver_tls server_metadata server_tags syslog tls
+    trace_headers trace_verbose websocket write_timeout ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
     jetstream.unique_tag jetstream.max_outstanding_catchup

@@ -287,7 +287,7 @@ class LeafNodes(Events):
             nkey=asked.nkey,
             sig=asked.sig,
         )
-        there = Peer(peer.host, peer.connection.id, "LEAFNODE", leaf=True, nonce=peer.nonce)
+        there = Peer(peer.host, peer.connection.id, peer.kind, leaf=True, nonce=peer.nonce)
         users = leaf_users(own)
         if users:
             there.users = users

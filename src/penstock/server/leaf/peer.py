@@ -66,7 +66,7 @@ class LeafPeer:
         self.joined = False  # messages may flow
         self.due_ns = NEVER_NS  # when to look at it: a handshake is late, or a ping is due
         self.pinged_ns = 0  # a ping is on its way since; 0: none
-        self.kind = "Leafnode"  # as monitoring calls it
+        self.kind = "LEAFNODE"  # connection type, as users may restrict it
         self.compression = "not supported"
         self.tls: object = None  # facts of the handshake
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed

@@ -7,11 +7,12 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (
-    SYSTEM_ACCOUNT,
     AccountFacts,
     Facts,
     engine_account,
     is_leaf,
+    party_of,
+    tag_of,
 )
 from penstock.server.monitor.form import present
 from penstock.server.monitor.query import Query, QueryError
@@ -34,7 +35,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     body: dict[str, Any] = {
         "server_id": facts.server_id,
         "now": format_time(facts.now_ns),
-        "system_account": SYSTEM_ACCOUNT,
+        "system_account": facts.system_account,
     }
     if not options.account:
         return body | present(accounts=[each.name for each in facts.accounts()])
@@ -47,12 +48,12 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     if account is None:
         raise QueryError(f"Account {name} does not exist")
     connections = connections_by_account(facts).get(name, [])
-    leafs = sum(is_leaf(each) for each in connections)
+    leafs = sum(is_leaf(party_of(each)) for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
         "update_time": format_time(getattr(account, "updated_ns", 0) or facts.start_ns),
     }
-    body |= present(is_system=name == SYSTEM_ACCOUNT)
+    body |= present(is_system=name == facts.system_account)
     body |= {
         "expired": bool(getattr(account, "expired", False)),
         "complete": True,
@@ -65,7 +66,7 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     body |= present(
         jwt=getattr(account, "jwt", ""),
         issuer_key=getattr(account, "issuer_key", ""),
-        name_tag=getattr(account, "tag", "") or name,
+        name_tag=tag_of(account),
         tags=list(getattr(account, "tags", ())),
     )
     body["sublist_stats"] = statistics([account.router])
@@ -75,24 +76,24 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
 def _imports(facts: Facts, account: AccountFacts) -> list[dict[str, Any]]:
     """The services of the system account that every account reaches."""
     name = account.name
-    if name == SYSTEM_ACCOUNT:
+    if name == facts.system_account:
         return []
     own = f"$SYS.REQ.ACCOUNT.{name}"
     rows = [
-        _service(f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
-        _service(f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
-        _service(f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
-        _service(f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
+        _service(facts, f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
+        _service(facts, f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
+        _service(facts, f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
+        _service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
     ]
     if engine_account(facts, name) is not None:
-        rows.append(_service("$JS.API.>", "$JS.API.>", share=True))
+        rows.append(_service(facts, "$JS.API.>", "$JS.API.>", share=True))
     return rows
 
 
-def _service(there: str, here: str, *, share: bool) -> dict[str, Any]:
+def _service(facts: Facts, there: str, here: str, *, share: bool) -> dict[str, Any]:
     return {
         "subject": there,
-        "account": SYSTEM_ACCOUNT,
+        "account": facts.system_account,
         "to": here,
         "local_subject": here,
         "type": "service",

@@ -7,7 +7,14 @@ import msgspec
 
 from penstock.api.times import format_time
 from penstock.core.hub import Connection
-from penstock.server.monitor.facts import AccountFacts, Facts, account_name, is_leaf, party_of
+from penstock.server.monitor.facts import (
+    AccountFacts,
+    Facts,
+    account_name,
+    is_leaf,
+    party_of,
+    tag_of,
+)
 from penstock.server.monitor.query import Query
 
 
@@ -56,7 +63,7 @@ def statistics(
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0
     for each in connections:
-        if is_leaf(each):
+        if is_leaf(party_of(each)):
             leafs += 1
             _add(leafs_sent, each.out_msgs, each.out_bytes)
             _add(leafs_received, each.in_msgs, each.in_bytes)
@@ -66,7 +73,7 @@ def statistics(
         _add(received, each.in_msgs, each.in_bytes)
     return {
         "acc": account.name,
-        "name": getattr(account, "tag", "") or account.name,
+        "name": tag_of(account),
         "conns": clients,
         "leafnodes": leafs,
         "total_conns": clients + leafs,

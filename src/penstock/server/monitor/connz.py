@@ -1,5 +1,7 @@
 """/connz: the connections, open ones and those of the past."""
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,10 @@ from penstock.server.monitor.facts import (
     account_name,
     client_of,
     is_leaf,
+    kind_of,
+    party_of,
+    tag_of,
+    type_of,
 )
 from penstock.server.monitor.form import present, text, uptime
 from penstock.server.monitor.query import Query, QueryError, page
@@ -139,7 +145,7 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
     opened: list[Connection] = []
     closed: list[Departed] = []
     if options.state != CLOSED:
-        opened = [each for each in facts.hub.all_connections() if not is_leaf(each)]
+        opened = [each for each in facts.hub.all_connections() if not is_leaf(party_of(each))]
     if options.state != OPEN:
         closed = list(facts.clients.departed)
     if options.acc:
@@ -172,11 +178,8 @@ def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[
     gone = isinstance(each, Departed)
     client = each.client if isinstance(each, Departed) else client_of(each) or Client("", 0, 0)
     end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
-    kind = getattr(client, "kind", "") or "Client"
     fields: dict[str, Any] = {"cid": each.cid if isinstance(each, Departed) else each.id}
-    fields["kind"] = kind
-    if kind == "Client":
-        fields["type"] = "websocket" if getattr(client, "ws", None) else "nats"
+    fields |= present(kind=kind_of(client), type=type_of(client))
     fields |= {
         "ip": client.host,
         "port": client.port,
@@ -218,7 +221,7 @@ def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[
     elif subscriptions and options.subscriptions:
         fields["subscriptions_list"] = [text(one.subject) for one in subscriptions]
     if options.auth:
-        fields |= _credentials(client, gone)
+        fields |= _in_order(_credentials(client, gone))
     return fields
 
 
@@ -227,12 +230,34 @@ def _tls(client: Client, auth: bool) -> dict[str, Any]:
     return tls.facts(auth) if tls is not None and hasattr(tls, "facts") else {}
 
 
+def _in_order(shown: dict[str, Any]) -> dict[str, Any]:
+    return {n: shown[n] for n in ("jwt", "issuer_key", "name_tag", "tags") if n in shown}
+
+
 def _credentials(client: Client, gone: bool) -> dict[str, Any]:
     account = account_name(client)
-    tag = getattr(getattr(client, "account", None), "tag", "") or account
-    return present(
-        jwt="" if getattr(client, "bearer", False) else getattr(client, "jwt", ""),
-        issuer_key=getattr(client, "issuer_key", ""),
-        name_tag="" if gone and account == GLOBAL_ACCOUNT else tag,
-        tags=list(getattr(client, "tags", ()) or ()),
+    return credentials(client) | present(
+        name_tag="" if gone and account == GLOBAL_ACCOUNT else tag_of(client.account)
     )
+
+
+def credentials(client: Client) -> dict[str, Any]:
+    """What a client has shown of a JWT; not one that whoever has it may use."""
+    admitted = client.admitted
+    if admitted is None or not admitted.jwt:
+        return {}
+    return present(
+        jwt="" if _bearer(admitted.jwt) else admitted.jwt,
+        issuer_key=admitted.issuer,
+        tags=admitted.tags,
+    )
+
+
+def _bearer(jwt: str) -> bool:
+    """Whether whoever has it may use it: then it is as good as a password."""
+    try:
+        payload = jwt.split(".")[1]
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return bool(claims["nats"].get("bearer_token"))
+    except (IndexError, KeyError, AttributeError, TypeError, ValueError):
+        return True  # what can't be read is not shown

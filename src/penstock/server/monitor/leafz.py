@@ -43,7 +43,7 @@ def leaf_connections(facts: Facts) -> list[Connection]:
     return [
         each
         for each in facts.hub.all_connections()
-        if is_leaf(each) and getattr(each.session, "joined", True)
+        if is_leaf(party_of(each)) and getattr(party_of(each), "joined", True)
     ]
 
 

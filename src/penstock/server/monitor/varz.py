@@ -8,7 +8,7 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.server.identity import RUNTIME
 from penstock.server.monitor import jetstream
-from penstock.server.monitor.facts import SYSTEM_ACCOUNT, Facts, cores, is_leaf
+from penstock.server.monitor.facts import Facts, cores, is_leaf, party_of
 from penstock.server.monitor.form import number, present, uptime
 from penstock.server.monitor.query import Query
 from penstock.server.settings import COMPATIBLE_VERSION
@@ -103,7 +103,7 @@ def _running(facts: Facts) -> dict[str, Any]:
         "total_connections": clients.total,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": sum(is_leaf(each) for each in hub.all_connections()),
+        "leafnodes": sum(is_leaf(party_of(each)) for each in hub.all_connections()),
         "in_msgs": hub.in_msgs,
         "in_bytes": hub.in_bytes,
         "in_client_msgs": hub.in_msgs,
@@ -119,7 +119,7 @@ def _running(facts: Facts) -> dict[str, Any]:
         "http_req_stats": dict(sorted(facts.requests.items())),
         "config_load_time": format_time(facts.loaded_ns or facts.start_ns),
         "config_digest": settings.config_digest,
-        "system_account": SYSTEM_ACCOUNT,
+        **present(system_account=facts.system_account),
         "slow_consumer_stats": _kinds(hub.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
