@@ -326,6 +326,8 @@ class Server:
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
         self.clients.system = self.sessions.tracer = system
+        if self.leafs is not None:
+            self.leafs.nodes.changed_hooks.append(system.account_changed)
         self._system_tick()
 
     def _start_profiling(self) -> None:
@@ -501,6 +503,8 @@ class Server:
             self.log.error(str(problem))
         self.turn.now_ns = self.turn.clock.now()
         self.clients.reloaded(changed)
+        if self.leafs is not None:
+            self.leafs.reloaded(changed)
         self.turn.kick()
 
     def _go_lame(self) -> None:
@@ -518,6 +522,8 @@ class Server:
         if self.clients.system is not None:
             self.clients.system.leaving(lame_duck=True)
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.stop_listening()
         self.greeting.refresh(settings, lame_duck=True)
         self.clients.tell_lame_duck()
         self.turn.kick()

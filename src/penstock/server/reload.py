@@ -5,6 +5,7 @@ Pure.
 from dataclasses import fields
 
 from penstock.server.settings import RELOADABLE, Settings
+from penstock.server.settings.leafnodes import fixed_changes
 
 _ASIDE = frozenset({"config_file", "config_digest"})
 
@@ -17,7 +18,9 @@ def changes(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
         before, after = getattr(old, each.name), getattr(new, each.name)
         if before == after or each.name in _ASIDE:
             continue
-        if each.name in RELOADABLE:
+        if each.name == "leafnodes" and (fixed := fixed_changes(before, after)):
+            refused += [f"config reload not supported for {name}" for name in fixed]
+        elif each.name in RELOADABLE:
             changed.append(each.name)
         else:
             refused.append(

@@ -16,10 +16,6 @@ import msgspec
 
 from penstock.server.settings.users import Permissions, Rules
 
-JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
-"""What never crosses a leaf node connection: each side has a JetStream of its own."""
-SYSTEM = ("$JSC.>", "$NRG.>", *JETSTREAM)
-
 
 class Grant(msgspec.Struct, omit_defaults=True):
     """Subjects of `import` and `export`."""
@@ -121,13 +117,6 @@ def _grant(rules: Rules) -> Grant | None:
     if rules.allow is None and not rules.deny:
         return None
     return Grant(rules.allow, rules.deny or None)
-
-
-def own_domain(local_domain: str, remote_domain: str, *, here: bool) -> list[str]:
-    """Requests to this server's domain that must not leave over the connection."""
-    if local_domain and here and local_domain != remote_domain:
-        return [f"$JS.{local_domain}.API.>"]
-    return []
 
 
 _CREDENTIALS = re.compile(

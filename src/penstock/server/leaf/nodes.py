@@ -10,26 +10,34 @@ how a connection is opened: ``remotes`` and the listener do that.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import NamedTuple
 
 from penstock.core.hub import Connection
-from penstock.core.leaf import Events, Leaf, Rules
+from penstock.core.leaf import Events, Leaf
 from penstock.core.peers import Peers
 from penstock.core.turn import Turn
 from penstock.nuid import Nuid
 from penstock.server.accounts import Accounts, ServerAccount
-from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
+from penstock.server.auth import Admitted, Gate, Later, Refused
 from penstock.server.identity import API_LEVEL, RUNTIME, new_nonce
 from penstock.server.leaf import handshake
-from penstock.server.leaf.handshake import Connect, Grant, Info
+from penstock.server.leaf.admission import (
+    OLD,
+    SAME_CLUSTER,
+    credentials,
+    leaf_users,
+    refusal,
+    rule_hub,
+    rule_leaf,
+)
+from penstock.server.leaf.handshake import Connect, Info
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import LeafRemote
-from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
 LOOP_DELAY_NS = 30 * SECOND_NS
@@ -39,19 +47,6 @@ MIN_VERSION_DELAY_NS = 5 * SECOND_NS
 FINISH_NS = 2 * SECOND_NS
 """How long the answer to our CONNECT may take."""
 LOOK_NS = SECOND_NS
-_SAME_CLUSTER = b"remote leafnode has same cluster name"
-_OLD = b"connection rejected since minimum version required is"
-
-
-def leaf_users(own: LeafSettings) -> list[User]:
-    """The users that the section `leafnodes.authorization` has; []: those of the clients count."""
-    if own.users:
-        return own.users
-    if own.user:
-        return [User(own.user, own.password, account=own.account)]
-    if own.nkey:
-        return [User(nkey=own.nkey, account=own.account)]
-    return []
 
 
 class Identity(NamedTuple):
@@ -81,8 +76,7 @@ class LeafNodes(Events):
         self.identity = identity
         self.log = log
         self.peers: dict[int, LeafPeer] = {}  # by connection id
-        self.joined_hooks: list[Callable[[LeafPeer], None]] = []
-        self.left_hooks: list[Callable[[LeafPeer], None]] = []
+        self.changed_hooks: list[Callable[[object], object]] = []  # told who has come or gone
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self._gate = gate
         self._accounts = accounts
@@ -102,6 +96,23 @@ class LeafNodes(Events):
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to look after them."""
         self._loop = loop
+
+    def reloaded(self, changed: Collection[str]) -> None:
+        """Users or accounts have changed: leafs that would not be let in any more have to go."""
+        if not {"leafnodes", "accounts", "users", "user", "password", "token"} & set(changed):
+            return
+        for peer in list(self.peers.values()):
+            if peer.admitted is None or not peer.joined:
+                continue
+            users = leaf_users(self.own)
+            if users:
+                known = peer.admitted.user
+                stays = known is not None and known in users
+            else:
+                stays = not isinstance(self._gate.still_valid(peer.admitted), Refused)
+            if not stays or self._accounts.get(peer.account_name) is not peer.account:
+                text = b"Authorization Violation"
+                self._fail(peer.connection, text, "Authentication Failure")
 
     def close(self) -> None:
         """The server stops."""
@@ -156,7 +167,7 @@ class LeafNodes(Events):
         self.log.info(f"{peer.shown} - Leafnode connection closed: {connection.reason}{tag}")
         if peer.joined:
             peer.joined = False
-            for hook in self.left_hooks:
+            for hook in self.changed_hooks:
                 hook(peer)
         if peer.ended is not None:
             peer.ended(peer)
@@ -201,7 +212,7 @@ class LeafNodes(Events):
             self._end(peer, "Parse Error")
             return
         peer.greeted = True
-        wrong = self._refusal(asked)
+        wrong = refusal(asked, self._cluster(), self.own.min_version)
         if wrong is not None:
             error, reason = wrong
             self.log.error(f"{peer.shown} - {error}")
@@ -221,10 +232,10 @@ class LeafNodes(Events):
         shown = text.decode("utf-8", "replace")
         self.log.error(f"{peer.shown} - Leafnode Error '{shown}'")
         what = ""
-        if _SAME_CLUSTER in text:
+        if SAME_CLUSTER.encode() in text:
             self._delay(peer, SAME_CLUSTER_DELAY_NS)
             what = "with same cluster name error. Delaying attempt to reconnect for 30s"
-        elif _OLD in text:
+        elif OLD.encode() in text:
             self._delay(peer, MIN_VERSION_DELAY_NS)
             what = "due to minimum version requirement. Delaying attempt to reconnect for 5s"
         elif b"Loop detected" in text:
@@ -261,40 +272,11 @@ class LeafNodes(Events):
 
     # -- a leaf that called
 
-    def _refusal(self, asked: Connect) -> tuple[str, str] | None:
-        if asked.lang:
-            return "attempted to connect to leaf node port", "Incorrect Port"
-        if " " in asked.cluster:
-            return "cluster name cannot contain spaces", "Protocol Violation"
-        if asked.cluster and asked.cluster == self._cluster():
-            return _SAME_CLUSTER.decode(), "Cluster Names Identical"
-        if asked.gateway:
-            text = f'Rejecting connection from gateway "{asked.gateway}" on the leafnode port'
-            return text, "Wrong Gateway"
-        wanted = self.own.min_version
-        if wanted and not handshake.at_least(asked.version, wanted):
-            return f'{_OLD.decode()} "{wanted}"', "Minimum Version Required"
-        return None
-
     def _check(self, peer: LeafPeer, asked: Connect) -> Admitted | Refused | Later:
-        own = self.own
-        shown = Credentials(
-            name=asked.name,
-            user=asked.user,
-            password=asked.password,
-            auth_token=asked.auth_token,
-            jwt=asked.jwt,
-            nkey=asked.nkey,
-            sig=asked.sig,
-        )
-        there = Peer(peer.host, peer.connection.id, peer.kind, leaf=True, nonce=peer.nonce)
-        users = leaf_users(own)
-        if users:
-            there.users = users
-            there.no_auth_user = ""
+        shown, there = credentials(asked, peer, self.own)
         outcome = self._gate.check(shown, there)
-        if isinstance(outcome, Admitted) and not outcome.account and not users:
-            outcome.account = own.account
+        if isinstance(outcome, Admitted) and not outcome.account and there.users is None:
+            outcome.account = self.own.account
         return outcome
 
     def _decided(self, peer: LeafPeer, asked: Connect, outcome: Admitted | Refused) -> None:
@@ -324,27 +306,10 @@ class LeafNodes(Events):
         leaf.isolated = leaf.isolated or asked.isolate
         connection.headers = asked.headers
         self._replace_older(peer)
-        permissions = outcome.permissions
-        may_get = permissions.subscribe if permissions is not None else None
-        may_send = permissions.publish if permissions is not None else None
-        kept = self._kept(peer)
-        leaf.sending = Rules(
-            may_get.allow if may_get is not None else None,
-            [
-                *(may_get.deny if may_get is not None else ()),
-                *(asked.deny_pub or ()),
-                *kept,
-                *self._home(peer),
-            ],
-        )
-        leaf.asking = Rules(
-            may_send.allow if may_send is not None else None,
-            [*(may_send.deny if may_send is not None else ()), *kept],
-        )
-        if may_send is not None:
-            leaf.receiving = Rules(may_send.allow, may_send.deny)
+        domain = self._domain()
+        rule_leaf(leaf, outcome.permissions, asked, domain, system=self._is_system(peer))
         info = self._info(peer)
-        info.import_, info.export = handshake.grants(permissions)
+        info.import_, info.export = handshake.grants(outcome.permissions)
         info.remote_account, info.connect_info = account.name, True
         info.acc_is_sys = self._is_system(peer)
         connection.write(handshake.line(b"INFO", info))
@@ -408,7 +373,7 @@ class LeafNodes(Events):
             version=COMPATIBLE_VERSION,
             server_id=self.identity.server_id,
             name=self.identity.name,
-            domain=settings.domain if settings.jetstream else "",
+            domain=self._domain(),
             is_hub=remote.hub,
             cluster=self._cluster(),
             headers=headers,
@@ -460,16 +425,10 @@ class LeafNodes(Events):
 
     def _rule_called(self, peer: LeafPeer, info: Info) -> None:
         """What we may send it and ask it for: its user's permissions, and our own settings."""
-        leaf, remote = peer.leaf, peer.remote
-        assert leaf is not None
-        assert remote is not None
-        may_send, may_get = info.export or Grant(), info.import_ or Grant()
-        kept = self._kept(peer)
-        leaf.sending = Rules(
-            may_send.allow,
-            [*(may_send.deny or ()), *remote.deny_exports, *kept, *self._home(peer)],
-        )
-        leaf.asking = Rules(may_get.allow, [*(may_get.deny or ()), *remote.deny_imports, *kept])
+        assert peer.leaf is not None
+        assert peer.remote is not None
+        system = self._is_system(peer)
+        rule_hub(peer.leaf, info, peer.remote, self._domain(), peer.domain, system=system)
 
     # -- both
 
@@ -480,7 +439,7 @@ class LeafNodes(Events):
         if peers is None or peers.router is not account.router:
             peers = self._peers_of[account.name] = Peers(account.router)
             peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
-        domain = self.settings.domain if self.settings.jetstream else ""
+        domain = self._domain()
         if domain != peer.domain or not domain:
             self.log.info(
                 f'{peer.shown} - JetStream using domains: local "{domain}", remote "{peer.domain}"'
@@ -488,23 +447,15 @@ class LeafNodes(Events):
         peer.joined = True
         peer.due_ns = self.turn.now_ns + LOOK_NS
         leaf.join(peers)
-        for hook in self.joined_hooks:
+        for hook in self.changed_hooks:
             hook(peer)
-
-    def _kept(self, peer: LeafPeer) -> list[str]:
-        """What stays on its side of the connection: each has a JetStream of its own."""
-        return list(handshake.SYSTEM if self._is_system(peer) else handshake.JETSTREAM)
 
     def _is_system(self, peer: LeafPeer) -> bool:
         system = self._accounts.system
         return system is not None and system is peer.account
 
-    def _home(self, peer: LeafPeer) -> list[str]:
-        """Requests to our own domain are for us, not for whoever calls itself so, too."""
-        settings = self.settings
-        if settings.jetstream and settings.domain and settings.domain != peer.domain:
-            return [f"$JS.{settings.domain}.API.>"]
-        return []
+    def _domain(self) -> str:
+        return self.settings.domain if self.settings.jetstream else ""
 
     def _cluster(self) -> str:
         """What we say our cluster is: a server that calls others stands for itself."""
@@ -527,7 +478,7 @@ class LeafNodes(Events):
             client_id=peer.connection.id,
             nonce=peer.nonce,
             cluster=self._cluster(),
-            domain=settings.domain if settings.jetstream else "",
+            domain=self._domain(),
             api_lvl=API_LEVEL,
             info_on_connect=True,
             leafnode_urls=self.identity.urls,

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Collection
 
 from penstock.core.hub import Connection
 from penstock.core.turn import Turn
@@ -70,21 +71,23 @@ class LeafPart:
             self.log.info(f"Listening for leafnode connections on {shown}")
         self.remotes.open()
 
-    def stop_accepting(self) -> None:
+    def stop_listening(self) -> None:
         """No new leafs: the server is about to go."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        self.remotes.close()
 
     def close(self) -> None:
         """The server stops."""
-        self.stop_accepting()
+        self.stop_listening()
+        self.remotes.close()
         self.nodes.close()
 
-    def reloaded(self) -> None:
-        """The remotes in the settings have changed: others are called, or not any more."""
-        self.remotes.apply(self.nodes.own.remotes)
+    def reloaded(self, changed: Collection[str]) -> None:
+        """Settings have changed: other remotes are called, who may not stay any more has to go."""
+        if "leafnodes" in changed:
+            self.remotes.apply(self.nodes.own.remotes)
+        self.nodes.reloaded(changed)
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()

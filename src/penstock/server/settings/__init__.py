@@ -114,6 +114,7 @@ class Settings:
 # What SIGHUP may change on a running server; everything else keeps its value until a restart.
 RELOADABLE = frozenset(
     {
+        "leafnodes",
         "debug",
         "trace",
         "logtime",

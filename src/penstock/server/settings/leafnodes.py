@@ -2,7 +2,7 @@
 that this one is a leaf of. Knows nothing of how they are written or reached.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -49,3 +49,19 @@ class LeafNodes:
     reconnect_ns: int = SECOND_NS
     dial_timeout_ns: int = SECOND_NS
     remotes: list[LeafRemote] = field(default_factory=list)
+
+
+_FIXED = frozenset({"host", "port", "advertise", "no_advertise"})
+
+
+def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str]:
+    """What of the map differs and can't change on a running server: the listener, and whether there
+    are leaf nodes at all.
+    """
+    if before is None or after is None:
+        return [] if before is after else ["leafnodes"]
+    return [
+        f"leafnodes.{each.name}"
+        for each in fields(LeafNodes)
+        if each.name in _FIXED and getattr(before, each.name) != getattr(after, each.name)
+    ]
