@@ -1,32 +1,11 @@
 from collections.abc import Callable
 
-from penstock.core.hub import Connection, Hub, Task
+from penstock.core.hub import Hub, Task
+from penstock.core.receivers import Border as Border
+from penstock.core.receivers import CallbackSink as CallbackSink
+from penstock.core.receivers import Sink as Sink
+from penstock.core.receivers import Subscription as Subscription
 from penstock.core.subjects import SubjectTrie
-
-class Sink:
-    as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
-
-class Border:
-    """What an account shares with others (core/exchange)."""
-
-class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""
-
-    def __init__(
-        self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]
-    ) -> None: ...
-
-class Subscription:
-    sid: bytes
-    subject: bytes
-    queue: bytes
-    delivered: int
-    closed: bool
-    @property
-    def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
-    def client(self) -> Connection:
-        """The connection it belongs to."""
 
 class Router:
     """One account's subjects."""

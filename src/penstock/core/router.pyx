@@ -13,103 +13,17 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
 from penstock.core.hub cimport Connection, Hub, Owner, Task, Trace
+from penstock.core.receivers cimport (
+    UNSERVED_MAX, Border, Message, Neighbours, QueueGroup, RemoteSubscription, Sink, Subscription, subscription_cost,
+)
 from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
+
+from penstock.core.receivers import CallbackSink, Sink, Subscription
 
 cdef enum:
     HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
     STUCK_NS = 100000000               # no bytes taken for so long: nobody waits for it any more
     LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
-
-
-cdef class Sink:
-    """An internal receiver of messages (a stream, the API, an ack desk)."""
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        return 0
-
-    cdef int ready(self, Task waiter) except -1:
-        return 2
-
-    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
-        return self
-
-    cdef int traced(self, Connection source, Message* m) except -1:
-        cdef Hub hub = source.hub
-        trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
-        try:
-            return 1 if trace.only else self.take(source, m)
-        finally:
-            hub.trace = trace
-
-
-cdef class Border:
-    """What an account shares with others (core/exchange)."""
-
-    cdef int changed(self, bytes subject, bint came) except -1:
-        return 0
-
-
-cdef class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> taken. For rare messages."""
-
-    cdef object callback
-
-    def __init__(self, callback) -> None:
-        self.callback = callback
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        return 1 if self.callback(
-            source,
-            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
-            PyBytes_FromStringAndSize(m.reply, m.reply_len).decode("utf-8", "surrogateescape") if m.reply_len else "",
-            PyBytes_FromStringAndSize(m.body, m.hlen),
-            PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
-        ) else 0
-
-
-cdef class Subscription:
-    """One SUB of a client."""
-
-    def __init__(self, Connection connection, bytes sid, bytes subject, bytes queue) -> None:
-        self.connection = connection
-        self.sid = sid
-        self.subject = subject
-        self.queue = queue
-
-    @property
-    def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
-        return self.max
-
-    def client(self) -> Connection:
-        """The connection it belongs to."""
-        return self.connection
-
-
-cdef class RemoteSubscription(Subscription):
-    """What another server wants, for whoever is behind it."""
-
-
-cdef class Neighbours:
-    """The other servers that an account is connected to."""
-
-    cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1:
-        return 0
-
-    cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
-        return 0
-
-    cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1:
-        return 0
-
-
-cdef class QueueGroup:
-    """The members of one queue name on one subject: each message goes to one of them."""
-
-    def __init__(self, bytes key, bytes queue) -> None:
-        self.key = key
-        self.queue = queue
-        self.members = []
 
 
 cdef class Router(Owner):
@@ -414,6 +328,7 @@ cdef class Router(Owner):
         cdef bytes subject = s.subject
         cdef QueueGroup group
         cdef int n = 1
+        self.reckon(s, 1)
         if s.queue:
             key = subject + b" " + s.queue
             group = self.groups.get(key)
@@ -421,6 +336,7 @@ cdef class Router(Owner):
                 group = self.groups[key] = QueueGroup(key, s.queue)
                 self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
             if type(s) is Subscription:
+                s.place = len(group.members)
                 group.members.append(s)
             else:
                 n = (<RemoteSubscription>s).weight
@@ -443,23 +359,35 @@ cdef class Router(Owner):
             self.neighbours.changed(s.subject, s.queue, n, s.connection)
         return 0
 
+    cdef int reckon(self, Subscription s, int sign) except -1:
+        """The memory of a subscription that has come (1) or gone (-1)."""
+        cdef int64_t cost = sign * subscription_cost(s.subject, s.queue, s.sid)
+        s.connection.subscription_bytes += cost
+        self.hub.subscription_bytes += cost
+        return 0
+
     cdef int unsubscribe(self, Subscription s) except -1:
         cdef QueueGroup group
         cdef int n = 1
+        cdef Subscription last
         if s.closed:
             return 0
         s.closed = True
         s.connection.subscriptions.pop(s.sid, None)
+        self.reckon(s, -1)
         if s.queue:
             key = s.subject + b" " + s.queue
             group = self.groups[key]
-            if type(s) is Subscription:
-                group.members.remove(s)
-            else:
+            if type(s) is not Subscription:
                 n = (<RemoteSubscription>s).weight
                 group.remote.remove(s)
                 if not group.remote:
                     group.remote = None
+            else:
+                last = <Subscription>group.members.pop()     # order means nothing in a group
+                if last is not s:
+                    group.members[s.place] = last
+                    last.place = s.place
             if not group.members and group.remote is None:
                 del self.groups[key]
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)

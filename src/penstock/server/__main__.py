@@ -9,7 +9,12 @@ import os
 import sys
 
 from penstock.server.errors import StartError
-from penstock.server.options import PROGRAM, USAGE, Options, parse_options
+from penstock.server.options import PROGRAM, TLS_HELP, USAGE, Options, parse_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.log import Log
+    from penstock.server.settings import Settings
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +32,9 @@ def _main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     if options.action == "help":
         print(USAGE, end="")
+        return 0
+    if options.action == "help_tls":
+        print(TLS_HELP, end="")
         return 0
     if options.action == "version":
         print(version_line())
@@ -54,7 +62,7 @@ def _check(options: Options) -> int:
 
     if not options.config:
         raise StartError("option -t needs a configuration file: -c <file>")
-    settings, warnings = load_config(options.config)
+    settings, warnings = load_config(options.config, strict=True)
     for warning in warnings:
         print(f"{PROGRAM}: {warning}", file=sys.stderr)
     print(
@@ -66,7 +74,6 @@ def _check(options: Options) -> int:
 
 def _serve(options: Options) -> int:
     gc.disable()  # until it serves: nothing that loading makes is garbage
-    from penstock.server.listener import open_sockets
     from penstock.server.log import Log
     from penstock.server.startup import settings_of
 
@@ -78,9 +85,29 @@ def _serve(options: Options) -> int:
         stamps=settings.logtime,
         utc=settings.logtime_utc,
         form=settings.log_format,
+        limit=settings.log_size_limit,
+        keep=settings.log_max_num,
+        syslog=settings.syslog_address,
     )
     for warning in warnings:
         log.warn(warning)
+    try:
+        _run(settings, log, options)
+    except StartError as problem:
+        for line in str(problem).split("\n"):
+            log.fatal(line)
+        if settings.log_file or settings.syslog_address is not None:
+            raise  # who started it looks at stderr
+        return 1
+    finally:
+        log.close()
+    return 0
+
+
+def _run(settings: "Settings", log: "Log", options: Options) -> None:
+    from penstock.server.listener import open_sockets
+    from penstock.server.startup import settings_of
+
     sockets = open_sockets(settings.host, settings.port)
     http_sockets = (
         open_sockets(settings.http_host or settings.host, settings.http_port, "-m")
@@ -100,10 +127,7 @@ def _serve(options: Options) -> int:
 
     # Nobody outside may choose keys that collide. Once per process, before any table holds a key.
     seed_hash(int.from_bytes(os.urandom(8), "little"))
-    server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
-    server.run()
-    log.close()
-    return 0
+    Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options)).run()
 
 
 if __name__ == "__main__":

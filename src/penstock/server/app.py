@@ -24,9 +24,9 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
+from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
-from penstock.server.errors import StartError
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -37,10 +37,12 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.memory import memory_bytes
 from penstock.server.opening import Opening, may_open_early
-from penstock.server.reload import changes
+from penstock.server.reload import ReadAgain, Reloads
+from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
@@ -48,17 +50,22 @@ if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.auth.callout import ServerKeys
+    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
     from penstock.server.monitor.profile_port import ProfilePort
 
-Reload = Callable[[], tuple[Settings, list[str]]]
-
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+SIGNALS = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+    signal.SIGHUP: "hangup",
+}
 
 
 class Server:
@@ -71,28 +78,30 @@ class Server:
         sockets: list[socket.socket],
         http_sockets: list[socket.socket],
         store: StoreLock | None,
-        reload: Reload,
+        reload: ReadAgain,
     ) -> None:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         # Only a server that has something to sign needs a key that does.
         self.keys = _server_keys(settings)
+        self._authorities: Setup | None = None
         self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
-        self._read_again = reload
-        self._store = store
+        self.reloads = Reloads(settings, log, reload)
+        self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
-        self._ports_file = ""
+        self.ports_file = ""
         self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -135,18 +144,33 @@ class Server:
         self.turn.on_error = self._failed
         self._opening = Opening(self.turn, self.sessions)
         self.turn.start(self.sessions, self._opening.call_soon)
-        self._apply_limits()
-        self._apply_accounts()
+        self.apply_limits()
+        self.apply_tracing()
+        add_rows(self)
+        self.apply_accounts()
         if self.keys is not None:
             self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
-    def _set_up_authorities(self, keys: "ServerKeys") -> None:
+    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
         """Who else decides who is let in: operators' JWTs, a callout service."""
         from penstock.server.auth.setup import Setup
 
-        setup = Setup(self.settings, self.accounts, self.gate, self.clients, self.log, self._home)
-        setup.connect(keys, self.server_name, self._about)
+        assert keys is not None
+        self._authorities = Setup(
+            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
+        )
+        self._authorities.connect(keys, self.server_name, self._about)
+
+    def refresh_authorities(self) -> None:
+        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        settings = self.settings
+        if settings.auth_callout is None:
+            self.gate.callout = None
+        elif self.gate.callout is None:
+            self._set_up_authorities(self.keys or _server_keys(settings))
+        if self._authorities is not None:
+            self._authorities.reloaded()
 
     def _about(self) -> dict[str, object]:
         """What answers of the system account say of the server that gave them."""
@@ -158,18 +182,33 @@ class Server:
             "jetstream": self.settings.jetstream,
         }
 
-    def _apply_limits(self) -> None:
+    def apply_limits(self) -> None:
+        """Let the core know what the settings say."""
         settings = self.settings
         self.turn.max_payload = settings.max_payload
         self.turn.max_line = settings.max_control_line
         self.turn.max_pending = settings.max_pending
-        self.turn.write_deadline_ns = settings.write_deadline_ns
+        patient = settings.write_timeout == "retry"
+        self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.max_sub_tokens = settings.max_sub_tokens
+        share = memory_bytes() // 4
+        self.turn.max_subscription_bytes = settings.max_subscription_memory or share
+        self.turn.max_output_bytes = settings.max_output_memory or share
         self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
-    def _apply_accounts(self) -> None:
+    def apply_tracing(self) -> None:
+        """Begin or stop to show what clients and server say."""
+        if not self.settings.trace:
+            self.turn.tracer = None
+            return
+        from penstock.server.tracing import Tracer
+
+        self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
+
+    def apply_accounts(self) -> None:
+        """Have the accounts that the settings say."""
         settings = self.settings
         if settings.mappings or self.accounts.default.settings.mappings:
             self.accounts.default.settings.mappings = settings.mappings
@@ -183,6 +222,8 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         self._announce()
         self._raise_open_files()
+        for number in SIGNALS:  # clients may be served from here on, so signals may come
+            signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self._opening.serve(self._sockets, self.listener.accept, self._load)
         else:
@@ -203,9 +244,12 @@ class Server:
             signal.signal(number, signal.SIG_IGN)
 
     def _load(self) -> None:
-        """Import what the rest of the start needs; nothing else may happen here."""
+        """Import what the rest of the start needs; nothing else may happen here, but to let the
+        disk begin.
+        """
         names = ["asyncio", "traceback", "uvloop"]
-        if self._store is not None:
+        if self.store is not None:
+            sync_ahead(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -230,22 +274,16 @@ class Server:
         await self._shutdown()
 
     async def _start(self) -> None:
-        actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
-        for number, action in zip(SIGNALS, actions, strict=True):
-            self.loop.add_signal_handler(number, action)
+        for number in SIGNALS:
+            self.loop.add_signal_handler(number, self._trapped, number)
         if self._http_sockets:
             await self._start_monitoring()
-        if self._store is not None:
-            from penstock.server.jetstream import JetStream
-
-            self.jetstream = JetStream(
-                self.settings, self._store, self.turn, self.accounts, self.log, self.server_name
-            )
-            self.jetstream.open(self.loop)
+        if self.store is not None:
+            self.open_jetstream()
         if self.settings.leafnodes is not None:
-            self._open_leafs()
+            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self._write_files()
+        self.write_files()
         self._start_system()
         if self.settings.prof_port:
             self._start_profiling()
@@ -257,20 +295,33 @@ class Server:
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
+        for early in self._early_signals:
+            self._trapped(signal.Signals(early))
+        _tell_systemd("READY=1")
 
-    def _open_leafs(self) -> None:
-        from penstock.server.leaf.part import LeafPart
+    def open_jetstream(self) -> None:
+        """Recover what the store holds and serve it; StartError when that fails."""
+        from penstock.server.jetstream import JetStream
 
-        self.leafs = LeafPart(
-            self.turn,
-            self.settings,
-            self.log,
-            self.gate,
-            self.accounts,
-            server_id=self.server_id,
-            server_name=self.server_name,
+        assert self.store is not None
+        self.jetstream = JetStream(
+            self.settings, self.store, self.turn, self.accounts, self.log, self.server_name
         )
-        self.leafs.open(self.loop)
+        self.jetstream.open(self.loop)
+        if self.settings.declared:
+            self.jetstream.declare(self.settings.declared)
+
+    def close_jetstream(self) -> None:
+        """All on disk, nothing served: who asks hears that nobody is there."""
+        if self.jetstream is None:
+            return
+        self.log.info("Initiating JetStream Shutdown...")
+        self.turn.poll_once()
+        self.jetstream.close()
+        self.jetstream = None
+        self.store = None
+        self.turn.kick()
+        self.log.info("JetStream Shutdown")
 
     def _announce(self) -> None:
         from penstock import __version__
@@ -280,7 +331,8 @@ class Server:
         self.log.info(f"  Name:     {self.server_name}")
         self.log.info(f"  ID:       {self.server_id}")
         if self.settings.config_file:
-            self.log.info(f"Using configuration file: {self.settings.config_file}")
+            digest = self.settings.config_digest
+            self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
     async def _start_monitoring(self) -> None:
         from penstock.server.http import HttpServer
@@ -326,8 +378,6 @@ class Server:
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
         self.clients.system = self.sessions.tracer = system
-        if self.leafs is not None:
-            self.leafs.nodes.changed_hooks.append(system.account_changed)
         self._system_tick()
 
     def _start_profiling(self) -> None:
@@ -346,21 +396,24 @@ class Server:
                 (due_ns - now_ns) / SECOND_NS, self._system_tick
             )
 
-    def _write_files(self) -> None:
+    def write_files(self) -> None:
+        """Write pid file and ports file, where they are asked for."""
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
-            reachable = join_address(_reachable(self.host), self.port)
-            monitored = join_address(
-                _reachable(self.settings.http_host or self.host), self.http_port
-            )
-            monitoring = [f"http://{monitored}"] if self.http_port else []
-            self._ports_file = write_ports_file(
-                self.settings.ports_file_dir, [f"nats://{reachable}"], monitoring
-            )
+            self.ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
+
+    def ports(self) -> dict[str, list[str]]:
+        """The URLs of what is listened on, by kind, as the ports file has them."""
+        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
+        if self.http_port:
+            host = reachable(self.settings.http_host or self.host)
+            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+        return found
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
+        _tell_systemd("STOPPING=1")
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
@@ -374,10 +427,7 @@ class Server:
         if self._lame_duck is not None:
             self._lame_duck.cancel()
         self.turn.poll_once()
-        if self.jetstream is not None:
-            self.log.info("Initiating JetStream Shutdown...")
-            self.jetstream.close()
-            self.log.info("JetStream Shutdown")
+        self.close_jetstream()
         self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
@@ -385,7 +435,7 @@ class Server:
             await self._http.close()
         if self._profiling is not None:
             self._profiling.close()
-        for path in (self.settings.pid_file, self._ports_file):
+        for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)
         self.log.info("Server Exiting..")
@@ -441,6 +491,17 @@ class Server:
 
     # -- signals
 
+    def _trapped(self, number: signal.Signals) -> None:
+        self.log.info(f'Trapped "{SIGNALS[number]}" signal')
+        if number == signal.SIGUSR1:
+            self._reopen()
+        elif number == signal.SIGUSR2:
+            self.go_lame()
+        elif number == signal.SIGHUP:
+            self.reload_configuration()
+        elif number == signal.SIGINT or self._lame_duck is None:
+            self.stop()
+
     def stop(self) -> None:
         """Ask run() to shut down and return."""
         if not self._stopped.done():
@@ -450,93 +511,39 @@ class Server:
         self.log.reopen()
         self.log.info("File log re-opened")
 
-    def _reload(self) -> None:
-        self.reload_configuration()
+    def go_lame(self) -> None:
+        """Enter lame duck mode, which ends the server; once."""
+        if self._lame_duck is not None or self._stopped.done():
+            return
+        from random import SystemRandom
 
-    def reload_configuration(self) -> str:
-        """Read the configuration again and change what it changes; why nothing was, or empty."""
-        try:
-            fresh, warnings = self._read_again()
-            changed, refused = changes(self.settings, fresh)
-        except StartError as problem:
-            self.log.error(f"Failed to reload server configuration: {problem}")
-            return str(problem)
-        if refused:
-            self.log.error(f"Failed to reload server configuration: {'; '.join(refused)}")
-            return "; ".join(refused)
-        for warning in warnings:
-            self.log.warn(warning)
-        settings = self.settings
-        old_log, old_pid = settings.log_file, settings.pid_file
-        for name in changed:
-            setattr(settings, name, getattr(fresh, name))
-            self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
-        settings.config_digest = fresh.config_digest
-        if self._facts is not None:
-            self._facts.loaded_ns = time.time_ns()
-        self._apply_limits()
-        if {"accounts", "mappings"} & set(changed):
-            self._apply_accounts()
-            if self.jetstream is not None:
-                self.jetstream.reloaded()
-        self.greeting.refresh(settings)
-        self.log.configure(
-            debug=settings.debug,
-            trace=settings.trace,
-            stamps=settings.logtime,
-            utc=settings.logtime_utc,
-            form=settings.log_format,
+        from penstock.server.lame_duck import LameDuck
+
+        steps = [self._say_leaving, self.listener.close, self.close_jetstream]
+        leaving = LameDuck(
+            self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
         )
-        if settings.log_file != old_log:
-            self.log.move(settings.log_file)
-        self._after_reload(changed, old_pid)
-        self.log.info("Reloaded server configuration")
-        return ""
+        self._lame_duck = self.loop.create_task(leaving.run())
 
-    def _after_reload(self, changed: list[str], old_pid: str) -> None:
-        try:
-            if "pid_file" in changed:
-                remove_file(old_pid)
-            if "pid_file" in changed or "ports_file_dir" in changed:
-                self._write_files()
-        except StartError as problem:
-            self.log.error(str(problem))
-        self.turn.now_ns = self.turn.clock.now()
-        self.clients.reloaded(changed)
-        if self.leafs is not None:
-            self.leafs.reloaded(changed)
-        self.turn.kick()
-
-    def _go_lame(self) -> None:
-        if self._lame_duck is None:
-            self._lame_duck = self.loop.create_task(self._leave_slowly())
-
-    async def _leave_slowly(self) -> None:
-        """Lame duck: take nobody new, tell the clients, and after a grace period close them one by
-        one.
-        """
-        import asyncio
-
-        settings = self.settings
-        self.log.info("Entering lame duck mode, stop accepting new clients")
+    def _say_leaving(self) -> None:
         if self.clients.system is not None:
             self.clients.system.leaving(lame_duck=True)
-        self.listener.close()
-        if self.leafs is not None:
-            self.leafs.stop_listening()
-        self.greeting.refresh(settings, lame_duck=True)
+
+    def _tell_lame(self) -> None:
+        self.greeting.refresh(self.settings, lame_duck=True)
         self.clients.tell_lame_duck()
         self.turn.kick()
-        if self.clients.open:
-            await asyncio.sleep(settings.lame_duck_grace_period_ns / SECOND_NS)
-        waiting = self.turn.all_connections()
-        rest = (settings.lame_duck_duration_ns - settings.lame_duck_grace_period_ns) / SECOND_NS
-        gap = min(rest / max(len(waiting), 1), 1.0)
-        for connection in waiting:
-            self.turn.disconnect(connection, "Server Shutdown")
-            self.turn.kick()
-            await asyncio.sleep(gap)
-        self.stop()
+
+    # -- reloading
+
+    def reload_configuration(self) -> str:
+        """Read file and options again and go over to them: why that failed, or ""."""
+        failure = self.reloads.run()
+        if self._facts is not None and not failure:
+            self._facts.loaded_ns = time.time_ns()
+        self.turn.now_ns = self.turn.clock.now()
+        self.turn.kick()
+        return failure
 
     # -- trouble
 
@@ -584,11 +591,8 @@ def _draw(below: int) -> int:
     return int.from_bytes(os.urandom(4), "little") % below
 
 
-def join_address(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _tell_systemd(state: str) -> None:
+    if "NOTIFY_SOCKET" in os.environ:
+        from penstock.server.notify import notify
 
-
-def _reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        notify(state)

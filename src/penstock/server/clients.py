@@ -9,8 +9,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.session import PENDING
@@ -167,6 +165,20 @@ class Clients:
         self._wheel = Wheel()
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
+    def label(self, connection: Connection) -> str:
+        """How lines of the log about a connection begin: where it comes from, and who it says it
+        is.
+        """
+        client = connection.session
+        if not isinstance(client, Client):
+            return f"cid:{connection.id}"
+        label = f"{client.host}:{client.port} - cid:{connection.id}"
+        facts = [f"v{client.version}"] if client.version else []
+        facts += [fact for fact in (client.lang, client.name) if fact]
+        if facts:
+            label += ' - "' + ":".join(facts).replace('"', "'") + '"'
+        return label
+
     def greet(self, connection: Connection, host: str, port: int) -> None:
         """A new connection: say who we are, and refuse it when there are too many."""
         settings = self.settings
@@ -218,8 +230,6 @@ class Clients:
         assert isinstance(client, Client)
         client.name, client.lang, client.version = asked.name, asked.lang, asked.version
         client.protocol = asked.protocol
-        if self.log.trace_on:
-            self.log.trace(f"cid:{connection.id} - <<- [CONNECT {_without_secrets(asked)}]")
         outcome = self.gate.check(asked, self.peer(connection, client))
         if isinstance(outcome, Later):
             if outcome.outcome is None:
@@ -257,6 +267,7 @@ class Clients:
         self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
     ) -> object:
         """Say no: at once, or later when this address has failed often."""
+        client.user = asked.user
         self._complain(connection, client, asked, refusal)
         self.gate.refused(self.peer(connection, client), asked, refusal)
         patience = self.gate.patience
@@ -298,7 +309,7 @@ class Clients:
         if asked.protocol not in (0, 1):
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
             return None
-        if asked.no_responders and not asked.headers:
+        if asked.no_responders and not (asked.headers and self.settings.headers):
             connection.fail(
                 b"no responders requires headers support", "No Responders Requires Headers"
             )
@@ -306,7 +317,7 @@ class Clients:
         connection.verbose = asked.verbose
         connection.pedantic = asked.pedantic
         connection.echo = asked.echo
-        connection.headers = asked.headers
+        connection.headers = asked.headers and self.settings.headers
         connection.no_responders = asked.no_responders
         return self._bind(connection, client, admitted)
 
@@ -510,6 +521,11 @@ class Clients:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
             return NEVER_NS
         interval = settings.ping_interval_ns
+        begun = connection.partial_ns
+        if begun and now_ns - begun > interval * (settings.ping_max + 1):
+            # bytes come, but what they belong to does not end
+            connection.fail(b"Stale Connection", "Stale Connection")
+            return None
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             return min(connection.last_ns + interval, client.expires_ns)
@@ -532,8 +548,3 @@ def account_name(client: object) -> str:
 
 def _nothing(*_: object) -> None:
     """A hook that nobody has set."""
-
-
-def _without_secrets(asked: Credentials) -> str:
-    fields = {"name": asked.name, "lang": asked.lang, "version": asked.version, "user": asked.user}
-    return msgspec.json.encode(fields).decode()

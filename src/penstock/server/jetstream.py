@@ -29,6 +29,7 @@ from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import JetStreamLimits
+from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
 from penstock.server.who import client_info
 
@@ -317,8 +318,29 @@ class JetStream:
         self._loop = None
         for remote in self._remotes:
             remote.close()
+        for account in self._accounts.all():
+            if account.name in self._domains:
+                account.router.detach_prefix(self._domains[account.name])
+            if account.name in self._refusals:
+                account.router.detach(_INFO, self._refusals[account.name])
+            account.jetstream = None
         self._engine.close()
         self._store.close()
+
+    def declare(self, declared: list[Declared]) -> None:
+        """Have these streams and consumers there; StartError when that can't be."""
+        from penstock.server.declared import apply
+
+        self._turn.now_ns = self._turn.clock.now()
+        apply(declared, self._account_of, self._log)
+        self._turn.kick()
+
+    def _account_of(self, name: str) -> Account | None:
+        return self._engine.accounts.get(name or self._accounts.default.name)
+
+    def raise_limits(self) -> None:
+        """The settings allow more memory or disk than before."""
+        self._engine.raise_limits(self._max_memory(), self._max_storage())
 
     # -- reports
 
@@ -336,6 +358,8 @@ class JetStream:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
+        if settings.max_memory >= 0 and settings.max_file >= 0:
+            body["compress_ok"] = True  # said, as nats-server does, when the limits are set
         if settings.strict:
             body["strict"] = True
         return body

@@ -4,7 +4,7 @@ defaults.
 
 import os
 
-from penstock.server.errors import OptionError
+from penstock.server.errors import OptionError, StartError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
 
@@ -36,6 +36,15 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         settings.http_host = given.get("host", settings.host)
     for name, value in given.items():
         setattr(settings, name, value)
+    if "cluster_routes" in given:
+        from penstock.server.config.cluster import refusal, routes_elsewhere
+
+        others = routes_elsewhere(settings, settings.cluster_routes)
+        if others:
+            raise OptionError(f"option --routes: {refusal(others)}")
+    if settings.declared and not settings.jetstream:
+        first = settings.declared[0]
+        raise StartError(f"{first.place}: {first.shown} needs JetStream: jetstream {{}}, or -js")
     if settings.http_port > 0 and settings.http_port == settings.port:
         raise OptionError(
             f"clients and monitoring can't share port {settings.port}; choose another with -p or -m"

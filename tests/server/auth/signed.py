@@ -8,6 +8,7 @@ from typing import Any
 from penstock import nkeys
 from penstock.server.auth.jwt import encode
 
+ISSUED_AT = 1_700_000_000
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
 ACCOUNT_LIMITS = {
     **NO_LIMITS,
@@ -47,7 +48,7 @@ def operator_jwt(**nats: Any) -> str:
         "system_account": SYSTEM.public,
         **nats,
     }
-    return encode({"sub": OPERATOR.public, "name": "O", "nats": fields}, OPERATOR, now())
+    return encode({"sub": OPERATOR.public, "name": "O", "nats": fields}, OPERATOR, ISSUED_AT)
 
 
 def account_jwt(

@@ -5,7 +5,10 @@ and what account updates do to those who are there.
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -352,3 +355,58 @@ def test_only_pinned_accounts_may_connect(kind, tmp_path):
         assert attempt(server, jwt=user_jwt(), sign=SEED) == VIOLATION
         assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK
         system_user(server).close()
+
+
+@both
+def test_accounts_from_an_account_server(kind, tmp_path):
+    """The older way: accounts are asked for over HTTP when somebody of theirs comes."""
+    asked = []
+    tokens = {ACCOUNT.public: main_account(), SYSTEM.public: account_jwt(SYSTEM, name="SYS")}
+
+    class Accounts(BaseHTTPRequestHandler):
+        def do_GET(self):
+            account = self.path.rsplit("/", 1)[-1]
+            asked.append(account)
+            body = tokens.get(account, "" if account else "here").encode()
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Accounts)
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{http.server_port}/jwt/v1/accounts/"
+        text = f"operator: {signed.operator_jwt()}\nresolver: URL({url})\n"
+        with configured(kind, tmp_path, text) as server:
+            assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
+            assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
+            assert asked.count(ACCOUNT.public) <= 2  # nats-server asks once more at the start
+            assert attempt(server, jwt=user_jwt(), sign=STRANGER.seed) == VIOLATION
+            assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == VIOLATION
+            tokens[OTHER.public] = account_jwt(OTHER)
+            assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+@both
+def test_a_reload_takes_other_preloaded_accounts(kind, tmp_path):
+    with configured(kind, tmp_path, signed.config(main_account())) as server:
+        old = signed.now() - 50
+        with Talk(server) as talk:
+            sig = nkeys.sign_nonce(SEED, talk.info["nonce"])
+            assert talk.connect(jwt=user_jwt(issued_at=old), sig=sig) == OK
+            revoked = main_account(revocations={USER.public: old + 10})
+            (tmp_path / f"{kind}.conf").write_text(signed.config(revoked, account_jwt(OTHER)))
+            server.process.send_signal(signal.SIGHUP)
+            answer = talk.say("")
+            assert answer in (VIOLATION, "-ERR 'User Authentication Revoked'")
+        assert attempt(server, jwt=user_jwt(issued_at=old), sign=SEED) == VIOLATION
+        assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
+        assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK

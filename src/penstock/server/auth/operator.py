@@ -30,6 +30,7 @@ from penstock.server.auth.result import (
     Refused,
 )
 from penstock.server.auth.scopes import ScopeError, fill
+from penstock.server.auth.table import PROXY_REQUIRED
 from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import AccountSettings, Export, Import
@@ -97,9 +98,8 @@ class OperatorMode:
         self.trusted = frozenset(
             [*operator.trusted_keys, *(key for each in self.operators for key in each.keys)]
         )
-        self.pinned = frozenset(operator.pinned_accounts)
-        if self.pinned and settings.system_account:
-            self.pinned |= {settings.system_account}
+        self.pinned: frozenset[str] = frozenset()
+        self.pin(operator.pinned_accounts, settings.system_account)
         self.sentinel = operator.default_sentinel
         self.resolver = resolver
         self.accounts = accounts
@@ -109,6 +109,12 @@ class OperatorMode:
         self.on_update: list[Callable[[Record], None]] = []  # an account has changed or expired
         self.pinned_failures = 0
         self.call_at: Callable[[int, Callable[[], None]], object] = _never
+
+    def pin(self, accounts: list[str], system: str) -> None:
+        """Let in users of these accounts and the system account alone; of all, when there are
+        none.
+        """
+        self.pinned = frozenset([*accounts, system] if accounts else [])
 
     # -- accounts
 
@@ -224,7 +230,7 @@ class OperatorMode:
             except JwtError as inner:
                 return Refused(f"default sentinel not valid: {inner}")
         if user.nats.proxy_required:
-            return Refused("this user has to come through a proxy", reason="Proxy Required")
+            return PROXY_REQUIRED
         problem_text = user.out_of_time(self.clock() // SECOND_NS) or next(user.problems(), "")
         if problem_text:
             return Refused(f"User JWT no longer valid: {problem_text}")

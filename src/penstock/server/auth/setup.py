@@ -12,6 +12,7 @@ from penstock.server.auth.callout import Callout, ServerKeys
 from penstock.server.auth.claims_services import ClaimsServices
 from penstock.server.auth.folder import FolderResolver
 from penstock.server.auth.gate import Gate
+from penstock.server.auth.jwt import JwtError
 from penstock.server.auth.operator import OperatorMode, Record
 from penstock.server.auth.passwords import Home
 from penstock.server.auth.resolvers import MemoryResolver, UrlResolver
@@ -69,6 +70,26 @@ class Setup:
         else:
             self.gate.callout = callout
 
+    def reloaded(self) -> None:
+        """The settings were read again: JWTs that `resolver_preload` has now, pinned accounts."""
+        settings, operator = self.settings.operator, self.operator
+        if settings is None or operator is None:
+            return
+        operator.pin(settings.pinned_accounts, self.settings.system_account)
+        operator.sentinel = settings.default_sentinel
+        if isinstance(operator.resolver, MemoryResolver):
+            operator.resolver.tokens.update(settings.preload)
+            for account, token in settings.preload.items():
+                record = operator.records.get(account)
+                if record is not None and record.jwt != token:
+                    self._renew(operator, token)
+
+    def _renew(self, operator: OperatorMode, token: str) -> None:
+        try:
+            operator.take(token)
+        except JwtError as problem:
+            self.warn(f"An account's JWT was not taken: {problem}")
+
     def _make_operator(self, settings: Operator) -> OperatorMode:
         resolver = self._resolver(settings)
         operator = OperatorMode(self.settings, resolver, self.accounts, self.now_ns)
@@ -115,7 +136,7 @@ class Setup:
         if account in operator.records:
             token = resolver.load(account)
             if token is not None and token != operator.records[account].jwt:
-                operator.take(token)
+                self._renew(operator, token)
 
     def _expire(self, resolver: FolderResolver) -> None:
         resolver.expire()

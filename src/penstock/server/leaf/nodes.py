@@ -10,7 +10,7 @@ how a connection is opened: ``remotes`` and the listener do that.
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
@@ -97,10 +97,8 @@ class LeafNodes(Events):
         """Begin to look after them."""
         self._loop = loop
 
-    def reloaded(self, changed: Collection[str]) -> None:
+    def reloaded(self) -> None:
         """Users or accounts have changed: leafs that would not be let in any more have to go."""
-        if not {"leafnodes", "accounts", "users", "user", "password", "token"} & set(changed):
-            return
         for peer in list(self.peers.values()):
             if peer.admitted is None or not peer.joined:
                 continue

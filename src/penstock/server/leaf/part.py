@@ -3,17 +3,48 @@
 import asyncio
 import socket
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
+from penstock.server.clients import AUTHORIZATION
+from penstock.server.errors import StartError
 from penstock.server.leaf.nodes import Identity, LeafNodes
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
+from penstock.server.settings.leafnodes import fixed_changes
+from penstock.server.units import join_address
+
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+
+
+def open_part(server: "Server") -> "LeafPart":
+    """The leaf nodes of a server that is starting; StartError when a port can't be had."""
+    part = LeafPart(
+        server.turn,
+        server.settings,
+        server.log,
+        server.gate,
+        server.accounts,
+        server_id=server.server_id,
+        server_name=server.server_name,
+    )
+
+    def changed(peer: object) -> None:
+        if server.clients.system is not None:
+            server.clients.system.account_changed(peer)
+
+    part.nodes.changed_hooks.append(changed)
+    server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
+    server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
+    part.open(server.loop)
+    return part
 
 
 class LeafPart:
@@ -59,7 +90,7 @@ class LeafPart:
         host = own.host
         if host in ("", "0.0.0.0", "::"):
             host = _own_address()
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return join_address(host, self.port)
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take calls, and call."""
@@ -67,7 +98,7 @@ class LeafPart:
         if self._sockets:
             self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
             self._listener.open(loop)
-            shown = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+            shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
         self.remotes.open()
 
@@ -83,11 +114,17 @@ class LeafPart:
         self.remotes.close()
         self.nodes.close()
 
+    def prepare(self, old: Settings, new: Settings) -> None:
+        """StartError when a reload wants what takes a restart."""
+        fixed = fixed_changes(old.leafnodes, new.leafnodes)
+        if fixed:
+            raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
+
     def reloaded(self, changed: Collection[str]) -> None:
         """Settings have changed: other remotes are called, who may not stay any more has to go."""
         if "leafnodes" in changed:
             self.remotes.apply(self.nodes.own.remotes)
-        self.nodes.reloaded(changed)
+        self.nodes.reloaded()
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()

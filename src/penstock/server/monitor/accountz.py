@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
+from penstock.core.subjects import subset
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (
     AccountFacts,
@@ -17,6 +18,8 @@ from penstock.server.monitor.facts import (
 from penstock.server.monitor.form import present
 from penstock.server.monitor.query import Query, QueryError
 from penstock.server.monitor.subsz import statistics
+from penstock.server.settings.accounts import AccountSettings, Export, Import, Mapping
+from penstock.server.units import SECOND_NS
 
 
 class Options(msgspec.Struct):
@@ -62,7 +65,13 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
         "client_connections": len(connections) - leafs,
         "subscriptions": account.router.subscription_count(),
     }
-    body |= present(imports=_imports(facts, account))
+    settings = getattr(account, "settings", None) or AccountSettings(name)
+    imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
+    body |= present(
+        mappings={each.subject: _targets(each) for each in settings.mappings},
+        exports=[_export(each) for each in settings.exports],
+        imports=imports,
+    )
     body |= present(
         jwt=getattr(account, "jwt", ""),
         issuer_key=getattr(account, "issuer_key", ""),
@@ -85,7 +94,7 @@ def _imports(facts: Facts, account: AccountFacts) -> list[dict[str, Any]]:
         _service(facts, f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
         _service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
     ]
-    if engine_account(facts, name) is not None:
+    if facts.jetstream() is not None:
         rows.append(_service(facts, "$JS.API.>", "$JS.API.>", share=True))
     return rows
 
@@ -101,3 +110,57 @@ def _service(facts: Facts, there: str, here: str, *, share: bool) -> dict[str, A
         "share": share,
         "tracking": False,
     }
+
+
+def _export(export: Export) -> dict[str, Any]:
+    row: dict[str, Any] = present(name=export.name)
+    row |= {"subject": export.subject, "type": "service" if export.service else "stream"}
+    row |= present(token_req=export.token_required)
+    if export.service:
+        row |= {"response_type": export.response}
+        row |= present(service_latency=_latency(export))
+    return row | present(
+        approved_accounts=export.accounts,
+        revoked_activations={
+            who: format_time(until * SECOND_NS) for who, until in export.revoked.items()
+        },
+    )
+
+
+def _latency(export: Export) -> dict[str, Any]:
+    found = export.latency
+    if found is None:
+        return {}
+    return {"sampling": found.sampling or "headers", "results": found.subject}
+
+
+def _import(wanted: Import, facts: Facts) -> dict[str, Any]:
+    row: dict[str, Any] = present(name=wanted.name)
+    row |= {"subject": wanted.subject, "account": wanted.account}
+    row |= present(to=wanted.local if wanted.service else "")
+    row |= {
+        "local_subject": wanted.local,
+        "type": "service" if wanted.service else "stream",
+        "invalid": False,
+        "share": wanted.share and wanted.service,
+        "tracking": False,
+    }
+    if wanted.service:
+        exporter = getattr(facts.account(wanted.account), "settings", None)
+        served = [each for each in (exporter.exports if exporter else ()) if each.service]
+        found = next((each for each in served if subset(wanted.subject, each.subject)), None)
+        row |= present(latency=_latency(found) if found else None)
+    return row
+
+
+def _targets(mapping: Mapping) -> list[dict[str, Any]]:
+    """Where it goes; the weights add up, the lightest first."""
+    found = [(each.weight, each.subject, each.cluster) for each in mapping.targets]
+    rest = 100 - sum(weight for weight, _, _ in found)
+    if rest > 0 and mapping.subject not in {subject for _, subject, _ in found}:
+        found.append((rest, mapping.subject, ""))
+    rows, sum_of = [], 0
+    for weight, subject, cluster in sorted(found):
+        sum_of += weight
+        rows.append({"subject": subject, "weight": sum_of} | present(cluster=cluster))
+    return rows

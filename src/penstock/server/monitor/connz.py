@@ -71,37 +71,40 @@ def from_query(query: Query) -> Options:
     )
 
 
-class Row:
-    """A connection that is shown: its fields, and what it can be sorted by."""
-
-    __slots__ = ("fields", "last_ns", "rtt_ns", "start_ns", "stop_ns")
-
-    def __init__(self, each: Connection | Departed, options: Options, now_ns: int) -> None:
-        """Open or closed."""
-        self.start_ns = each.start_ns
-        self.last_ns = each.last_ns
-        self.rtt_ns = each.rtt_ns
-        self.stop_ns = each.stop_ns if isinstance(each, Departed) else 0
-        self.fields = _fields(each, options, now_ns)
-
-
-_Sort = tuple[Callable[[Row], Any], bool]  # key, descending
+_Each = Connection | Departed
+_Sort = tuple[Callable[[_Each], Any], bool]  # key, descending
 _SORTS: dict[str, Callable[[int], _Sort]] = {
-    "cid": lambda now: (lambda row: row.fields["cid"], False),
-    "start": lambda now: (lambda row: row.fields["cid"], False),
-    "subs": lambda now: (lambda row: row.fields["subscriptions"], True),
-    "pending": lambda now: (lambda row: row.fields["pending_bytes"], True),
-    "msgs_to": lambda now: (lambda row: row.fields["out_msgs"], True),
-    "msgs_from": lambda now: (lambda row: row.fields["in_msgs"], True),
-    "bytes_to": lambda now: (lambda row: row.fields["out_bytes"], True),
-    "bytes_from": lambda now: (lambda row: row.fields["in_bytes"], True),
-    "last": lambda now: (lambda row: row.last_ns, True),
-    "idle": lambda now: (lambda row: now - row.last_ns, True),
-    "uptime": lambda now: (lambda row: (row.stop_ns or now) - row.start_ns, False),
-    "stop": lambda now: (lambda row: row.stop_ns, True),
-    "reason": lambda now: (lambda row: row.fields["reason"], False),
-    "rtt": lambda now: (lambda row: row.rtt_ns, True),
+    "cid": lambda now: (lambda each: _cid(each), False),
+    "start": lambda now: (lambda each: _cid(each), False),
+    "subs": lambda now: (lambda each: _subscriptions(each), True),
+    "pending": lambda now: (lambda each: _pending(each), True),
+    "msgs_to": lambda now: (lambda each: each.out_msgs, True),
+    "msgs_from": lambda now: (lambda each: each.in_msgs, True),
+    "bytes_to": lambda now: (lambda each: each.out_bytes, True),
+    "bytes_from": lambda now: (lambda each: each.in_bytes, True),
+    "last": lambda now: (lambda each: each.last_ns, True),
+    "idle": lambda now: (lambda each: now - each.last_ns, True),
+    "uptime": lambda now: (lambda each: (_stopped_ns(each) or now) - each.start_ns, False),
+    "stop": lambda now: (lambda each: _stopped_ns(each), True),
+    "reason": lambda now: (lambda each: each.reason, False),
+    "rtt": lambda now: (lambda each: each.rtt_ns, True),
 }
+
+
+def _cid(each: _Each) -> int:
+    return each.cid if isinstance(each, Departed) else each.id
+
+
+def _subscriptions(each: _Each) -> int:
+    return each.subscriptions if isinstance(each, Departed) else each.subscription_count()
+
+
+def _pending(each: _Each) -> int:
+    return each.pending if isinstance(each, Departed) else each.pending_bytes()
+
+
+def _stopped_ns(each: _Each) -> int:
+    return each.stop_ns if isinstance(each, Departed) else 0
 
 
 def report(facts: Facts, options: Options) -> dict[str, Any]:
@@ -132,11 +135,11 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     opened, closed, total = _chosen(facts, options)
     if subject:
         opened = [each for each in opened if _listens(each, subject)]
-    rows = [Row(each, options, now_ns) for each in opened]
-    rows += [Row(each, options, now_ns) for each in closed]
+    found: list[_Each] = [*opened, *closed]
     key, descending = _SORTS[order](now_ns)
-    rows.sort(key=key, reverse=descending)
-    shown = [row.fields for row in rows[offset : offset + limit]]
+    found.sort(key=key, reverse=descending)
+    # Fields are made for those on the page only: there may be very many others.
+    shown = [_fields(each, options, now_ns) for each in found[offset : offset + limit]]
     return body | {"num_connections": len(shown), "total": total, "connections": shown}
 
 
@@ -173,12 +176,12 @@ def _listens(connection: Connection, subject: str) -> bool:
     return any(collide(wanted, each.subject) for each in connection.all_subscriptions())
 
 
-def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[str, Any]:
+def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     """The fields of one connection, in nats-server's order."""
     gone = isinstance(each, Departed)
     client = each.client if isinstance(each, Departed) else client_of(each) or Client("", 0, 0)
     end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
-    fields: dict[str, Any] = {"cid": each.cid if isinstance(each, Departed) else each.id}
+    fields: dict[str, Any] = {"cid": _cid(each)}
     fields |= present(kind=kind_of(client), type=type_of(client))
     fields |= {
         "ip": client.host,
@@ -193,17 +196,14 @@ def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[
         "rtt": format_duration(rtt_ns - rtt_ns % 1000 if 1000 < rtt_ns < 1_000_000 else rtt_ns),
         "uptime": uptime(end_ns - each.start_ns),
         "idle": uptime(end_ns - each.last_ns),
-        "pending_bytes": each.pending if isinstance(each, Departed) else each.pending_bytes(),
+        "pending_bytes": _pending(each),
         "in_msgs": each.in_msgs,
         "out_msgs": each.out_msgs,
         "in_bytes": each.in_bytes,
         "out_bytes": each.out_bytes,
     }
     fields |= present(stalls=each.stalls)
-    if isinstance(each, Departed):
-        fields["subscriptions"] = each.subscriptions
-    else:
-        fields["subscriptions"] = each.subscription_count()
+    fields["subscriptions"] = _subscriptions(each)
     fields |= present(name=client.name, lang=client.lang, version=client.version)
     fields |= _tls(client, options.auth)
     if options.auth:

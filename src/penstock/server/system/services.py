@@ -14,13 +14,14 @@ import msgspec
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.subjects import literal, subset
-from penstock.server.clients import NEVER_NS, account_name
+from penstock.server.clients import account_name
 from penstock.server.monitor import QueryError, Skip, family
 from penstock.server.monitor.facts import client_of, tag_of
 from penstock.server.monitor.form import present
 from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written
 from penstock.server.system.events import statsz
+from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from penstock.server.system import System
