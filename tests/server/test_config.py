@@ -146,7 +146,10 @@ def test_keys_set_settings(text, expected):
             "authorization { users: [{user: a, permissions: {}}] }",
             ['"permissions" is a nats-server setting'],
         ),
-        ("tls { cert_file: x }", ['t.conf:1:1: "tls" is a nats-server setting that this version']),
+        (
+            "gateway { name: x }",
+            ['t.conf:1:1: "gateway" is a nats-server setting that this version'],
+        ),
         ("cluster { port: 1 }\naccounts {}", ['t.conf:1:1: "cluster"', 't.conf:2:1: "accounts"']),
         ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
     ],

@@ -28,6 +28,11 @@ def _main(arguments: list[str]) -> int:
     if options.action == "help":
         print(USAGE, end="")
         return 0
+    if options.action == "help_tls":
+        from penstock.server.tls_names import help_text
+
+        print(help_text(), end="")
+        return 0
     if options.action == "version":
         print(version_line())
         return 0

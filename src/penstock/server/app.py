@@ -43,9 +43,12 @@ from penstock.server.units import SECOND_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ssl
+
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
+    from penstock.server.reception import Reception
 
 Reload = Callable[[], tuple[Settings, list[str]]]
 
@@ -102,7 +105,17 @@ class Server:
         self.turn.on_error = self._failed
         self.turn.start(self.sessions, self.loop.call_soon)
         self._apply_limits()
+        self._reception: Reception | None = None
+        if needs_reception(settings):
+            self._reception = self._new_reception()
         self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
+
+    def _new_reception(self) -> "Reception":
+        from penstock.server.reception import Reception
+
+        return Reception(
+            self.turn, self.sessions, self.clients, self.settings, self.log, self._sweep_by
+        )
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -220,6 +233,8 @@ class Server:
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
         self.listener.close()
+        if self._reception is not None:
+            self._reception.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -241,6 +256,9 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        if self._reception is not None:
+            self._reception.receive(connected, host, port)
+            return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
@@ -280,6 +298,7 @@ class Server:
         try:
             fresh, warnings = self._read_again()
             changed, refused = changes(self.settings, fresh)
+            context = self._fresh_context(fresh)
         except StartError as problem:
             self.log.error(f"Failed to reload server configuration: {problem}")
             return
@@ -295,6 +314,7 @@ class Server:
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
         self._apply_limits()
+        self._use_context(context)
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -307,6 +327,20 @@ class Server:
             self.log.move(settings.log_file)
         self._after_reload(changed, old_pid)
         self.log.info("Reloaded server configuration")
+
+    def _fresh_context(self, fresh: Settings) -> "ssl.SSLContext | None":
+        """Certificates may have changed behind the same names: they are always read again."""
+        if fresh.tls is None:
+            return None
+        from penstock.server.reception import client_context_of
+
+        return client_context_of(fresh)
+
+    def _use_context(self, context: "ssl.SSLContext | None") -> None:
+        if self._reception is None and needs_reception(self.settings):
+            self._reception = self._new_reception()
+        elif self._reception is not None:
+            self._reception.use(context)
 
     def _after_reload(self, changed: list[str], old_pid: str) -> None:
         try:
@@ -366,6 +400,11 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def needs_reception(settings: Settings) -> bool:
+    """Whether clients' connections have preliminaries."""
+    return settings.tls is not None or settings.proxy_protocol
 
 
 def join_address(host: str, port: int) -> str:

@@ -6,7 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,9 @@ from penstock.server.identity import Greeting
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
@@ -47,10 +50,32 @@ class Connect(msgspec.Struct):
 _CONNECT = msgspec.json.Decoder(Connect | None)
 
 
+class Cookies(NamedTuple):
+    """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
+
+    jwt: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+
 class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
-    __slots__ = ("due_ns", "host", "lang", "name", "pinged", "port", "protocol", "user", "version")
+    __slots__ = (
+        "cookies",
+        "due_ns",
+        "host",
+        "lang",
+        "name",
+        "pinged",
+        "port",
+        "protocol",
+        "tls",
+        "user",
+        "version",
+        "websocket",
+    )
 
     def __init__(self, host: str, port: int, due_ns: int) -> None:
         """A client at that address, to be looked at again at due_ns."""
@@ -63,6 +88,9 @@ class Client:
         self.version = ""
         self.user = ""
         self.protocol = 0
+        self.tls: TlsFacts | None = None  # what its handshake has told
+        self.websocket = False
+        self.cookies: Cookies | None = None  # credentials of a WebSocket's request
 
 
 class Departed(NamedTuple):
@@ -99,21 +127,36 @@ class Clients:
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
-        """A new connection: say who we are, and refuse it when there are too many."""
-        settings = self.settings
-        now = self.hub.now_ns
-        if connection.ready:
-            due = now + self._first_ping(connection.id)
-        else:
-            due = now + settings.auth_timeout_ns
-        connection.session = Client(host, port, due)
+        """A new plain connection: say who we are, and refuse it when there are too many."""
+        client = self.register(connection, host, port)
+        self.arrived(connection, client)
+        self.say_info(connection, client)
+
+    def register(self, connection: Connection, host: str, port: int) -> Client:
+        """A new connection; `arrived` follows when it may speak."""
+        client = Client(host, port, NEVER_NS)
+        connection.session = client
         self.open += 1
         self.total += 1
-        connection.write(self.greeting.line(connection.id, host))
         if self.log.debug_on:
             self.log.debug(f"{host}:{port} - cid:{connection.id} - Client connection created")
-        if self.open > settings.max_connections:
-            self.log.error(f"{host}:{port} - cid:{connection.id} - maximum connections exceeded")
+        return client
+
+    def arrived(self, connection: Connection, client: Client) -> None:
+        """From here on the client is expected to say something."""
+        now = self.hub.now_ns
+        if connection.ready:
+            client.due_ns = now + self._first_ping(connection.id)
+        else:
+            client.due_ns = now + self.settings.auth_timeout_ns
+
+    def say_info(self, connection: Connection, client: Client) -> None:
+        """Say who we are; refuse the connection when there are too many."""
+        connection.write(self.greeting.line(connection.id, client.host))
+        if self.open > self.settings.max_connections:
+            self.log.error(
+                f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
+            )
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
 
     def _first_ping(self, cid: int) -> int:

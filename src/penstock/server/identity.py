@@ -46,6 +46,7 @@ class Greeting:
         head = {**self._fixed, "headers": True}
         if settings.auth_required:
             head["auth_required"] = True
+        head |= _of_tls(settings)
         head["max_payload"] = settings.max_payload
         if settings.jetstream:
             head["jetstream"] = True
@@ -66,6 +67,19 @@ class Greeting:
             client_ip.encode(),
             self._tail,
         )
+
+
+def _of_tls(settings: Settings) -> dict[str, object]:
+    tls = settings.tls
+    if tls is None:
+        return {}
+    optional = settings.allow_non_tls and not (tls.handshake_first and not tls.fallback_ns)
+    fields: dict[str, object] = {} if optional else {"tls_required": True}
+    if tls.verify:
+        fields["tls_verify"] = True
+    if settings.allow_non_tls:
+        fields["tls_available"] = True
+    return fields
 
 
 def _json(fields: dict[str, object]) -> bytes:

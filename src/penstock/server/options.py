@@ -48,7 +48,15 @@ Authorization options:
         --pass <password>            Its password
         --auth <token>               Token that clients have to present
 
+TLS options:
+        --tls                        Clients have to use TLS
+        --tlscert <file>             The server's certificate
+        --tlskey <file>              Its private key
+        --tlsverify                  Clients have to show a certificate
+        --tlscacert <file>           Who has to have signed it
+
     -h, --help                       Show this text
+        --help_tls                   Show what can be configured about TLS
     -v, --version                    Show the version
 """
 
@@ -56,10 +64,11 @@ Authorization options:
 class Options(NamedTuple):
     """What was asked for: an action, and the settings given, by attribute name of Settings."""
 
-    action: str  # run, check, help, version or signal
+    action: str  # run, check, help, help_tls, version or signal
     given: dict[str, Any]
     config: str = ""
     signal: str = ""
+    tls: dict[str, Any] | None = None  # attributes of settings.tls.Tls
 
 
 class _Flag(NamedTuple):
@@ -119,6 +128,12 @@ _FLAGS: dict[str, _Flag] = {
         ("user", _Flag("user", _text)),
         ("pass", _Flag("password", _text)),
         ("auth", _Flag("token", _text)),
+        ("tls", _Flag(":tls", None)),
+        ("tlscert", _Flag(":tls_cert_file", _text)),
+        ("tlskey", _Flag(":tls_key_file", _text)),
+        ("tlsverify", _Flag(":tls_verify", None)),
+        ("tlscacert", _Flag(":tls_ca_file", _text)),
+        ("help_tls", _Flag(":help_tls", None)),
         ("h help", _Flag(":help", None)),
         ("v version", _Flag(":version", None)),
     )
@@ -129,8 +144,8 @@ _FLAGS: dict[str, _Flag] = {
 _NOT_SERVED = frozenset(
     """
     ms https_port client_advertise s syslog r remote_syslog VV DVV log_size_limit max_traced_msg_len
-    tls tlscert tlskey tlsverify tlscacert routes cluster cluster_name no_advertise
-    cluster_advertise connect_retries cluster_listen profile help_tls
+    routes cluster cluster_name no_advertise
+    cluster_advertise connect_retries cluster_listen profile
     """.split()  # noqa: SIM905 # one word on a line would be a page
 )
 
@@ -195,13 +210,29 @@ def _options(found: dict[str, Any]) -> Options:
         (":check", "check"),
         (":signal", "signal"),
         (":version", "version"),
+        (":help_tls", "help_tls"),
         (":help", "help"),
     ):
         if special.get(name):
             action = candidate
     if action in ("run", "check"):
         _check_credentials(found)
-    return Options(action, found, special.get(":config", ""), special.get(":signal", ""))
+    return Options(
+        action, found, special.get(":config", ""), special.get(":signal", ""), _tls(special)
+    )
+
+
+def _tls(special: dict[str, Any]) -> dict[str, Any] | None:
+    """What the --tls options say; --tls=false refuses TLS even where the file has it."""
+    given = {
+        name.removeprefix(":tls_"): value
+        for name, value in special.items()
+        if name.startswith(":tls_")
+    }
+    wanted = special.get(":tls")
+    if wanted is False:
+        return {}
+    return {"wanted": True, **given} if given or wanted else None
 
 
 def _check_credentials(found: dict[str, Any]) -> None:

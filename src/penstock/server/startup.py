@@ -3,11 +3,13 @@ defaults.
 """
 
 import os
+from typing import Any
 
 from penstock.server.config import load_config
 from penstock.server.errors import OptionError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
+from penstock.server.settings.tls import Tls
 
 
 def store_folder(settings: Settings) -> str:
@@ -35,8 +37,19 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         settings.http_host = given.get("host", settings.host)
     for name, value in given.items():
         setattr(settings, name, value)
+    if options.tls is not None:
+        settings.tls = _tls(options.tls)
     if settings.http_port > 0 and settings.http_port == settings.port:
         raise OptionError(
             f"clients and monitoring can't share port {settings.port}; choose another with -p or -m"
         )
     return settings, warnings
+
+
+def _tls(given: dict[str, Any]) -> Tls | None:
+    """TLS by options stands for the whole of the file's; {} is --tls=false."""
+    if not given:
+        return None
+    if not (given.get("cert_file") and given.get("key_file")):
+        raise OptionError("TLS needs --tlscert and --tlskey")
+    return Tls(**{name: value for name, value in given.items() if name != "wanted"})

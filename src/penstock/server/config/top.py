@@ -6,6 +6,7 @@ from penstock.server.config.authorization import authorization
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.reader import Key, Reader
+from penstock.server.config.tls import tls
 from penstock.server.config.values import (
     address,
     between,
@@ -62,6 +63,9 @@ TOP: dict[str, Key] = {
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
+    "tls": tls(),
+    "allow_non_tls": set_to("allow_non_tls", flag),
+    "proxy_protocol": set_to("proxy_protocol", flag),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -91,15 +95,15 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    accounts allow_non_tls client_advertise cluster connect_error_reports default_js_domain
+    accounts client_advertise cluster connect_error_reports default_js_domain
     default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
     leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
     max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt no_auth_user
     no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
-    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies proxy_protocol
+    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    server_metadata server_tags syslog system system_account tls trace_headers trace_verbose trusted
+    server_metadata server_tags syslog system system_account trace_headers trace_verbose trusted
     trusted_keys websocket write_timeout ws authorization.default_permission
     authorization.default_permissions authorization.permissions authorization.auth_callout
     authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey

@@ -8,6 +8,7 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
@@ -62,6 +63,10 @@ class Settings:
     users: list[User] = field(default_factory=list)
     auth_timeout_ns: int = 2 * SECOND_NS
 
+    tls: Tls | None = None  # of the clients' listener
+    allow_non_tls: bool = False  # plain clients beside those with TLS
+    proxy_protocol: bool = False  # connections begin with a proxy's header
+
     debug: bool = False
     trace: bool = False
     logtime: bool = True
@@ -103,6 +108,9 @@ RELOADABLE = frozenset(
         "token",
         "users",
         "auth_timeout_ns",
+        "tls",
+        "allow_non_tls",
+        "proxy_protocol",
         "max_payload",
         "max_control_line",
         "max_connections",
