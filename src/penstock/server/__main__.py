@@ -60,6 +60,10 @@ def _check(options: Options) -> int:
     if not options.config:
         raise StartError("option -t needs a configuration file: -c <file>")
     settings, warnings = load_config(options.config)
+    if settings.tls is not None or settings.websocket.tls is not None:
+        from penstock.server.tls import server_contexts
+
+        server_contexts(settings)  # StartError when a certificate can't be used
     for warning in warnings:
         print(f"{PROGRAM}: {warning}", file=sys.stderr)
     print(

@@ -35,7 +35,7 @@ from penstock.server.files import (
     write_ports_file,
 )
 from penstock.server.identity import Greeting, new_server_id
-from penstock.server.listener import Listener
+from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
     from penstock.server.reception import Reception
+    from penstock.server.websocket.door import Door
 
 Reload = Callable[[], tuple[Settings, list[str]]]
 
@@ -108,6 +109,10 @@ class Server:
         self._reception: Reception | None = None
         if needs_reception(settings):
             self._reception = self._new_reception()
+        self._door: Door | None = None
+        self._websocket_listener: Listener | None = None
+        if settings.websocket.port:
+            self._build_websocket()
         self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _new_reception(self) -> "Reception":
@@ -116,6 +121,46 @@ class Server:
         return Reception(
             self.turn, self.sessions, self.clients, self.settings, self.log, self._sweep_by
         )
+
+    def _build_websocket(self) -> None:
+        try:
+            from penstock.server.websocket.door import Door
+        except ModuleNotFoundError as problem:
+            raise StartError(
+                f"WebSockets need the Python package {problem.name}; "
+                "install it with: pip install 'penstock[server]'"
+            ) from None
+        options = self.settings.websocket
+        self._door = Door(
+            self.turn, self.sessions, self.clients, self.settings, self.log, self._sweep_by
+        )
+        sockets = open_sockets(options.host, options.port, "websocket.port")
+        self.greeting.websocket_port = sockets[0].getsockname()[1]
+        self.greeting.refresh(self.settings)
+        self._websocket_listener = Listener(
+            self.loop, sockets, self._door.receive, self.turn.kick, self.log
+        )
+
+    def _websocket_url(self) -> str:
+        options = self.settings.websocket
+        scheme = "wss" if options.tls is not None else "ws"
+        return f"{scheme}://{join_address(_reachable(options.host), self.greeting.websocket_port)}"
+
+    def _open_websocket(self) -> None:
+        if self._websocket_listener is None:
+            return
+        self._websocket_listener.open()
+        options = self.settings.websocket
+        scheme = "wss" if options.tls is not None else "ws"
+        shown = join_address(options.host, self.greeting.websocket_port)
+        self.log.info(f"Listening for websocket clients on {scheme}://{shown}")
+        if options.tls is None:
+            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+
+    def _close_listeners(self) -> None:
+        self.listener.close()
+        if self._websocket_listener is not None:
+            self._websocket_listener.close()
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -171,7 +216,11 @@ class Server:
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
         self.listener.open()
+        self._open_websocket()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
+        if self.settings.tls is not None:
+            need = "available" if self.settings.allow_non_tls else "required"
+            self.log.info(f"TLS {need} for client connections")
         self.log.info("Server is ready")
 
     def _announce(self) -> None:
@@ -225,16 +274,22 @@ class Server:
             monitored = join_address(
                 _reachable(self.settings.http_host or self.host), self.http_port
             )
-            monitoring = [f"http://{monitored}"] if self.http_port else []
+            scheme = "tls" if self.settings.tls is not None else "nats"
             self._ports_file = write_ports_file(
-                self.settings.ports_file_dir, [f"nats://{reachable}"], monitoring
+                self.settings.ports_file_dir,
+                {
+                    "nats": [f"{scheme}://{reachable}"],
+                    "monitoring": [f"http://{monitored}"] if self.http_port else [],
+                    "websocket": [self._websocket_url()] if self._door is not None else [],
+                },
             )
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
-        self.listener.close()
-        if self._reception is not None:
-            self._reception.close()
+        self._close_listeners()
+        for door in (self._reception, self._door):
+            if door is not None:
+                door.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -298,7 +353,7 @@ class Server:
         try:
             fresh, warnings = self._read_again()
             changed, refused = changes(self.settings, fresh)
-            context = self._fresh_context(fresh)
+            contexts = self._fresh_contexts(fresh)
         except StartError as problem:
             self.log.error(f"Failed to reload server configuration: {problem}")
             return
@@ -314,7 +369,7 @@ class Server:
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
         self._apply_limits()
-        self._use_context(context)
+        self._use_contexts(*contexts)
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -328,19 +383,23 @@ class Server:
         self._after_reload(changed, old_pid)
         self.log.info("Reloaded server configuration")
 
-    def _fresh_context(self, fresh: Settings) -> "ssl.SSLContext | None":
+    def _fresh_contexts(self, fresh: Settings) -> "list[ssl.SSLContext | None]":
         """Certificates may have changed behind the same names: they are always read again."""
-        if fresh.tls is None:
-            return None
-        from penstock.server.reception import client_context_of
+        if fresh.tls is None and fresh.websocket.tls is None:
+            return [None, None]
+        from penstock.server.tls import server_contexts
 
-        return client_context_of(fresh)
+        return server_contexts(fresh)
 
-    def _use_context(self, context: "ssl.SSLContext | None") -> None:
+    def _use_contexts(
+        self, clients: "ssl.SSLContext | None", websocket: "ssl.SSLContext | None"
+    ) -> None:
         if self._reception is None and needs_reception(self.settings):
             self._reception = self._new_reception()
         elif self._reception is not None:
-            self._reception.use(context)
+            self._reception.use(clients)
+        if self._door is not None:
+            self._door.use(websocket)
 
     def _after_reload(self, changed: list[str], old_pid: str) -> None:
         try:
@@ -364,7 +423,7 @@ class Server:
         """
         settings = self.settings
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self.listener.close()
+        self._close_listeners()
         self.greeting.refresh(settings, lame_duck=True)
         self.clients.tell_lame_duck()
         self.turn.kick()

@@ -132,9 +132,12 @@ class Clients:
         self.arrived(connection, client)
         self.say_info(connection, client)
 
-    def register(self, connection: Connection, host: str, port: int) -> Client:
+    def register(
+        self, connection: Connection, host: str, port: int, *, websocket: bool = False
+    ) -> Client:
         """A new connection; `arrived` follows when it may speak."""
         client = Client(host, port, NEVER_NS)
+        client.websocket = websocket
         connection.session = client
         self.open += 1
         self.total += 1
@@ -148,11 +151,17 @@ class Clients:
         if connection.ready:
             client.due_ns = now + self._first_ping(connection.id)
         else:
-            client.due_ns = now + self.settings.auth_timeout_ns
+            client.due_ns = now + self._auth_timeout_ns(client)
+
+    def _auth_timeout_ns(self, client: Client) -> int:
+        settings = self.settings
+        own = settings.websocket.auth_timeout_ns if client.websocket else 0
+        return own or settings.auth_timeout_ns
 
     def say_info(self, connection: Connection, client: Client) -> None:
         """Say who we are; refuse the connection when there are too many."""
-        connection.write(self.greeting.line(connection.id, client.host))
+        line = self.greeting.line(connection.id, client.host, websocket=client.websocket)
+        connection.write(line)
         if self.open > self.settings.max_connections:
             self.log.error(
                 f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
@@ -247,7 +256,8 @@ class Clients:
         for connection in self.hub.all_connections():
             client = connection.session
             if isinstance(client, Client) and client.protocol >= 1:
-                connection.write(self.greeting.line(connection.id, client.host))
+                line = self.greeting.line(connection.id, client.host, websocket=client.websocket)
+                connection.write(line)
 
     def reloaded(self, changed: list[str]) -> None:
         """Settings have changed: who is no longer let in has to go, the newest go when there are
@@ -284,6 +294,8 @@ class Clients:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
             return
         interval = settings.ping_interval_ns
+        if client.websocket and settings.websocket.ping_interval_ns:
+            interval = settings.websocket.ping_interval_ns
         if client.pinged and now_ns - connection.last_ns < interval:
             client.due_ns = connection.last_ns + interval  # it talks: no need to ask
             return

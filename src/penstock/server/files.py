@@ -24,10 +24,12 @@ def write_pid_file(path: str) -> None:
         ) from None
 
 
-def write_ports_file(folder: str, nats: list[str], monitoring: list[str]) -> str:
-    """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; its path."""
+def write_ports_file(folder: str, urls: dict[str, list[str]]) -> str:
+    """Write the URLs in use, by what they are for, as JSON into
+    ``<folder>/nats-server_<pid>.ports``; its path.
+    """
     path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")
-    ports = {"nats": nats} | ({"monitoring": monitoring} if monitoring else {})
+    ports = {name: each for name, each in urls.items() if each}
     try:
         _replace(path, json.dumps(ports))
     except OSError as problem:

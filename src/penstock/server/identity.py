@@ -39,6 +39,7 @@ class Greeting:
             "host": host,
             "port": port,
         }
+        self.websocket_port = settings.websocket.port  # that in use, once it is known
         self.refresh(settings)
 
     def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
@@ -57,12 +58,25 @@ class Greeting:
             tail["ldm"] = True
         tail["api_lvl"] = API_LEVEL
         self._head = b"INFO " + _json(head)[:-1]
+        self._websocket_head = b"INFO " + _json(self._of_websocket(settings, head))[:-1]
         self._tail = b'","' + _json(tail)[2:] + b" \r\n"
 
-    def line(self, client_id: int, client_ip: str) -> bytes:
+    def _of_websocket(self, settings: Settings, head: dict[str, object]) -> dict[str, object]:
+        """What those are told who come over a WebSocket: its address, its TLS."""
+        options = settings.websocket
+        secure = {"tls_required": True, "tls_available": True} if options.tls is not None else {}
+        told: dict[str, object] = {}
+        for name, value in head.items():
+            if name == "max_payload":
+                told |= secure
+            if not name.startswith("tls_"):
+                told[name] = value
+        return told | {"host": options.host, "port": self.websocket_port}
+
+    def line(self, client_id: int, client_ip: str, *, websocket: bool = False) -> bytes:
         """The INFO of one connection."""
         return b'%s,"client_id":%d,"client_ip":"%s%s' % (
-            self._head,
+            self._websocket_head if websocket else self._head,
             client_id,
             client_ip.encode(),
             self._tail,

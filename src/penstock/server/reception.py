@@ -57,7 +57,7 @@ class Reception:
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate = Rate(0)
         self._context: ssl.SSLContext | None = None
-        self.use(client_context_of(settings))
+        self.use(server_context(settings.tls) if settings.tls is not None else None)
 
     def use(self, context: ssl.SSLContext | None) -> None:
         """The certificates for handshakes from now on (after a reload)."""
@@ -224,11 +224,6 @@ class Rate:
             self._second, self._count = second, 0
         self._count += 1
         return self._count <= self._limit
-
-
-def client_context_of(settings: Settings) -> ssl.SSLContext | None:
-    """The context of the clients' listener; StartError."""
-    return server_context(settings.tls) if settings.tls is not None else None
 
 
 def _who(connection: Connection, client: Client) -> str:

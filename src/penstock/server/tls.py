@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.server.errors import StartError
+from penstock.server.settings import Settings
 from penstock.server.settings.tls import Pair, Tls
 from penstock.server.tls_names import (
     CIPHERS,
@@ -105,6 +106,14 @@ def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
     if len(pairs) > 1:
         _choose_by_name(context, tls, pairs, where)
     return context
+
+
+def server_contexts(settings: Settings) -> list[ssl.SSLContext | None]:
+    """Those of the clients' listener and of the WebSocket listener; StartError."""
+    return [
+        server_context(tls, where) if tls is not None else None
+        for tls, where in ((settings.tls, "tls"), (settings.websocket.tls, "websocket.tls"))
+    ]
 
 
 def client_context(tls: Tls | None, where: str = "tls") -> ssl.SSLContext:

@@ -18,6 +18,7 @@ from penstock.server.config.values import (
     text,
     whole,
 )
+from penstock.server.config.websocket import check_websocket, websocket
 from penstock.server.units import SECOND_NS
 
 _MIN_LAME_DUCK_NS = 30 * SECOND_NS
@@ -37,6 +38,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
         reader.problem(auth, "authorization: user/password and token exclude each other")
     if settings.password and not settings.user:
         reader.problem(auth, "authorization: a password needs a user")
+    check_websocket(reader, named.get("websocket", named.get("ws", place)))
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),
@@ -65,6 +67,8 @@ TOP: dict[str, Key] = {
     "authorization": authorization,
     "tls": tls(),
     "allow_non_tls": set_to("allow_non_tls", flag),
+    "websocket": websocket,
+    "ws": websocket,
     "proxy_protocol": set_to("proxy_protocol", flag),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
@@ -104,7 +108,7 @@ NOT_SERVED = frozenset(
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
     server_metadata server_tags syslog system system_account trace_headers trace_verbose trusted
-    trusted_keys websocket write_timeout ws authorization.default_permission
+    trusted_keys write_timeout authorization.default_permission
     authorization.default_permissions authorization.permissions authorization.auth_callout
     authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
     user.allowed_connection_types user.connection_types user.proxy_required user.account

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
+from penstock.server.settings.websocket import Websocket
 from penstock.server.units import SECOND_NS
 
 # The nats-server release whose behaviour this server has. Clients decide by it what they may use.
@@ -66,6 +67,7 @@ class Settings:
     tls: Tls | None = None  # of the clients' listener
     allow_non_tls: bool = False  # plain clients beside those with TLS
     proxy_protocol: bool = False  # connections begin with a proxy's header
+    websocket: Websocket = field(default_factory=Websocket)
 
     debug: bool = False
     trace: bool = False
