@@ -2,6 +2,9 @@
 
 import pytest
 
+from penstock.core.hub import Connection
+from penstock.core.session import PENDING, Sessions
+
 from .wires import Server
 
 
@@ -148,3 +151,104 @@ def test_an_exception_in_a_callback_closes_that_connection_only(server: Server) 
     assert [type(error) for error in server.errors] == [ZeroDivisionError]
     server.on_connect = None
     assert server.client().send("PING\r\n").raw() == b"PONG\r\n"
+
+
+def test_a_connect_can_be_decided_later() -> None:
+    server = Server()
+    asked: list[Connection] = []
+
+    def connect(connection: Connection, text: bytes) -> object:
+        if text != b"{}":
+            connection.verbose = False
+            return server.router
+        asked.append(connection)
+        return PENDING
+
+    sessions = Sessions(server.hub, connect, server.router, True)
+    connection = sessions.accept()
+    sessions.feed(connection, b"CONNECT {}\r\nSUB a 1\r\nPUB a 1\r\n")
+    sessions.feed(connection, b"x\r\nPING\r\n")
+    server.hub.settle()
+    assert (asked, connection.stalled, connection.take()) == ([connection], True, b"")
+    connection.ready = True
+    sessions.admit(connection, server.router)
+    sessions.admit(connection, server.router)  # once is enough
+    server.hub.settle()
+    assert connection.take() == b"+OK\r\n+OK\r\n+OK\r\nMSG a 1 1\r\nx\r\nPONG\r\n"
+    sessions.feed(connection, b"CONNECT {}\r\nPING\r\n")
+    connection.fail(b"Authorization Violation", "Authentication Failure")
+    sessions.admit(connection, server.router)
+    server.hub.settle()
+    assert connection.take() == b"-ERR 'Authorization Violation'\r\n"
+    assert connection.closed
+
+
+def test_input_that_waits_for_a_decision_is_bounded() -> None:
+    server = Server()
+    sessions = Sessions(server.hub, lambda connection, text: PENDING, server.router, True)
+    connection = sessions.accept()
+    sessions.feed(connection, b"CONNECT {}\r\n")
+    for _ in range(100):
+        sessions.feed(connection, b"PING\r\n" * 10_000)
+    assert connection.take() == b"-ERR 'Authorization Violation'\r\n"
+    assert connection.closed
+    assert connection.buffered() < 2**23
+
+
+def test_limits_are_those_of_the_connection() -> None:
+    server = Server()
+    server.sessions.max_subscriptions = 2
+    server.sessions.max_sub_tokens = 3
+    client = server.client().send("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nSUB a.b.c.d 4\r\n")
+    assert client.raw() == (
+        b"-ERR 'maximum subscriptions exceeded'\r\n"
+        b"-ERR 'Permissions Violation for Subscription to \"a.b.c.d\", too many tokens'\r\n"
+    )
+    client.connection.max_subscriptions = 3
+    assert (
+        client.send("SUB c 3\r\nSUB d 4\r\n").raw() == b"-ERR 'maximum subscriptions exceeded'\r\n"
+    )
+    client.connection.max_subscriptions = -1
+    assert client.send("SUB d 4\r\n").raw() == b""
+
+
+def test_a_slow_subscriber_can_miss_messages_instead_of_holding_up_who_publishes() -> None:
+    server = Server()
+    server.hub.max_pending = 2**22
+    slow, fast = server.client().send("SUB a 1\r\n"), server.client().send("SUB a 1\r\n")
+    slow.connection.set_blocked(True)
+    publisher = server.client()
+    message = b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n"
+    server.hub.drop_for_slow = True
+    for _ in range(100):
+        publisher.send(message)
+        assert not publisher.connection.stalled
+        assert len(fast.raw()) > 100_000
+    assert 3 * 2**20 < slow.connection.pending_bytes() < 2**22
+    server.hub.drop_for_slow = False
+    publisher.send(message)
+    assert publisher.connection.stalled
+
+
+def test_held_publishes_wait_and_keep_their_order(server: Server) -> None:
+    listener, talker, late = (server.client() for _ in range(3))
+    listener.send("SUB > 1\r\n")
+    server.sessions.hold()
+    talker.send("PING\r\nPUB a 1\r\nx\r\nPUB b 1\r\ny\r\nPI")
+    late.send("SUB z 1\r\nUNSUB 1\r\n")
+    assert talker.raw() == b"PONG\r\n"
+    talker.send("NG\r\nPUB c 1\r\nz\r\n")
+    late.send("PUB d 0\r\n\r\n")
+    assert (talker.raw(), listener.raw(), late.raw()) == (b"", b"", b"")
+    server.sessions.go_on()
+    assert listener.raw() == (
+        b"MSG a 1 1\r\nx\r\nMSG b 1 1\r\ny\r\nMSG c 1 1\r\nz\r\nMSG d 1 0\r\n\r\n"
+    )
+    assert talker.raw() == b"PONG\r\n"
+    assert server.errors == []
+
+
+def test_go_on_without_hold_changes_nothing(server: Server) -> None:
+    client = server.client().send("SUB a 1\r\nPUB a 0\r\n\r\n")
+    server.sessions.go_on()
+    assert client.raw() == b"MSG a 1 0\r\n\r\n"

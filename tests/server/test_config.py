@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from penstock import nkeys
 from penstock.server.config import load_config, read_config
 from penstock.server.errors import ConfigError
 from penstock.server.options import parse_options
 from penstock.server.settings import Settings
-from penstock.server.settings.users import User
+from penstock.server.settings.users import Permissions, Responses, Rules, User
 from penstock.server.startup import settings_of
 from tests.peers import available_servers, command_of
 
+NKEY = nkeys.KeyPair(nkeys.USER, bytes(32)).public
 SECOND = 1_000_000_000
 
 
@@ -80,6 +82,39 @@ def differences(settings):
             "authorization { users: [ {user: a, pass: b}, {username: c, password: d} ] }",
             {"users": [User("a", "b"), User("c", "d")]},
         ),
+        ("authorization { timeout: 500ms }", {"auth_timeout_ns": SECOND // 2}),
+        (
+            "authorization { pass: $2a$11$" + "x" * 53 + ", user: a }",
+            {"user": "a", "password": "$2a$11$" + "x" * 53},
+        ),
+        (
+            f"authorization {{ users: [{{nkey: {NKEY}, clients: [websocket, Standard]}}] }}",
+            {"users": [User(nkey=NKEY, connection_types=frozenset({"WEBSOCKET", "STANDARD"}))]},
+        ),
+        (
+            """authorization {
+                users: [{user: a}, {user: b, permission: {pub: {deny: [x, y]}, sub: "s q"}}]
+                default_permissions: {publish: p, allow_responses: {max: 0, expires: "0s"}}
+            }
+            no_auth_user: b""",
+            {
+                "users": [
+                    User("a", permissions=Permissions(Rules(["p"]), responses=Responses())),
+                    User("b", permissions=Permissions(Rules(deny=["x", "y"]), Rules(["s q"]))),
+                ],
+                "no_auth_user": "b",
+            },
+        ),
+        (
+            "authorization { users: [{user: a, permissions: {allow_responses: {max: -1, ttl: 5s}}}]}",
+            {
+                "users": [
+                    User(
+                        "a", permissions=Permissions(Rules([]), responses=Responses(-1, 5 * SECOND))
+                    )
+                ]
+            },
+        ),
         ("debug: yes, trace: on, logtime: no", {"debug": True, "trace": True, "logtime": False}),
         (
             "logfile: x\npidfile: y\nports_file_dir: z",
@@ -141,15 +176,39 @@ def test_keys_set_settings(text, expected):
         ("authorization { users: [{pass: a}] }", ["a user needs a name"]),
         ("authorization { users: [a] }", ["expected a user as a map"]),
         ("authorization { users: {} }", ["expected an array of users"]),
-        ("authorization { user: a, pass: $2a$11$" + "x" * 53 + " }", ["bcrypt"]),
         (
-            "authorization { users: [{user: a, permissions: {}}] }",
-            ['"permissions" is a nats-server setting'],
+            "authorization { users: [{user: a, permissions: {publish: a b}}] }",
+            ["t.conf:1:"],
         ),
         (
             "gateway { name: x }",
             ['t.conf:1:1: "gateway" is a nats-server setting that this version'],
         ),
+        (
+            'authorization { users: [{user: a, permissions: {pub: "a b", sub: {allow: "a b c"}}}] }',
+            ['"a b" is not a valid subject', '"a b c" is not a valid subject'],
+        ),
+        (
+            "authorization { users: [{user: a, permissions: {allow_responses: 1}}] }",
+            ["expected true, false or a map"],
+        ),
+        ("authorization { users: [{user: a, permissions: {p: a}}] }", ['unknown field "p"']),
+        ("authorization { users: [{nkey: UA}] }", ["not a valid public nkey"]),
+        (
+            f"authorization {{ users: [{{nkey: {NKEY}, user: a}}] }}",
+            ["takes no name and no password"],
+        ),
+        (
+            "authorization { users: [{user: a, allowed_connection_types: [phone]}] }",
+            ['unknown connection type "PHONE"'],
+        ),
+        ("no_auth_user: a", ["users/nkeys are not defined"]),
+        (
+            "authorization { users: [{user: a}] }\nno_auth_user: b",
+            ['t.conf:2:1: no_auth_user: "b" not present'],
+        ),
+        ("authorization { auth_callout { issuer: a } }", ["public account nkey", "auth_users"]),
+        ("tls { cert_file: x }", ["t.conf:1:7: cert_file needs a key_file"]),
         ("cluster { port: 1 }\naccounts {}", ['t.conf:1:1: "cluster"', 't.conf:2:1: "accounts"']),
         ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
     ],

@@ -26,6 +26,7 @@ import msgspec
 from penstock.api.fields import Choice, Flatten, Instant, Number, Omit
 from penstock.api.scan import JsonFaultError, documents
 from penstock.api.times import format_time, parse_time
+from penstock.core.quoting import quoted_letter
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -67,17 +68,6 @@ class _Reader:
 
 
 _NO_UNICODE = re.compile(r"[\ud800-\udfff]")
-_ESCAPED = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
 _DIGITS_MOST = 100  # a whole number of more is none that a field could hold
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
@@ -435,15 +425,3 @@ def _quote(text: str) -> str:
     """In quotation marks, what can't be printed escaped."""
     quoted: str = _clean(text)
     return '"' + "".join(map(quoted_letter, quoted)) + '"'
-
-
-def quoted_letter(letter: str) -> str:
-    """A character as Go's %q writes it, between its quotes."""
-    if letter in _ESCAPED:
-        return _ESCAPED[letter]
-    if letter.isprintable():
-        return letter
-    number = ord(letter)
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -6,6 +6,7 @@ place. core/turn adds the epoll set, sends, and the sync threads. Knows nothing 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.buffer cimport Out
 from penstock.core.clock cimport Clock
+from penstock.core.permits cimport Permits
 from penstock.core.wire cimport Reader
 
 
@@ -46,12 +47,18 @@ cdef class Connection(Task):
     cdef public object session             # what the level above keeps with it (never touched per message)
     cdef Owner router                      # the account's Router (core/router), set when accepted
     cdef dict subscriptions                # sid: bytes -> Subscription
+    cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
+    cdef Permits allowed                   # None: everything; set it through `permits`
+    cdef bint guarded                      # deliveries have to be asked for: the two below
+    cdef bint filtered                     # a subscription overlaps what is denied
+    cdef bint connected                    # it has sent a CONNECT that was accepted
+    cdef bint awaiting                     # its CONNECT is being decided: nothing more is read until Sessions.admit
     # from CONNECT (before it: the defaults of the protocol)
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef public bint ready                 # may publish and subscribe (no auth needed, or done)
     cdef bint dirty                        # on the hub's list of connections with output
     cdef bint blocked                      # the kernel takes no more for now
-    cdef bint stalled                      # not read from: a subscriber of what it publishes is congested
+    cdef readonly bint stalled             # not read from: a subscriber of what it publishes is congested, or it is awaiting
     cdef readonly bint closed
     cdef readonly bint closing             # output is flushed, then it is closed
     cdef readonly str reason               # why it was closed
@@ -67,6 +74,7 @@ cdef class Connection(Task):
     cdef int await_room(self, Task t) except -1        # t is woken when the output has drained (or the connection is gone)
     cdef int drained(self) except -1                   # the output fell to LOW_WATER or less: wakes the waiters
     cdef int finish(self, str reason) except -1        # flush what is waiting, then hang up
+    cdef int filter(self) except -1                    # from now on each delivery is checked against what is denied
 
 
 cdef class Hub:
@@ -76,6 +84,7 @@ cdef class Hub:
     cdef public int64_t max_pending        # output of a connection above this: slow consumer, closed
     cdef public int64_t max_payload
     cdef public uint32_t max_line
+    cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
     cdef Operator operator                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
     cdef public object on_error            # None, or called with an exception that no task may leak

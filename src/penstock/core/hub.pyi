@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.clock import Clock
+from penstock.core.permits import Permits
 
 SLOW_PENDING: str
 
@@ -28,6 +29,11 @@ class Connection:
     start_ns: int
     last_ns: int
     pings_out: int
+    max_subscriptions: int  # of this connection; below 0: no limit
+    permits: (
+        Permits | None
+    )  # None: everything; then Sessions.recheck for the subscriptions there are
+    stalled: bool  # not read from for now: adapters stop reading, too
     def pending_bytes(self) -> int: ...
     def buffered(self) -> int:
         """Bytes of memory that its buffers hold now."""
@@ -53,6 +59,9 @@ class Hub:
     max_pending: int
     max_payload: int
     max_line: int
+    drop_for_slow: (
+        bool  # a congested subscriber misses messages instead of holding up who publishes
+    )
     in_msgs: int
     in_bytes: int
     out_msgs: int

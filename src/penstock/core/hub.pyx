@@ -82,6 +82,7 @@ cdef class Connection(Task):
         self.id = hub.next_id
         self.subscriptions = {}
         self.verbose = self.pedantic = self.echo = True
+        self.max_subscriptions = -1
         self.reason = ""
         self.reader.max_line = hub.max_line
         self.reader.max_payload = hub.max_payload
@@ -151,10 +152,25 @@ cdef class Connection(Task):
         return 0
 
     cdef int wake(self) except -1:
-        if self.stalled and not self.closed:
+        if self.stalled and not self.closed and not self.awaiting:
             self.stalled = False
             self.hub.resumed.append(self)
         return 0
+
+    cdef int filter(self) except -1:
+        self.filtered = self.guarded = True
+        return 0
+
+    @property
+    def permits(self) -> Permits | None:
+        """What it may do; None: everything. A new value holds from now on; Sessions.recheck looks at the subscriptions there are."""
+        return self.allowed
+
+    @permits.setter
+    def permits(self, Permits value) -> None:
+        self.allowed = value
+        self.filtered = value is not None and len(self.subscriptions) > 0
+        self.guarded = value is not None and (self.filtered or value.responses_max != 0)
 
     def pending_bytes(self) -> int:
         """Output bytes that wait for this client."""

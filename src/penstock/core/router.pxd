@@ -65,4 +65,5 @@ cdef class Router(Owner):
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
+    cdef bint guard(self, Subscription s, Message* m) except -1
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1

@@ -147,6 +147,10 @@ cdef class Router(Owner):
         cdef const char* body = m.body
         if s.closed or c.closed or c.closing or (source is c and not c.echo):
             return 0
+        if c.blocked and self.hub.drop_for_slow and out_waiting(&c.out) > <size_t>(self.hub.max_pending // 4 * 3):
+            return 0
+        if c.guarded and not self.guard(s, m):
+            return 0
         if hlen and not c.headers:             # it never said that it understands headers
             body += hlen
             n -= hlen
@@ -189,10 +193,19 @@ cdef class Router(Owner):
         if s.max and s.delivered >= s.max:
             self.unsubscribe(s)
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
-            if source is not c and self.hub.now_ns - c.progress_ns < STUCK_NS:
+            if source is not c and not self.hub.drop_for_slow and self.hub.now_ns - c.progress_ns < STUCK_NS:
                 source.stalled = True
                 c.await_room(source)
         return 1
+
+    cdef bint guard(self, Subscription s, Message* m) except -1:
+        """Whether its permissions let this subscriber have the message; if so, leave to answer it is noted."""
+        cdef Connection c = s.connection
+        if c.filtered and not c.allowed.rules.may_deliver(m.subject, m.subject_len, s.queue):
+            return False
+        if m.reply_len:
+            c.allowed.note_reply(m.reply, m.reply_len, self.hub.now_ns)
+        return True
 
     # --- interest ------------------------------------------------------------------------------------------------------
     cdef Route interest(self, const char* subject, size_t n):

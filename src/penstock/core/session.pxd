@@ -9,9 +9,15 @@ cdef class Sessions(Operator):
     cdef object connect                    # (connection, text) -> Router or None
     cdef Router default_router
     cdef public bint auth_required
-    cdef public int max_subscriptions      # per connection; 0: no limit
+    cdef public int max_subscriptions      # of connections that come from now on; 0: no limit
+    cdef public int max_sub_tokens         # of a subscription's subject; 0: as many as a trie takes
+    cdef public object on_violation        # None, or called with (connection, text) when a permission was missing
+    cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef int unsubscribe(self, Connection c, Op* op) except -1
+    cdef int join(self, Connection c, Router router) except -1
+    cdef int check_publish(self, Connection c, Op* op) except -1
+    cdef int violation(self, Connection c, str text) except -1
     cdef int failed(self, Connection c, int code) except -1

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from penstock.core.hub import Connection, Hub
 
+PENDING: object
+
 class Sessions:
     """The server's side of every connection. `connect` is asked on CONNECT with the JSON text.
 
-    connect(connection, text) -> Router to use, or None after it has itself written -ERR and closed. It sets the connection's flags
-    (verbose, pedantic, echo, headers, no_responders, ready). `accept` makes a Connection that is fed by hand.
+    connect(connection, text) -> Router to use, None after it has itself written -ERR and closed, or PENDING: nothing more is read
+    from the connection until admit() (or until it is closed). It sets the connection's flags (verbose, pedantic, echo, headers, no_responders, ready). `accept` makes a Connection that is fed by hand.
     """
 
     def __init__(
@@ -19,10 +21,20 @@ class Sessions:
         auth_required: bool = False,
     ) -> None: ...
     auth_required: bool
-    max_subscriptions: int  # per connection; 0: no limit
+    max_subscriptions: int  # of connections that come from now on; 0: no limit
+    max_sub_tokens: int  # of a subscription's subject; 0: as many as a trie takes
+    on_violation: Callable[[Connection, str], object] | None  # a permission was missing
+    def admit(self, connection: Connection, router: object) -> None:
+        """The decision that PENDING promised: its flags are set, it goes on in the next turn (kick it). Nothing if it is gone."""
+    def recheck(self, connection: Connection) -> int:
+        """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
     def welcome(self, connection: Connection) -> None:
         """Give a new connection its router; Turn.adopt calls this."""
     def accept(self, transport: object = None) -> Connection: ...
     def feed(self, connection: Connection, data: bytes) -> None:
         """Bytes that this client sent; any split."""
+    def hold(self) -> None:
+        """From here on a connection that publishes is not read from."""
+    def go_on(self) -> None:
+        """Undo hold(): what was held is done in the hub's next turn, in order."""
     def eof(self, connection: Connection) -> None: ...

@@ -1,28 +1,38 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits.
 
 The texts and which of them close the connection are the protocol's; who may connect is decided by
-the `connect` callback. Knows nothing of sockets, and of streams only that they are somebody's sinks.
+the `connect` callback, what a connection may do by its Permits. Knows nothing of sockets, and of streams
+only that they are somebody's sinks.
+
+While the decision about a CONNECT is awaited (`connect` returned PENDING) nothing more of that connection is
+read; an adapter that feeds on may leave AWAITING_BYTES.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
+from penstock.core.permits cimport SUB_ALLOWED, SUB_FILTERED, SUB_REFUSED
+from penstock.core.quoting import quoted
 from penstock.core.router cimport Message, Router, Subscription
 from penstock.core.subjects cimport Route, subject_literal, subject_valid
 from penstock.core.wire cimport (
-    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
+    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_INFO, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
     OP_UNSUB, Op, Reader, read_op, reader_room,
 )
 
 cdef enum:
     STATUS_MAX = 4200                   # a 503 status with the subject it is about (a subject fits a control line)
+    TOKENS_MOST = 4096                  # of a subscription: a trie takes no more
+    AWAITING_BYTES = 2097152            # input of a connection whose CONNECT is being decided
+
+PENDING = object()
 
 
 cdef class Sessions(Operator):
     """The server's side of every connection.
 
     connect(connection, text) is called on CONNECT with the JSON text; it sets the connection's flags and returns the Router to
-    use, or None after it has itself written -ERR and closed.
+    use, None after it has itself written -ERR and closed, or PENDING: then admit() is called once it is known.
     """
 
     def __init__(self, Hub hub, connect, Router default_router, bint auth_required=False) -> None:
@@ -43,6 +53,7 @@ cdef class Sessions(Operator):
         """Give a new connection its router; it may publish and subscribe at once when nobody has to log in."""
         c.router = self.default_router
         c.ready = not self.auth_required
+        c.max_subscriptions = self.max_subscriptions or -1
 
     def feed(self, Connection connection, bytes data) -> None:
         """Bytes that this client sent; any split."""
@@ -53,20 +64,79 @@ cdef class Sessions(Operator):
         r.end += len(data)
         if not connection.stalled:
             self.hub.serve(connection, r)
+        elif connection.awaiting and r.end - r.pos > AWAITING_BYTES:
+            connection.fail(b"Authorization Violation", "Authentication Failure")
+
+    def hold(self) -> None:
+        """From here on a connection that publishes is not read from."""
+        if self.held is None:
+            self.held = []
+
+    def go_on(self) -> None:
+        """Undo hold(): what was held is done in the hub's next turn, in order."""
+        cdef Connection c
+        held, self.held = self.held, None
+        for c in held or ():
+            c.wake()
 
     def eof(self, Connection connection) -> None:
         """The client has closed its side."""
         self.hub.hang_up(connection, "Client Closed")
 
+    def admit(self, Connection connection, Router router) -> None:
+        """The decision that PENDING promised: the connection's flags are set, it goes on in the next turn. Nothing if it is gone."""
+        if connection.closed or connection.closing or not connection.awaiting:
+            return
+        connection.awaiting = False
+        self.join(connection, router)
+        connection.wake()
+
+    def recheck(self, Connection connection) -> int:
+        """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
+        cdef Subscription s
+        cdef int ended = 0, verdict
+        if connection.allowed is None or connection.closed:
+            return 0
+        connection.permits = connection.allowed
+        filtered = False
+        for s in list(connection.subscriptions.values()):
+            verdict = connection.allowed.rules.may_subscribe(s.subject, s.queue)
+            filtered = filtered or verdict == SUB_FILTERED
+            if verdict == SUB_REFUSED:
+                (<Router>connection.router).unsubscribe(s)
+                ended += 1
+                self.violation(connection, f"{refused_text(s.subject, s.queue)} (sid {quoted(s.sid)})")
+        connection.filtered = filtered
+        connection.guarded = filtered or connection.allowed.responses_max != 0
+        return ended
+
+    cdef int join(self, Connection c, Router router) except -1:
+        """It is one of this router's clients now; a second CONNECT begins without subscriptions."""
+        if c.connected or router is not c.router:
+            c.router.forget(c)
+            c.router = router
+        c.connected = True
+        if c.verbose:
+            c.put(b"+OK\r\n", 5)
+        return 0
+
     cdef int operate(self, Connection c, Reader* r) except -1:
         cdef Op op
         cdef int kind
+        cdef size_t pos
         c.last_ns = self.hub.now_ns
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
+            pos = r.pos
             kind = read_op(r, &op)
             if kind == OP_PUB and c.ready:
-                self.publish(c, &op)
+                if self.held is None:
+                    self.publish(c, &op)
+                else:
+                    r.pos = pos                # it is read again when it may be done
+                    r.need = 0
+                    c.stalled = True
+                    self.held.append(c)
             elif kind == OP_MORE:
                 break
             elif kind < 0:
@@ -74,12 +144,10 @@ cdef class Sessions(Operator):
             elif kind == OP_CONNECT:
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
-                if router is not None and not c.closed and not c.closing:
-                    if router is not c.router:
-                        c.router.forget(c)
-                        c.router = <Router?>router
-                    if c.verbose:
-                        c.put(b"+OK\r\n", 5)
+                if router is PENDING:
+                    c.awaiting = c.stalled = not (c.closed or c.closing)
+                elif router is not None and not c.closed and not c.closing:
+                    self.join(c, <Router?>router)
             elif not c.ready:
                 c.fail(b"Authorization Violation", "Authentication Failure")
             elif kind == OP_PING:
@@ -90,7 +158,19 @@ cdef class Sessions(Operator):
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
                 self.unsubscribe(c, &op)
+            elif kind == OP_INFO:
+                self.informed(c, PyBytes_FromStringAndSize(op.body, op.body_len))
         return 0
+
+    def informed(self, Connection c, bytes text) -> None:
+        """An INFO of a client means nothing, but it has to be JSON."""
+        from json import loads
+        try:
+            fits = type(loads(text)) in (dict, type(None))
+        except (ValueError, RecursionError):
+            fits = False
+        if not fits:
+            c.finish("Parse Error")
 
     cdef int failed(self, Connection c, int code) except -1:
         if code == BAD_OP:
@@ -111,16 +191,13 @@ cdef class Sessions(Operator):
         c.in_bytes += op.body_len
         hub.in_msgs += 1
         hub.in_bytes += op.body_len
-        if op.reply_len > 4 and (op.reply[0] == c'$' or op.reply[0] == c'_') and reserved_reply(op.reply, op.reply_len):
-            self.deny(c, b'Permissions Violation for Publish with Reply of "' + op.reply[:op.reply_len] + b'"')
-            return 0
-        if op.subject_len > 5 and op.subject[0] == c'$' and memcmp(op.subject, b"$NRG.", 5) == 0:
-            self.deny(c, b'Permissions Violation for Publish to "' + op.subject[:op.subject_len] + b'"')
-            return 0
-        if c.verbose:
-            c.put(b"+OK\r\n", 5)
         if c.pedantic and not subject_literal(op.subject, op.subject_len):
             self.deny(c, b"Invalid Publish Subject")
+        if c.allowed is not None or op.subject[0] == c'$' or op.subject[0] == c'_' or op.reply_len >= 4:
+            if self.check_publish(c, op):
+                return 0
+        if c.verbose:
+            c.put(b"+OK\r\n", 5)
         m.subject = op.subject
         m.subject_len = op.subject_len
         m.reply = op.reply
@@ -130,6 +207,25 @@ cdef class Sessions(Operator):
         m.body_len = op.body_len
         if router.publish(c, &m) == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, &m)
+        return 0
+
+    cdef int check_publish(self, Connection c, Op* op) except -1:
+        """1 when it may not: by its permissions, or because the server alone uses that subject or reply."""
+        if (
+            (c.allowed is not None and not c.allowed.publishable(op.subject, op.subject_len, self.hub.now_ns))
+            or reserved_subject(op.subject, op.subject_len)
+        ):
+            self.violation(c, "Permissions Violation for Publish to " + quoted(op.subject[:op.subject_len]))
+            return 1
+        if op.reply_len and reserved_reply(op.reply, op.reply_len):
+            self.violation(c, "Permissions Violation for Publish with Reply of " + quoted(op.reply[:op.reply_len]))
+            return 1
+        return 0
+
+    cdef int violation(self, Connection c, str text) except -1:
+        self.deny(c, text.encode())
+        if self.on_violation is not None:
+            self.on_violation(c, text)
         return 0
 
     def deny(self, Connection c, bytes text) -> None:
@@ -166,19 +262,27 @@ cdef class Sessions(Operator):
 
     cdef int subscribe(self, Connection c, Op* op) except -1:
         cdef Router router = <Router>c.router
-        subject = op.subject[:op.subject_len]
+        cdef int verdict
+        cdef bytes subject = op.subject[:op.subject_len]
         queue = op.queue[:op.queue_len] if op.queue_len else b""
         sid = op.sid[:op.sid_len]
-        if not subject_valid(op.subject, op.subject_len):
-            self.deny(c, b"Invalid Subject")
+        verdict = SUB_ALLOWED if c.allowed is None else c.allowed.rules.may_subscribe(subject, queue)
+        if verdict == SUB_REFUSED or queue == b"_sys_":
+            self.violation(c, refused_text(subject, queue))
             return 0
-        if queue == b"_sys_":
-            self.deny(c, b'Permissions Violation for Subscription to "' + subject + b'" using queue "_sys_"')
+        tokens = subject.count(b".") + 1
+        if tokens > TOKENS_MOST or self.max_sub_tokens and tokens > self.max_sub_tokens:
+            self.violation(c, f"Permissions Violation for Subscription to {quoted(subject)}, too many tokens")
             return 0
-        if self.max_subscriptions and len(c.subscriptions) >= self.max_subscriptions and sid not in c.subscriptions:
+        if c.max_subscriptions >= 0 and len(c.subscriptions) >= c.max_subscriptions:
             self.deny(c, b"maximum subscriptions exceeded")
             return 0
         if sid not in c.subscriptions:         # a second SUB with the same sid: the first one stays
+            if not subject_valid(op.subject, op.subject_len):
+                self.deny(c, b"Invalid Subject")
+                return 0
+            if verdict == SUB_FILTERED:
+                c.filter()
             router.subscribe(c, subject, queue, sid)
         if c.verbose:
             c.put(b"+OK\r\n", 5)
@@ -196,6 +300,21 @@ cdef class Sessions(Operator):
         return 0
 
 
+cdef str refused_text(bytes subject, bytes queue):
+    text = "Permissions Violation for Subscription to " + quoted(subject)
+    return f"{text} using queue {quoted(queue)}" if queue else text
+
+
+cdef bint reserved_subject(const char* p, uint32_t n) noexcept:
+    """Subjects between servers."""
+    return routed_reply(p, n) or (n >= 5 and memcmp(p, b"$NRG.", 5) == 0)
+
+
+cdef bint routed_reply(const char* p, uint32_t n) noexcept:
+    """Answers on their way between clusters, as of now and as of old."""
+    return (n > 5 and memcmp(p, b"_GR_.", 5) == 0) or (n > 4 and memcmp(p, b"$GR.", 4) == 0)
+
+
 cdef bint reserved_reply(const char* p, uint32_t n) noexcept:
     """Reply subjects that only the server hands out."""
-    return (n >= 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or memcmp(p, b"_R_.", 4) == 0 or memcmp(p, b"_GR_.", 5) == 0
+    return (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or (n >= 4 and memcmp(p, b"_R_.", 4) == 0) or routed_reply(p, n)

@@ -12,6 +12,9 @@ from penstock.core.maps cimport BytesMap
 cdef bint subject_valid(const char* s, size_t n) noexcept nogil      # non-empty tokens, no space, tab, CR, LF, FF, `>` only last; wildcards allowed
 cdef bint subject_literal(const char* s, size_t n) noexcept nogil    # valid and without wildcard tokens
 cdef bint subject_has_wildcard(const char* s, size_t n) noexcept nogil    # some whole token is `*` or `>`
+cdef bint tokens_filled(const char* s, size_t n) noexcept nogil     # no token is empty: a subject that could match something
+cdef bint patterns_collide(const char* a, size_t an, const char* b, size_t bn) noexcept nogil     # some literal subject matches both
+cdef bint pattern_subset(const char* a, size_t an, const char* b, size_t bn) noexcept nogil       # all that matches a matches b
 cdef bint subject_matches(const char* s, size_t n, const char* pattern, size_t pn) noexcept nogil    # valid literal s against a valid pattern
 
 

@@ -5,27 +5,29 @@ in order.
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
+What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
+serves the clients that are there already.
 Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
 changes its settings.
 """
 
-import asyncio
+import contextlib
 import gc
 import os
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Callable
-
-import uvloop
+from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.doors import Doors, fresh_contexts
 from penstock.server.errors import StartError
 from penstock.server.files import (
     StoreLock,
@@ -35,21 +37,20 @@ from penstock.server.files import (
     write_ports_file,
 )
 from penstock.server.identity import Greeting, new_server_id
-from penstock.server.listener import Listener, open_sockets
+from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address, reachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ssl
+    import asyncio
 
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
-    from penstock.server.reception import Reception
-    from penstock.server.websocket.door import Door
 
 Reload = Callable[[], tuple[Settings, list[str]]]
 
@@ -73,7 +74,8 @@ class Server:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop  # from run() on
+        self._looping = False  # whether timers can be set
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -86,7 +88,7 @@ class Server:
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
         self._ports_file = ""
-        self._stopped = self.loop.create_future()
+        self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
@@ -98,69 +100,31 @@ class Server:
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
         self.router = Router(self.turn)
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log)
+        self.gate = Gate(settings, self._home)
+        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
+        self.clients.admit = self.sessions.admit
+        self.clients.recheck = self.sessions.recheck
+        self.clients.kick = self.turn.kick
+        self.clients.call_at = self._call_at
+        self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
-        self.turn.start(self.sessions, self.loop.call_soon)
+        self._opening = Opening(self.turn, self.sessions)
+        self.turn.start(self.sessions, self._opening.call_soon)
         self._apply_limits()
-        self._reception: Reception | None = None
-        if needs_reception(settings):
-            self._reception = self._new_reception()
-        self._door: Door | None = None
-        self._websocket_listener: Listener | None = None
-        if settings.websocket.port:
-            self._build_websocket()
-        self.listener = Listener(self.loop, self._sockets, self._accepted, self.turn.kick, self.log)
-
-    def _new_reception(self) -> "Reception":
-        from penstock.server.reception import Reception
-
-        return Reception(
-            self.turn, self.sessions, self.clients, self.settings, self.log, self._sweep_by
+        self.doors = Doors(
+            settings,
+            self.log,
+            self.turn,
+            self.sessions,
+            self.clients,
+            self.greeting,
+            self._sweep_by,
         )
-
-    def _build_websocket(self) -> None:
-        try:
-            from penstock.server.websocket.door import Door
-        except ModuleNotFoundError as problem:
-            raise StartError(
-                f"WebSockets need the Python package {problem.name}; "
-                "install it with: pip install 'penstock[server]'"
-            ) from None
-        options = self.settings.websocket
-        self._door = Door(
-            self.turn, self.sessions, self.clients, self.settings, self.log, self._sweep_by
-        )
-        sockets = open_sockets(options.host, options.port, "websocket.port")
-        self.greeting.websocket_port = sockets[0].getsockname()[1]
-        self.greeting.refresh(self.settings)
-        self._websocket_listener = Listener(
-            self.loop, sockets, self._door.receive, self.turn.kick, self.log
-        )
-
-    def _websocket_url(self) -> str:
-        options = self.settings.websocket
-        scheme = "wss" if options.tls is not None else "ws"
-        return f"{scheme}://{join_address(_reachable(options.host), self.greeting.websocket_port)}"
-
-    def _open_websocket(self) -> None:
-        if self._websocket_listener is None:
-            return
-        self._websocket_listener.open()
-        options = self.settings.websocket
-        scheme = "wss" if options.tls is not None else "ws"
-        shown = join_address(options.host, self.greeting.websocket_port)
-        self.log.info(f"Listening for websocket clients on {scheme}://{shown}")
-        if options.tls is None:
-            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
-
-    def _close_listeners(self) -> None:
-        self.listener.close()
-        if self._websocket_listener is not None:
-            self._websocket_listener.close()
+        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _apply_limits(self) -> None:
         settings = self.settings
@@ -175,6 +139,19 @@ class Server:
 
     def run(self) -> None:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
+        self._announce()
+        self._raise_open_files()
+        if may_open_early(self.settings):
+            self._opening.serve(self._sockets, self.listener.accept, self._load)
+        else:
+            self._load()
+        import asyncio
+
+        import uvloop
+
+        self.loop = uvloop.new_event_loop()
+        self._stopped = self.loop.create_future()
+        self.turn.start(self.sessions, self.loop.call_soon)
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._loop_failed)
         self.loop.run_until_complete(self._live())
@@ -182,6 +159,25 @@ class Server:
         # stays open for the same reason: closing it gives the signals their default back.)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+    def _load(self) -> None:
+        """Import what the rest of the start needs; nothing else may happen here."""
+        names = ["asyncio", "traceback", "uvloop"]
+        if self._store is not None:
+            names.append("penstock.server.jetstream")
+        if self._http_sockets:
+            names += ["penstock.server.http", "penstock.server.monitor"]
+        for name in names:
+            import_module(name)
+
+    def _raise_open_files(self) -> None:
+        wanted = min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
+        limit, enough = raise_open_files(wanted)
+        if not enough:
+            self.log.warn(
+                f"Only {limit} files may be open, so few clients can come; "
+                "raise the limit (ulimit -n)"
+            )
 
     async def _live(self) -> None:
         # All on the running loop: uvloop loses a signal that comes while it does not run.
@@ -195,15 +191,6 @@ class Server:
         actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
         for number, action in zip(SIGNALS, actions, strict=True):
             self.loop.add_signal_handler(number, action)
-        self._announce()
-        limit, enough = raise_open_files(
-            min(self.settings.max_connections, FEW_FILES) + SPARE_FILES
-        )
-        if not enough:
-            self.log.warn(
-                f"Only {limit} files may be open, so few clients can come; "
-                "raise the limit (ulimit -n)"
-            )
         if self._http_sockets:
             await self._start_monitoring()
         if self._store is not None:
@@ -215,12 +202,13 @@ class Server:
             self.jetstream.open(self.loop)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self._write_files()
-        self.listener.open()
-        self._open_websocket()
+        self.listener.open(self.loop)
+        self.doors.open(self.loop)
+        self._looping = True
+        self.sessions.go_on()
+        self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
-        if self.settings.tls is not None:
-            need = "available" if self.settings.allow_non_tls else "required"
-            self.log.info(f"TLS {need} for client connections")
+        self.doors.announce_tls()
         self.log.info("Server is ready")
 
     def _announce(self) -> None:
@@ -270,26 +258,23 @@ class Server:
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
-            reachable = join_address(_reachable(self.host), self.port)
+            address = join_address(reachable(self.host), self.port)
             monitored = join_address(
-                _reachable(self.settings.http_host or self.host), self.http_port
+                reachable(self.settings.http_host or self.host), self.http_port
             )
-            scheme = "tls" if self.settings.tls is not None else "nats"
             self._ports_file = write_ports_file(
                 self.settings.ports_file_dir,
                 {
-                    "nats": [f"{scheme}://{reachable}"],
+                    "nats": [f"nats://{address}"],
                     "monitoring": [f"http://{monitored}"] if self.http_port else [],
-                    "websocket": [self._websocket_url()] if self._door is not None else [],
+                    "websocket": self.doors.urls(),
                 },
             )
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
-        self._close_listeners()
-        for door in (self._reception, self._door):
-            if door is not None:
-                door.close()
+        self.listener.close()
+        self.doors.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -299,6 +284,7 @@ class Server:
             self.log.info("Initiating JetStream Shutdown...")
             self.jetstream.close()
             self.log.info("JetStream Shutdown")
+        self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
@@ -311,8 +297,7 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
-        if self._reception is not None:
-            self._reception.receive(connected, host, port)
+        if self.doors.take(connected, host, port):
             return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
@@ -321,9 +306,28 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
+    def _home(self, call: Callable[[], None]) -> None:
+        """Run a call on the loop's thread, from another thread; nothing after the end."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(on_time)
+
+    def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Run a call at a time of the hub's clock."""
+
+        def on_time() -> None:
+            self.turn.now_ns = self.turn.clock.now()
+            call()
+
+        self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
+
     def _sweep_by(self, due_ns: int) -> None:
         """Make sure that clients are looked at when one is due."""
-        if due_ns >= self._sweep_at_ns:
+        if due_ns >= self._sweep_at_ns or not self._looping:
             return
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -353,7 +357,7 @@ class Server:
         try:
             fresh, warnings = self._read_again()
             changed, refused = changes(self.settings, fresh)
-            contexts = self._fresh_contexts(fresh)
+            contexts = fresh_contexts(fresh)
         except StartError as problem:
             self.log.error(f"Failed to reload server configuration: {problem}")
             return
@@ -369,7 +373,7 @@ class Server:
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
         self._apply_limits()
-        self._use_contexts(*contexts)
+        self.doors.use(contexts)
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -382,24 +386,6 @@ class Server:
             self.log.move(settings.log_file)
         self._after_reload(changed, old_pid)
         self.log.info("Reloaded server configuration")
-
-    def _fresh_contexts(self, fresh: Settings) -> "list[ssl.SSLContext | None]":
-        """Certificates may have changed behind the same names: they are always read again."""
-        if fresh.tls is None and fresh.websocket.tls is None:
-            return [None, None]
-        from penstock.server.tls import server_contexts
-
-        return server_contexts(fresh)
-
-    def _use_contexts(
-        self, clients: "ssl.SSLContext | None", websocket: "ssl.SSLContext | None"
-    ) -> None:
-        if self._reception is None and needs_reception(self.settings):
-            self._reception = self._new_reception()
-        elif self._reception is not None:
-            self._reception.use(clients)
-        if self._door is not None:
-            self._door.use(websocket)
 
     def _after_reload(self, changed: list[str], old_pid: str) -> None:
         try:
@@ -421,9 +407,12 @@ class Server:
         """Lame duck: take nobody new, tell the clients, and after a grace period close them one by
         one.
         """
+        import asyncio
+
         settings = self.settings
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self._close_listeners()
+        self.listener.close()
+        self.doors.close_listener()
         self.greeting.refresh(settings, lame_duck=True)
         self.clients.tell_lame_duck()
         self.turn.kick()
@@ -442,6 +431,8 @@ class Server:
 
     def _failed(self, error: BaseException) -> None:
         """An exception out of a task of the core: said, and the server goes on."""
+        import traceback
+
         frames = traceback.extract_tb(error.__traceback__)
         where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
         self.log.error(f"Internal error: {error!r}{where}")
@@ -449,7 +440,7 @@ class Server:
             for line in traceback.format_exception(error):
                 self.log.debug(line.rstrip())
 
-    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    def _loop_failed(self, loop: object, context: dict[str, object]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(error)
@@ -459,18 +450,3 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
-
-
-def needs_reception(settings: Settings) -> bool:
-    """Whether clients' connections have preliminaries."""
-    return settings.tls is not None or settings.proxy_protocol
-
-
-def join_address(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -12,42 +12,29 @@ import msgspec
 
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
-from penstock.server.auth import authenticate
-from penstock.server.identity import Greeting
+from penstock.core.session import PENDING
+from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
+from penstock.server.auth.compile import permits_of
+from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
 NEVER_NS = 1 << 62
+WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
+COMPLAINTS_MAX = 10  # lines about refused clients in one second
+# Settings that say who may come in.
+AUTHORIZATION = frozenset({"user", "password", "token", "users", "no_auth_user", "auth_callout"})
 
 
-class Connect(msgspec.Struct):
-    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are
-    ignored.
-    """
-
-    verbose: bool = True
-    pedantic: bool = True
-    echo: bool = True
-    headers: bool = False
-    no_responders: bool = False
-    protocol: int = 0
-    name: str = ""
-    lang: str = ""
-    version: str = ""
-    user: str = ""
-    password: str = msgspec.field(name="pass", default="")
-    auth_token: str = ""
-    account: str = ""
-    new_account: bool = False
-
-
-_CONNECT = msgspec.json.Decoder(Connect | None)
+_CREDENTIALS = msgspec.json.Decoder(Credentials | None)
 
 
 class Cookies(NamedTuple):
@@ -63,18 +50,21 @@ class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
     __slots__ = (
+        "admitted",
         "cookies",
         "due_ns",
+        "expires_ns",
         "host",
+        "kind",
         "lang",
         "name",
+        "nonce",
         "pinged",
         "port",
         "protocol",
         "tls",
         "user",
         "version",
-        "websocket",
     )
 
     def __init__(self, host: str, port: int, due_ns: int) -> None:
@@ -89,8 +79,11 @@ class Client:
         self.user = ""
         self.protocol = 0
         self.tls: TlsFacts | None = None  # what its handshake has told
-        self.websocket = False
         self.cookies: Cookies | None = None  # credentials of a WebSocket's request
+        self.kind = "STANDARD"  # connection type, as users may restrict it
+        self.nonce = ""  # what INFO asked it to sign
+        self.admitted: Admitted | None = None  # who it is; None before CONNECT
+        self.expires_ns = NEVER_NS  # when it has to show again who it is
 
 
 class Departed(NamedTuple):
@@ -113,9 +106,19 @@ class Clients:
     """All clients of one server."""
 
     def __init__(
-        self, hub: Hub, router: Router, settings: Settings, greeting: Greeting, log: Log
+        self,
+        hub: Hub,
+        router: Router,
+        settings: Settings,
+        greeting: Greeting,
+        log: Log,
+        gate: Gate | None = None,
     ) -> None:
-        """The clients of a hub that all use one router; settings are looked at anew each time."""
+        """The clients of a hub that all use one router; settings are looked at anew each time.
+
+        Who owns the loop sets the hooks: `admit` (Sessions.admit), `kick` (work outside a turn is
+        done), `call_at` (a call at a time of the hub's clock), `sweep_by` (sweep not later).
+        """
         self.hub = hub
         self.router = router
         self.settings = settings
@@ -124,6 +127,15 @@ class Clients:
         self.open = 0
         self.total = 0
         self.stale = 0
+        self.gate = gate or Gate(settings)
+        self.admit: Callable[[Connection, Router], object] = _nothing
+        self.settle: Callable[[Connection, Router], object] = _nothing
+        self.recheck: Callable[[Connection], object] = _nothing
+        self.kick: Callable[[], object] = _nothing
+        self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
+        self.sweep_by: Callable[[int], object] = _nothing
+        self._complaints = 0
+        self._complained_second = 0
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
@@ -137,10 +149,13 @@ class Clients:
     ) -> Client:
         """A new connection; `arrived` follows when it may speak."""
         client = Client(host, port, NEVER_NS)
-        client.websocket = websocket
+        if websocket:
+            client.kind = WEBSOCKET
         connection.session = client
         self.open += 1
         self.total += 1
+        if self.gate.nonce_needed:
+            client.nonce = new_nonce()
         if self.log.debug_on:
             self.log.debug(f"{host}:{port} - cid:{connection.id} - Client connection created")
         return client
@@ -155,18 +170,33 @@ class Clients:
 
     def _auth_timeout_ns(self, client: Client) -> int:
         settings = self.settings
-        own = settings.websocket.auth_timeout_ns if client.websocket else 0
+        own = settings.websocket.auth_timeout_ns if client.kind == WEBSOCKET else 0
         return own or settings.auth_timeout_ns
 
     def say_info(self, connection: Connection, client: Client) -> None:
         """Say who we are; refuse the connection when there are too many."""
-        line = self.greeting.line(connection.id, client.host, websocket=client.websocket)
-        connection.write(line)
+        self._write_info(connection, client)
         if self.open > self.settings.max_connections:
             self.log.error(
                 f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
             )
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+        elif self.settings.no_auth_user and not connection.ready:
+            self._welcome_anyway(connection, client)
+
+    def _write_info(self, connection: Connection, client: Client) -> None:
+        websocket = client.kind == WEBSOCKET
+        connection.write(
+            self.greeting.line(connection.id, client.host, client.nonce, websocket=websocket)
+        )
+
+    def _welcome_anyway(self, connection: Connection, client: Client) -> None:
+        """Where there is a user for those who show no credentials, CONNECT may be left out."""
+        outcome = self.gate.check(Credentials(), self.peer(connection, client))
+        if isinstance(outcome, Admitted) and not outcome.nkey:
+            router = self._bind(connection, client, outcome)
+            if router is not None:
+                self.settle(connection, router)
 
     def _first_ping(self, cid: int) -> int:
         """About two seconds after connecting, spread over one more so that thousands don't come at
@@ -174,52 +204,135 @@ class Clients:
         """
         return min(FIRST_PING_NS + cid * 7919 % 1000 * 1_000_000, self.settings.ping_interval_ns)
 
-    def connect(self, connection: Connection, text: bytes) -> Router | None:
-        """CONNECT came: set the connection's flags; its router, or None when it was refused (and
-        told why).
+    def connect(self, connection: Connection, text: bytes) -> object:
+        """CONNECT came: set the connection's flags; its router, None when it was refused (and told
+        why), or PENDING when that takes time: then `admit` is called with the router.
         """
         try:
-            asked = _CONNECT.decode(text) or Connect()
+            asked = _CREDENTIALS.decode(text) or Credentials()
         except (msgspec.DecodeError, UnicodeDecodeError):
             self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
         client = connection.session
-        if isinstance(client, Client):
-            client.name, client.lang, client.version = asked.name, asked.lang, asked.version
-            client.protocol = asked.protocol
+        assert isinstance(client, Client)
+        client.name, client.lang, client.version = asked.name, asked.lang, asked.version
+        client.protocol = asked.protocol
         if self.log.trace_on:
             self.log.trace(f"cid:{connection.id} - <<- [CONNECT {_without_secrets(asked)}]")
-        return self.router if self._admit(connection, client, asked) else None
+        outcome = self.gate.check(asked, self.peer(connection, client))
+        if isinstance(outcome, Later):
+            if outcome.outcome is None:
+                client.due_ns = NEVER_NS  # who decides has a timeout of its own
+                outcome.then(lambda decided: self._decided(connection, client, asked, decided))
+                return PENDING
+            outcome = outcome.outcome
+        if isinstance(outcome, Refused):
+            return self._refuse(connection, client, asked, outcome)
+        return self._enter(connection, client, asked, outcome)
 
-    def _admit(self, connection: Connection, client: object, asked: Connect) -> bool:
-        settings = self.settings
-        if settings.auth_required or asked.account or asked.new_account:
-            user = None
-            if not (asked.account or asked.new_account):
-                user = authenticate(settings, asked.user, asked.password, asked.auth_token)
-            if user is None:
-                self.log.error(f'cid:{connection.id} - authentication error - User "{asked.user}"')
-                connection.fail(b"Authorization Violation", "Authentication Failure")
-                return False
-            if isinstance(client, Client):
-                client.user = user
-                client.due_ns = self.hub.now_ns + self._first_ping(connection.id)
+    def peer(self, connection: Connection, client: Client) -> Peer:
+        """What the gate may know of a connection besides its CONNECT."""
+        return Peer(client.host, connection.id, client.kind, nonce=client.nonce)
+
+    def _decided(
+        self,
+        connection: Connection,
+        client: Client,
+        asked: Credentials,
+        outcome: Admitted | Refused,
+    ) -> None:
+        """The answer to a CONNECT that took time; the connection may be gone."""
+        if connection.closed or connection.closing:
+            return
+        if isinstance(outcome, Refused):
+            self._refuse(connection, client, asked, outcome)
+        else:
+            router = self._enter(connection, client, asked, outcome)
+            if router is not None:
+                self.admit(connection, router)
+        self.kick()
+
+    def _refuse(
+        self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
+    ) -> object:
+        """Say no: at once, or later when this address has failed often."""
+        self._complain(connection, client, asked, refusal)
+        self.gate.refused(self.peer(connection, client), asked, refusal)
+        patience = self.gate.patience
+        when_ns = patience.failed(client.host, self.hub.now_ns)
+        if not when_ns:
+            connection.fail(refusal.error, refusal.reason)
+            return None
+
+        def answer() -> None:
+            patience.answered(client.host)
+            connection.fail(refusal.error, refusal.reason)
+            self.kick()
+
+        client.due_ns = NEVER_NS
+        self.call_at(when_ns, answer)
+        return PENDING
+
+    def _complain(
+        self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
+    ) -> None:
+        """A line for the operator, unless there were many of them in this second."""
+        where = f"{client.host}:{client.port} - cid:{connection.id}"
+        if self.log.debug_on and refusal.why:
+            self.log.debug(f"{where} - {refusal.why}")
+        second = self.hub.now_ns // SECOND_NS
+        if second != self._complained_second:
+            if self._complaints > COMPLAINTS_MAX:
+                more = self._complaints - COMPLAINTS_MAX
+                self.log.error(f"authentication error - {more} more were not logged")
+            self._complained_second, self._complaints = second, 0
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS_MAX:
+            self.log.error(f"{where} - authentication error - {asked.shown}")
+
+    def _enter(
+        self, connection: Connection, client: Client, asked: Credentials, admitted: Admitted
+    ) -> Router | None:
+        """Who it is has been shown: take what CONNECT says, and let it in."""
         if asked.protocol not in (0, 1):
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
-            return False
+            return None
         if asked.no_responders and not asked.headers:
             connection.fail(
                 b"no responders requires headers support", "No Responders Requires Headers"
             )
-            return False
+            return None
         connection.verbose = asked.verbose
         connection.pedantic = asked.pedantic
         connection.echo = asked.echo
         connection.headers = asked.headers
         connection.no_responders = asked.no_responders
+        return self._bind(connection, client, admitted)
+
+    def _bind(self, connection: Connection, client: Client, admitted: Admitted) -> Router | None:
+        """Give a connection what belongs to who it is."""
+        client.admitted = admitted
+        client.user = admitted.name
+        connection.permits = permits_of(admitted.permissions)
+        self._limit(connection, admitted)
+        client.expires_ns = admitted.expires_ns or NEVER_NS
+        client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
+        self.sweep_by(client.due_ns)
         connection.ready = True
-        return True
+        return self.router
+
+    def _limit(self, connection: Connection, admitted: Admitted) -> None:
+        """The narrower of the server's limits and the user's own."""
+        settings, limits = self.settings, admitted.limits
+        payload, subscriptions = settings.max_payload, settings.max_subscriptions or -1
+        if limits.payload >= 0:
+            payload = min(payload, limits.payload)
+        if limits.subscriptions >= 0:
+            own = limits.subscriptions
+            subscriptions = own if subscriptions < 0 else min(subscriptions, own)
+        connection.limit(settings.max_control_line, payload)
+        connection.max_subscriptions = subscriptions
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -256,8 +369,7 @@ class Clients:
         for connection in self.hub.all_connections():
             client = connection.session
             if isinstance(client, Client) and client.protocol >= 1:
-                line = self.greeting.line(connection.id, client.host, websocket=client.websocket)
-                connection.write(line)
+                connection.write(self.greeting.line(connection.id, client.host, client.nonce))
 
     def reloaded(self, changed: list[str]) -> None:
         """Settings have changed: who is no longer let in has to go, the newest go when there are
@@ -265,14 +377,38 @@ class Clients:
         """
         settings = self.settings
         connections = self.hub.all_connections()
-        if settings.auth_required and {"user", "password", "token", "users"} & set(changed):
+        if AUTHORIZATION & set(changed):
+            self.gate.refresh()
             for connection in connections:
-                connection.fail(b"Authorization Violation", "Authentication Failure")
-            return
+                self._check_again(connection)
         for connection in connections[max(settings.max_connections, 0) :]:
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
         for connection in connections:
-            connection.limit(settings.max_control_line, settings.max_payload)
+            client = connection.session
+            if isinstance(client, Client) and client.admitted is not None:
+                self._limit(connection, client.admitted)
+            else:
+                connection.limit(settings.max_control_line, settings.max_payload)
+
+    def _check_again(self, connection: Connection) -> None:
+        """After a change of users: who may not stay has to go, others have what they may do now."""
+        client = connection.session
+        if not isinstance(client, Client) or connection.closing:
+            return
+        now = self.gate.still_valid(client.admitted or Admitted(""))
+        if isinstance(now, Refused):
+            self.expel(connection, now)
+        elif client.admitted is not None:
+            client.admitted = now
+            connection.permits = permits_of(now.permissions)
+            self.recheck(connection)
+
+    def expel(self, connection: Connection, refusal: Refused) -> None:
+        """Close the connection of somebody who may not stay."""
+        if refusal.error:
+            connection.fail(refusal.error, refusal.reason)
+        else:
+            self.hub.disconnect(connection, refusal.reason)
 
     def sweep(self, now_ns: int) -> int:
         """Ping who is due, close who is stale or has not said who it is; when to sweep again
@@ -293,11 +429,15 @@ class Clients:
         if not connection.ready:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
             return
+        if client.expires_ns <= now_ns:
+            connection.fail(b"User Authentication Expired", "Authentication Expired")
+            return
         interval = settings.ping_interval_ns
-        if client.websocket and settings.websocket.ping_interval_ns:
+        if client.kind == WEBSOCKET and settings.websocket.ping_interval_ns:
             interval = settings.websocket.ping_interval_ns
         if client.pinged and now_ns - connection.last_ns < interval:
-            client.due_ns = connection.last_ns + interval  # it talks: no need to ask
+            # it talks: no need to ask
+            client.due_ns = min(connection.last_ns + interval, client.expires_ns)
             return
         if connection.pings_out + 1 > settings.ping_max:
             self.log.debug(f"cid:{connection.id} - Stale Client Connection - Closing")
@@ -306,9 +446,13 @@ class Clients:
         client.pinged = True
         connection.pings_out += 1
         connection.write(b"PING\r\n")
-        client.due_ns = now_ns + interval
+        client.due_ns = min(now_ns + interval, client.expires_ns)
 
 
-def _without_secrets(asked: Connect) -> str:
+def _nothing(*_: object) -> None:
+    """A hook that nobody has set."""
+
+
+def _without_secrets(asked: Credentials) -> str:
     fields = {"name": asked.name, "lang": asked.lang, "version": asked.version, "user": asked.user}
     return msgspec.json.encode(fields).decode()

@@ -5,12 +5,13 @@ for the random id.
 import json
 import os
 import sys
-from binascii import crc_hqx
+from binascii import b2a_base64, crc_hqx
 
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _SERVER_PREFIX = 13 << 3  # the nkey type "server": the first letter of the encoded key is N
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
 API_LEVEL = 4  # JetStream API level of the compatible version
 RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}"
 
@@ -21,6 +22,12 @@ def new_server_id(entropy: bytes | None = None) -> str:
     raw += crc_hqx(raw, 0).to_bytes(2, "little")
     number = int.from_bytes(raw, "big")
     return bytes(_ALPHABET[number >> shift & 31] for shift in range(275, -1, -5)).decode()
+
+
+def new_nonce() -> str:
+    """Something fresh for a client to sign: 11 random bytes as base64 for URLs."""
+    raw = b2a_base64(os.urandom(11), newline=False)
+    return raw.translate(_FOR_URLS).rstrip(b"=").decode()
 
 
 class Greeting:
@@ -45,7 +52,7 @@ class Greeting:
     def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
         """Build the constant parts anew, after a reload or when the server is about to go."""
         head = {**self._fixed, "headers": True}
-        if settings.auth_required:
+        if settings.auth_required and not settings.no_auth_user:
             head["auth_required"] = True
         head |= _of_tls(settings)
         head["max_payload"] = settings.max_payload
@@ -73,11 +80,14 @@ class Greeting:
                 told[name] = value
         return told | {"host": options.host, "port": self.websocket_port}
 
-    def line(self, client_id: int, client_ip: str, *, websocket: bool = False) -> bytes:
-        """The INFO of one connection."""
-        return b'%s,"client_id":%d,"client_ip":"%s%s' % (
+    def line(
+        self, client_id: int, client_ip: str, nonce: str = "", *, websocket: bool = False
+    ) -> bytes:
+        """The INFO of one connection; the nonce is what an nkey user signs."""
+        return b'%s,"client_id":%d,%s"client_ip":"%s%s' % (
             self._websocket_head if websocket else self._head,
             client_id,
+            b'"nonce":"%s",' % nonce.encode() if nonce else b"",
             client_ip.encode(),
             self._tail,
         )

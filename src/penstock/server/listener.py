@@ -3,14 +3,17 @@
 Knows nothing of the protocol: what is to be done with a new connection is a callback.
 """
 
-import asyncio
 import errno
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.server.errors import StartError
 from penstock.server.log import Log
+
+if TYPE_CHECKING:
+    import asyncio
 
 ACCEPT_BATCH = 256  # connections taken in one wake-up, before the others get their turn again
 BACKLOG = 4096
@@ -88,7 +91,6 @@ class Listener:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
         accepted: Callable[[socket.socket, str, int], None],
         batched: Callable[[], None],
@@ -99,25 +101,28 @@ class Listener:
 
         batched() is called after a handful of them, so that their greetings can be sent together.
         """
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets = sockets
         self._accepted = accepted
         self._batched = batched
         self._log = log
 
-    def open(self) -> None:
-        """Begin to accept."""
+    def open(self, loop: "asyncio.AbstractEventLoop") -> None:
+        """Accept whenever somebody comes. Before, `accept` does when it is called."""
+        self._loop = loop
         for listening in self._sockets:
-            self._loop.add_reader(listening, self._accept, listening)
+            loop.add_reader(listening, self.accept, listening)
 
     def close(self) -> None:
         """Stop accepting and give the ports back."""
         for listening in self._sockets:
-            self._loop.remove_reader(listening)
+            if self._loop is not None:
+                self._loop.remove_reader(listening)
             listening.close()
         self._sockets = []
 
-    def _accept(self, listening: socket.socket) -> None:
+    def accept(self, listening: socket.socket) -> None:
+        """Take who waits at one of the sockets."""
         self._accept_batch(listening)
         self._batched()
 
@@ -143,12 +148,14 @@ class Listener:
         """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
         self._log.error(f"Can't accept a connection: {os.strerror(problem.errno or 0)}{hint}")
+        if self._loop is None:
+            return
         self._loop.remove_reader(listening)
         self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)
 
     def _resume(self, listening: socket.socket) -> None:
-        if listening in self._sockets:
-            self._loop.add_reader(listening, self._accept, listening)
+        if self._loop is not None and listening in self._sockets:
+            self._loop.add_reader(listening, self.accept, listening)
 
 
 def plain_address(host: str) -> str:

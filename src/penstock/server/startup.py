@@ -5,7 +5,6 @@ defaults.
 import os
 from typing import Any
 
-from penstock.server.config import load_config
 from penstock.server.errors import OptionError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
@@ -27,6 +26,8 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
     """
     settings, warnings = Settings(), list[str]()
     if options.config:
+        from penstock.server.config import load_config
+
         settings, warnings = load_config(options.config)
     given = options.given
     if "user" in given or "token" in given:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.rules.base import quoted
+from penstock.core.quoting import quoted
 from tests.core.streams import block
 from tests.engine.house import House
 

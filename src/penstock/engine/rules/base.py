@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 from penstock.api import ApiError
-from penstock.api.codec import quoted_letter
 from penstock.core.draft import Draft
 from penstock.core.refusals import Refusal
 
@@ -37,15 +36,3 @@ class Rule:
 def refusal(error: ApiError) -> Refusal:
     """An error of the API as a stage's verdict."""
     return error.code, error.err_code, error.description
-
-
-def quoted(text: bytes) -> str:
-    """A header's value as error texts quote it: what is not printable is escaped."""
-    return f'"{"".join(map(_escaped, text.decode("utf-8", "surrogateescape")))}"'
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    return quoted_letter(char)

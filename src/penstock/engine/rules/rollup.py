@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from penstock.core.draft import Draft
 from penstock.core.expect import value
+from penstock.core.quoting import quoted
 from penstock.core.refusals import STAGE_ROLLUP, STAGE_STORED
-from penstock.engine.rules.base import Handler, Rule, Verdict, quoted
+from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.subject_rules import is_literal
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 knows and this server does not serve.
 """
 
-from penstock.server.config.authorization import authorization
+from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.reader import Key, Reader
@@ -29,15 +29,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     settings = reader.settings
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
-    auth = named.get("authorization", place)
-    if settings.users and (settings.user or settings.token):
-        reader.problem(
-            auth, "authorization: a single user or token and a users array exclude each other"
-        )
-    if settings.user and settings.token:
-        reader.problem(auth, "authorization: user/password and token exclude each other")
-    if settings.password and not settings.user:
-        reader.problem(auth, "authorization: a password needs a user")
+    check_authorization(reader, named, place)
     check_websocket(reader, named.get("websocket", named.get("ws", place)))
     if settings.max_payload > settings.max_pending:
         reader.problem(
@@ -70,6 +62,7 @@ TOP: dict[str, Key] = {
     "websocket": websocket,
     "ws": websocket,
     "proxy_protocol": set_to("proxy_protocol", flag),
+    "no_auth_user": set_to("no_auth_user", text),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -102,16 +95,13 @@ NOT_SERVED = frozenset(
     accounts client_advertise cluster connect_error_reports default_js_domain
     default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
     leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
-    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt no_auth_user
+    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt
     no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
     ocsp ocsp_cache operator operators prof_block_rate prof_port proxies
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
     server_metadata server_tags syslog system system_account trace_headers trace_verbose trusted
-    trusted_keys write_timeout authorization.default_permission
-    authorization.default_permissions authorization.permissions authorization.auth_callout
-    authorization.auth_hook authorization.proxy_required user.permissions user.permission user.nkey
-    user.allowed_connection_types user.connection_types user.proxy_required user.account
+    trusted_keys write_timeout
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
     jetstream.unique_tag jetstream.max_outstanding_catchup

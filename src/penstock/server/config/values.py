@@ -13,8 +13,6 @@ from penstock.server.units import SECOND_NS, parse_address, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$.*")
-
 # -- converters: an Item's value as the type a key wants, or ValueError with what was expected
 
 
@@ -29,14 +27,8 @@ def text(item: Item) -> str:
 
 
 def secret(item: Item) -> str:
-    """A password or token."""
-    value = text(item)
-    if _BCRYPT.fullmatch(value):
-        raise ValueError(
-            "bcrypt hashes are not supported by this version; "
-            "use a plain secret, for example from $VARIABLE"
-        )
-    return value
+    """A password, its bcrypt hash, or a token."""
+    return text(item)
 
 
 def server_name(item: Item) -> str:

@@ -8,6 +8,7 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
 from penstock.server.settings.websocket import Websocket
@@ -59,10 +60,14 @@ class Settings:
     remotes: list[RemoteServer] = field(default_factory=list)
 
     user: str = ""
-    password: str = ""
-    token: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
     users: list[User] = field(default_factory=list)
+    no_auth_user: str = ""  # name or nkey of the user for clients that show no credentials
+    proxy_required: bool = False
     auth_timeout_ns: int = 2 * SECOND_NS
+    auth_callout: AuthCallout | None = None
+    operator: Operator | None = None
 
     tls: Tls | None = None  # of the clients' listener
     allow_non_tls: bool = False  # plain clients beside those with TLS
@@ -93,7 +98,11 @@ class Settings:
     @property
     def auth_required(self) -> bool:
         """Whether a client has to show who it is."""
-        return bool(self.user or self.token or self.users)
+        return bool(self.user or self.token or self.operator or self.all_users())
+
+    def all_users(self) -> list[User]:
+        """The users of the server and of all its accounts."""
+        return self.users
 
 
 # What SIGHUP may change on a running server; everything else keeps its value until a restart.
@@ -109,6 +118,8 @@ RELOADABLE = frozenset(
         "password",
         "token",
         "users",
+        "no_auth_user",
+        "auth_callout",
         "auth_timeout_ns",
         "tls",
         "allow_non_tls",

@@ -2,10 +2,22 @@
 come down to. Knows nothing of how they were written or proved.
 """
 
+import re
 from dataclasses import dataclass, field
 
+CONNECTION_TYPES = frozenset(
+    ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
+)
 RESPONSES_MAX = 1
 RESPONSES_EXPIRE_NS = 120 * 1_000_000_000
+
+
+_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$.*", re.DOTALL)
+
+
+def is_bcrypt(secret: str) -> bool:
+    """Whether a password or token in the settings is a hash, not the secret itself."""
+    return _BCRYPT.fullmatch(secret) is not None
 
 
 @dataclass(slots=True)

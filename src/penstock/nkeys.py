@@ -1,0 +1,396 @@
+"""NATS keys: Ed25519 identities written as text, signatures by them, and the curve keys that
+encrypt an authorization callout.
+
+A key as text is base32 without padding of these bytes::
+
+    public key    prefix (1)  key (32)  CRC-16 of what is before, little-endian (2)       56 letters
+    seed          S prefix and type over two bytes (2)  seed (32)  CRC-16 (2)             58 letters
+
+                  10010 ttt | tt tttt.. : five bits of "S", then the eight bits of the type
+
+What is sealed for a curve key is "xkv1", a nonce (24), a Poly1305 tag (16) and the text encrypted
+with XSalsa20, as NaCl's box does it.
+
+Knows nothing of files, of JWTs, or of where randomness comes from: entropy is handed in. The package
+``cryptography`` is imported when a key is used, and only then.
+"""
+
+import base64
+import hmac
+import re
+import struct
+from binascii import Error as _BinasciiError
+from binascii import crc_hqx
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+ACCOUNT = 0 << 3
+CLUSTER = 2 << 3
+SERVER = 13 << 3
+OPERATOR = 14 << 3
+PRIVATE = 15 << 3
+SEED = 18 << 3
+USER = 20 << 3
+CURVE = 23 << 3
+
+_NAMES = {
+    ACCOUNT: "account",
+    CLUSTER: "cluster",
+    SERVER: "server",
+    OPERATOR: "operator",
+    USER: "user",
+    CURVE: "curve",
+}
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+NONCE_BYTES = 24  # of a sealed text
+_BOX_VERSION = b"xkv1"
+_TAG_BYTES = 16
+_INSTALL = "keys need the package cryptography: pip install 'penstock[server]'"
+
+
+class NkeyError(ValueError):
+    """A text that is not the key it should be, or a sealed text that can't be opened."""
+
+
+# -- text
+
+
+def encode(kind: int, raw: bytes) -> str:
+    """A public key of that kind (ACCOUNT, USER, ...) as text."""
+    return _to_text(bytes([kind]) + raw)
+
+
+def encode_seed(kind: int, raw: bytes) -> str:
+    """A seed of that kind as text: a secret."""
+    return _to_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + raw)
+
+
+def decode(key: str, kind: int | None = None) -> bytes:
+    """The 32 bytes of a public key; NkeyError when it is not one (of that kind)."""
+    raw = _from_text(key, 1)
+    if raw[0] not in _NAMES or (kind is not None and raw[0] != kind):
+        wanted = f"a public {_NAMES[kind]} key" if kind is not None else "a public key"
+        raise NkeyError(f"this is not {wanted}: {key[:8]}...")
+    return raw[1:]
+
+
+def kind_of(key: str) -> int:
+    """The kind of a public key; NkeyError when it is not one."""
+    decode(key)
+    return _from_text(key, 1)[0]
+
+
+def is_public(key: str, *kinds: int) -> bool:
+    """Whether this is a sound public key of one of these kinds (of any, without kinds)."""
+    try:
+        kind = kind_of(key)
+    except NkeyError:
+        return False
+    return not kinds or kind in kinds
+
+
+def decode_seed(seed: str) -> tuple[int, bytes]:
+    """(kind, 32 bytes) of a seed; NkeyError, which does not show it, when it is not one."""
+    raw = _from_text(seed, 2, secret=True)
+    kind = (raw[0] & 7) << 5 | raw[1] >> 3
+    if raw[0] & 0xF8 != SEED or kind not in _NAMES:
+        raise NkeyError("this is not a seed")
+    return kind, raw[2:]
+
+
+def _to_text(raw: bytes) -> str:
+    return base64.b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode().rstrip("=")
+
+
+def _from_text(text: str, head: int, *, secret: bool = False) -> bytes:
+    shown = "" if secret else f": {text[:8]}..."
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (_BinasciiError, ValueError):
+        raise NkeyError(f"a key is written with the letters A to Z and 2 to 7{shown}") from None
+    if len(raw) != head + KEY_BYTES + 2:
+        raise NkeyError(f"a key of the wrong length{shown}")
+    if crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+        raise NkeyError(f"a key with a wrong checksum{shown}")
+    if _to_text(raw[:-2]) != text:
+        raise NkeyError(f"a key that is not written in its one form{shown}")
+    return raw[:-2]
+
+
+# -- signing
+
+
+class KeyPair:
+    """A key that signs: operator, account, user, server or cluster."""
+
+    __slots__ = ("_private", "_seed", "kind", "public")
+
+    def __init__(self, kind: int, raw: bytes) -> None:
+        """From 32 random bytes. ImportError without the package cryptography."""
+        self.kind = kind
+        self._seed = raw
+        self._private = _ed25519(raw)
+        self.public = encode(kind, self._private.public_key().public_bytes_raw())
+
+    @classmethod
+    def from_seed(cls, seed: str) -> "KeyPair":
+        """The pair of a seed; NkeyError when it is none, or one of a curve key."""
+        kind, raw = decode_seed(seed)
+        if kind == CURVE:
+            raise NkeyError("a curve key encrypts, it does not sign")
+        return cls(kind, raw)
+
+    @property
+    def seed(self) -> str:
+        """The secret, as text."""
+        return encode_seed(self.kind, self._seed)
+
+    def sign(self, data: bytes) -> bytes:
+        """The 64 bytes of the signature."""
+        return self._private.sign(data)
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"KeyPair({self.public})"
+
+
+def verify(public: str, data: bytes, signature: bytes) -> bool:
+    """Whether the holder of a public key signed the data. A text that is no key verifies nothing."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(decode(public)).verify(signature, data)
+    except (NkeyError, InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def available() -> bool:
+    """Whether the package that signs and verifies is installed."""
+    try:
+        import cryptography  # noqa: F401 # only to see whether it is there
+    except ImportError:
+        return False
+    return True
+
+
+def _ed25519(raw: bytes) -> "Ed25519PrivateKey":
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise ImportError(_INSTALL) from None
+    return Ed25519PrivateKey.from_private_bytes(raw)
+
+
+def sign_nonce(seed: str, nonce: str) -> str:
+    """What CONNECT answers to the nonce of INFO: the signature in base64 for URLs, unpadded."""
+    signature = KeyPair.from_seed(seed).sign(nonce.encode())
+    return base64.urlsafe_b64encode(signature).decode().rstrip("=")
+
+
+def read_signature(text: str) -> bytes | None:
+    """The signature of a CONNECT: base64 for URLs without padding, or the usual one; else None."""
+    for decoder in (_url_base64, _plain_base64):
+        try:
+            return decoder(text)
+        except (_BinasciiError, ValueError):
+            continue
+    return None
+
+
+def _url_base64(text: str) -> bytes:
+    if re.fullmatch(r"[\w-]*", text, re.ASCII) is None:
+        raise ValueError
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _plain_base64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+# -- encrypting
+
+
+class CurvePair:
+    """A key that encrypts and decrypts (``X...``)."""
+
+    __slots__ = ("_private", "_seed", "public")
+
+    def __init__(self, raw: bytes) -> None:
+        """From 32 random bytes."""
+        self._seed = raw
+        self._private = _x25519(raw)
+        self.public = encode(CURVE, self._private.public_key().public_bytes_raw())
+
+    @classmethod
+    def from_seed(cls, seed: str) -> "CurvePair":
+        """The pair of a seed; NkeyError when it is not one of a curve key."""
+        kind, raw = decode_seed(seed)
+        if kind != CURVE:
+            raise NkeyError("this is not the seed of a curve key")
+        return cls(raw)
+
+    @property
+    def seed(self) -> str:
+        """The secret, as text."""
+        return encode_seed(CURVE, self._seed)
+
+    def seal(self, data: bytes, recipient: str, nonce: bytes) -> bytes:
+        """Encrypt for the holder of a public curve key; the 24 bytes of nonce are used only once."""
+        key = self._shared(recipient)
+        stream = _xsalsa20(key, nonce, 32 + len(data))
+        text = _xor(data, stream[32:])
+        return _BOX_VERSION + nonce + _poly1305(stream[:32], text) + text
+
+    def open(self, sealed: bytes, sender: str) -> bytes:
+        """Decrypt what the holder of a public curve key sealed for us; NkeyError when that is not
+        what it is.
+        """
+        head = len(_BOX_VERSION) + NONCE_BYTES
+        if not sealed.startswith(_BOX_VERSION) or len(sealed) < head + _TAG_BYTES:
+            raise NkeyError("this was not sealed with a curve key")
+        nonce = sealed[len(_BOX_VERSION) : head]
+        tag, text = sealed[head : head + _TAG_BYTES], sealed[head + _TAG_BYTES :]
+        stream = _xsalsa20(self._shared(sender), nonce, 32 + len(text))
+        if not hmac.compare_digest(_poly1305(stream[:32], text), tag):
+            raise NkeyError("this was sealed by somebody else, for somebody else, or changed")
+        return _xor(text, stream[32:])
+
+    def _shared(self, other: str) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+        public = X25519PublicKey.from_public_bytes(decode(other, CURVE))
+        try:
+            secret = self._private.exchange(public)
+        except ValueError:
+            raise NkeyError("this curve key can't be used") from None
+        return _hsalsa20(secret, bytes(16))
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"CurvePair({self.public})"
+
+
+def _x25519(raw: bytes) -> "X25519PrivateKey":
+    try:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    except ImportError:
+        raise ImportError(_INSTALL) from None
+    return X25519PrivateKey.from_private_bytes(raw)
+
+
+def _poly1305(key: bytes, text: bytes) -> bytes:
+    from cryptography.hazmat.primitives.poly1305 import Poly1305
+
+    return Poly1305.generate_tag(key, text)
+
+
+def _xor(data: bytes, stream: bytes) -> bytes:
+    size = len(data)
+    mixed = int.from_bytes(data, "little") ^ int.from_bytes(stream[:size], "little")
+    return mixed.to_bytes(size, "little")
+
+
+_SIGMA = struct.unpack("<4I", b"expand 32-byte k")
+_ROUND = (
+    *((4, 0, 12, 7), (8, 4, 0, 9), (12, 8, 4, 13), (0, 12, 8, 18)),
+    *((9, 5, 1, 7), (13, 9, 5, 9), (1, 13, 9, 13), (5, 1, 13, 18)),
+    *((14, 10, 6, 7), (2, 14, 10, 9), (6, 2, 14, 13), (10, 6, 2, 18)),
+    *((3, 15, 11, 7), (7, 3, 15, 9), (11, 7, 3, 13), (15, 11, 7, 18)),
+    *((1, 0, 3, 7), (2, 1, 0, 9), (3, 2, 1, 13), (0, 3, 2, 18)),
+    *((6, 5, 4, 7), (7, 6, 5, 9), (4, 7, 6, 13), (5, 4, 7, 18)),
+    *((11, 10, 9, 7), (8, 11, 10, 9), (9, 8, 11, 13), (10, 9, 8, 18)),
+    *((12, 15, 14, 7), (13, 12, 15, 9), (14, 13, 12, 13), (15, 14, 13, 18)),
+)
+
+
+def _salsa20_rounds(state: tuple[int, ...]) -> list[int]:
+    """The twenty rounds of Salsa20 over sixteen words, without the final addition."""
+    x = list(state)
+    for _ in range(10):
+        for target, a, b, turn in _ROUND:
+            total = (x[a] + x[b]) & 0xFFFFFFFF
+            x[target] ^= (total << turn | total >> 32 - turn) & 0xFFFFFFFF
+    return x
+
+
+def _state(key: bytes, middle: bytes) -> tuple[int, ...]:
+    k, m = struct.unpack("<8I", key), struct.unpack("<4I", middle)
+    s = _SIGMA
+    return (s[0], *k[:4], s[1], *m, s[2], *k[4:], s[3])
+
+
+def _hsalsa20(key: bytes, middle: bytes) -> bytes:
+    x = _salsa20_rounds(_state(key, middle))
+    return struct.pack("<8I", *(x[i] for i in (0, 5, 10, 15, 6, 7, 8, 9)))
+
+
+def _xsalsa20(key: bytes, nonce: bytes, size: int) -> bytes:
+    """`size` bytes of key stream for a nonce of 24 bytes."""
+    inner = _hsalsa20(key, nonce[:16])
+    blocks = []
+    for number in range((size + 63) // 64):
+        state = _state(inner, nonce[16:] + struct.pack("<Q", number))
+        rounds = _salsa20_rounds(state)
+        blocks.append(
+            struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(state, rounds, strict=True)))
+        )
+    return b"".join(blocks)[:size]
+
+
+# -- files
+
+
+class Credentials(NamedTuple):
+    """What a ``.creds`` file holds: who a user is, and the seed that proves it."""
+
+    jwt: str
+    seed: str
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return "Credentials(...)"
+
+
+_DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n\s*([\w\-.=]+)\s*\r?\n-{3,}[^\n]*-{3,}\s*", re.ASCII)
+
+
+def read_jwt(text: str) -> str:
+    """The JWT of a file, with or without lines of dashes around it."""
+    found = _DECORATED.search(text)
+    return found[1] if found else text.strip()
+
+
+def read_credentials(text: str) -> Credentials:
+    """The JWT and the seed of a ``.creds`` file; NkeyError when one is missing."""
+    found = [match[1] for match in _DECORATED.finditer(text)]
+    if len(found) < 2:
+        raise NkeyError("expected a JWT and a seed between lines of dashes (a .creds file)")
+    decode_seed(found[1])
+    return Credentials(found[0], found[1])
+
+
+def read_seed(text: str) -> str:
+    """The seed of a file: between lines of dashes, or on a line of its own; NkeyError without
+    one.
+    """
+    words = [match[1] for match in _DECORATED.finditer(text)] or text.split()
+    for word in words:
+        if word.startswith("S"):
+            decode_seed(word)
+            return word
+    raise NkeyError("expected a seed (58 letters that begin with S)")
+
+
+def format_credentials(jwt: str, seed: str) -> str:
+    """A ``.creds`` file of a user."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )

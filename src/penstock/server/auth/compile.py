@@ -1,0 +1,51 @@
+"""Permissions as the core checks them: compiled once for equal ones, and handed out as copies, which
+share what was compiled and decided but not the leave to answer.
+"""
+
+from collections import OrderedDict
+
+from penstock.core.permits import Permits
+from penstock.server.settings.users import Permissions
+
+KEPT_MAX = 10_000  # a JWT can ask for any permissions
+
+_compiled: OrderedDict[tuple[object, ...], Permits] = OrderedDict()
+
+
+def permits_of(permissions: Permissions | None) -> Permits | None:
+    """What a connection with these permissions gets; None for one that may do everything."""
+    if permissions is None:
+        return None
+    key = _key(permissions)
+    found = _compiled.get(key)
+    if found is None:
+        found = _compiled[key] = _compile(permissions)
+        while len(_compiled) > KEPT_MAX:
+            _compiled.popitem(last=False)
+    return found.copy()
+
+
+def _compile(permissions: Permissions) -> Permits:
+    publish, subscribe, responses = (
+        permissions.publish,
+        permissions.subscribe,
+        permissions.responses,
+    )
+    return Permits(
+        publish.allow,
+        publish.deny,
+        subscribe.allow,
+        subscribe.deny,
+        responses.max if responses else 0,
+        responses.expires_ns if responses else 0,
+    )
+
+
+def _key(permissions: Permissions) -> tuple[object, ...]:
+    rules = [
+        part
+        for each in (permissions.publish, permissions.subscribe)
+        for part in (None if each.allow is None else tuple(each.allow), tuple(each.deny))
+    ]
+    responses = permissions.responses
+    return (*rules, (responses.max, responses.expires_ns) if responses else None)

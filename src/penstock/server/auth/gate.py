@@ -1,0 +1,110 @@
+"""The gate: which of the ways to authenticate is asked, in nats-server's order.
+
+    operator mode (JWTs) -> nkey -> users table -> token -> single user;  an auth callout on top
+
+One Gate serves all listeners; after a reload it is told to look at the settings again. Answers that
+take time come as Later. Knows nothing of sockets.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.server.auth.passwords import Home, Passwords
+from penstock.server.auth.patience import Patience
+from penstock.server.auth.result import Admitted, Credentials, Outcome, Peer, Refused
+from penstock.server.auth.table import Table, check_single
+from penstock.server.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.server.auth.callout import Callout
+    from penstock.server.auth.operator import OperatorMode
+
+OnError = Callable[[Peer, Credentials, Refused], None]
+"""Told of every refusal: the system events' hook."""
+
+
+MOVED = Refused("the user is gone, or in another account", b"", "Client Closed")
+
+
+class Gate:
+    """Decides who is let in."""
+
+    def __init__(self, settings: Settings, home: Home | None = None) -> None:
+        """`home` runs a call on the loop's thread, from any thread; without one, in place."""
+        self.settings = settings
+        self.passwords = Passwords(home or _in_place)
+        self.patience = Patience()
+        self.on_error: list[OnError] = []
+        self.operator: OperatorMode | None = None
+        self.callout: Callout | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The users in the settings have changed."""
+        self.table = Table(self.settings.all_users(), self.passwords)
+
+    @property
+    def nonce_needed(self) -> bool:
+        """Whether INFO has to carry something to sign."""
+        return bool(self.table.nkeys) or self.settings.operator is not None
+
+    def check(self, asked: Credentials, peer: Peer) -> Outcome:
+        """Who this is: Admitted, Refused, or a Later that becomes one of them."""
+        if self.patience.unheard(peer.host):
+            return Refused("too many failed attempts from this address")
+        if asked.account or asked.new_account:
+            return Refused("CONNECT names an account")
+        if self.operator is not None:
+            return self.operator.check(asked, peer)
+        outcome = self._known(asked, peer)
+        if self.callout is not None:
+            return self.callout.review(outcome, asked, peer)
+        return outcome
+
+    def _known(self, asked: Credentials, peer: Peer) -> Outcome:
+        settings = self.settings
+        table = self.table
+        if peer.users is not None:
+            table = Table(peer.users, self.passwords)
+        if table.names or table.nkeys:
+            return table.check(settings, asked, peer)
+        if settings.auth_required:
+            return check_single(settings, asked, peer, self.passwords)
+        return Admitted(asked.user or asked.nkey)
+
+    def refused(self, peer: Peer, asked: Credentials, refusal: Refused) -> None:
+        """Tell those who want to know."""
+        for call in self.on_error:
+            call(peer, asked, refusal)
+
+    def still_valid(self, admitted: Admitted) -> Admitted | Refused:
+        """After a reload: what somebody who came in is now. Refused with an empty error: the user
+        is gone or has moved, which nats-server tells nobody before it closes.
+        """
+        settings, before = self.settings, admitted.user
+        if admitted.way == "jwt" and self.operator is not None:
+            return self.operator.still_valid(admitted)
+        if before is None:
+            stays = {
+                "open": not settings.auth_required,
+                "token": settings.token == admitted.stored != "",
+                "single": (settings.user, settings.password) == (admitted.name, admitted.stored),
+                "callout": self.callout is not None,
+                "jwt": False,
+            }
+            return admitted if stays[admitted.way] else Refused()
+        now = self.table.find(before.nkey or before.name)
+        if now is None or now.account != before.account:
+            return MOVED
+        if now.password != before.password or now.connection_types != before.connection_types:
+            return Refused()
+        admitted.user, admitted.permissions = now, now.permissions
+        return admitted
+
+    def close(self) -> None:
+        """The server stops."""
+        self.passwords.close()
+
+
+def _in_place(call: Callable[[], None]) -> None:
+    call()

@@ -1,0 +1,115 @@
+"""Passwords and tokens: plain ones are compared in constant time, bcrypt hashes are checked in
+threads, so that somebody who tries many passwords slows down nobody but himself.
+
+Waiting checks are taken from each address in turn, and an address has few places. Knows nothing of
+users.
+"""
+
+import hmac
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.server.settings.users import is_bcrypt
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+WAITING_MAX = 64  # checks of one address; more are refused unheard
+ADDRESSES_MAX = 10_000
+BCRYPT_BYTES = 72  # bcrypt looks at no more
+_NICER = 10
+
+Home = Callable[[Callable[[], None]], None]
+"""Runs a call on the loop's thread, soon; called from other threads."""
+
+
+def same(expected: str, given: str) -> bool:
+    """Whether two secrets are equal, in a time that does not tell where they differ."""
+    return hmac.compare_digest(
+        expected.encode("utf-8", "surrogatepass"), given.encode("utf-8", "surrogatepass")
+    )
+
+
+def check_bcrypt(stored: str, given: str) -> bool:
+    """Whether a password is that of a bcrypt hash. Takes long, on purpose."""
+    import bcrypt
+
+    secret = given.encode("utf-8", "surrogatepass")[:BCRYPT_BYTES]
+    try:
+        return bcrypt.checkpw(secret, stored.encode())
+    except ValueError:  # a hash that is none
+        return False
+
+
+class Passwords:
+    """Checks secrets; all methods are called on the loop's thread."""
+
+    def __init__(self, home: Home) -> None:
+        """`home` brings answers of the threads back to the loop."""
+        self._home = home
+        self._pool: ThreadPoolExecutor | None = None
+        self._workers = max((os.cpu_count() or 2) - 1, 1)
+        self._running = 0
+        self._waiting: dict[str, deque[tuple[str, str, Callable[[bool], None]]]] = {}
+
+    def check(
+        self, address: str, stored: str, given: str, answer: Callable[[bool], None]
+    ) -> bool | None:
+        """Whether `given` is the secret `stored` stands for. For a bcrypt hash the answer is None,
+        and `answer` is called with it later; False at once when too many of this address wait.
+        """
+        if not is_bcrypt(stored):
+            return same(stored, given)
+        line = self._waiting.get(address)
+        if line is None:
+            if len(self._waiting) >= ADDRESSES_MAX:
+                return False
+            line = self._waiting[address] = deque()
+        if len(line) >= WAITING_MAX:
+            return False
+        line.append((stored, given, answer))
+        self._next()
+        return None
+
+    def _next(self) -> None:
+        while self._running < self._workers and self._waiting:
+            address = next(iter(self._waiting))
+            line = self._waiting.pop(address)
+            stored, given, answer = line.popleft()
+            if line:
+                self._waiting[address] = line  # behind the other addresses
+            self._running += 1
+            self._start(stored, given, answer)
+
+    def _start(self, stored: str, given: str, answer: Callable[[bool], None]) -> None:
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self._workers, "bcrypt", initializer=_be_nice)
+
+        def ended(future: "Future[bool]") -> None:
+            self._home(lambda: self._ended(future.exception() is None and future.result(), answer))
+
+        self._pool.submit(check_bcrypt, stored, given).add_done_callback(ended)
+
+    def _ended(self, fits: bool, answer: Callable[[bool], None]) -> None:
+        self._running -= 1
+        self._next()
+        answer(fits)
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._waiting.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _be_nice() -> None:
+    """The thread takes what the server's loop leaves."""
+    import threading
+
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
