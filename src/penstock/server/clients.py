@@ -17,6 +17,7 @@ from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refus
 from penstock.server.auth.compile import permits_of
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
+from penstock.server.peers import WEBSOCKET, has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 FIRST_PING_NS = 2 * SECOND_NS
 SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
 NEVER_NS = 1 << 62
-WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset({"user", "password", "token", "users", "no_auth_user", "auth_callout"})
@@ -151,6 +151,7 @@ class Clients:
         client = Client(host, port, NEVER_NS)
         if websocket:
             client.kind = WEBSOCKET
+            connection.ready = not must_log_in(self.settings, client.kind)
         connection.session = client
         self.open += 1
         self.total += 1
@@ -181,7 +182,7 @@ class Clients:
                 f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
             )
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
-        elif self.settings.no_auth_user and not connection.ready:
+        elif not connection.ready and has_guest(self.settings, client.kind):
             self._welcome_anyway(connection, client)
 
     def _write_info(self, connection: Connection, client: Client) -> None:
@@ -216,6 +217,7 @@ class Clients:
             return None
         client = connection.session
         assert isinstance(client, Client)
+        asked = with_cookies(asked, client)
         client.name, client.lang, client.version = asked.name, asked.lang, asked.version
         client.protocol = asked.protocol
         if self.log.trace_on:
@@ -233,7 +235,7 @@ class Clients:
 
     def peer(self, connection: Connection, client: Client) -> Peer:
         """What the gate may know of a connection besides its CONNECT."""
-        return Peer(client.host, connection.id, client.kind, nonce=client.nonce)
+        return peer_of(self.settings, client, connection.id)
 
     def _decided(
         self,

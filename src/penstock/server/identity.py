@@ -75,8 +75,10 @@ class Greeting:
         told: dict[str, object] = {}
         for name, value in head.items():
             if name == "max_payload":
+                if settings.auth_required or options.auth_override:
+                    told["auth_required"] = True
                 told |= secure
-            if not name.startswith("tls_"):
+            if not name.startswith(("tls_", "auth_")):
                 told[name] = value
         return told | {"host": options.host, "port": self.websocket_port}
 

@@ -68,8 +68,9 @@ class Gate:
             table = Table(peer.users, self.passwords)
         if table.names or table.nkeys:
             return table.check(settings, asked, peer)
-        if settings.auth_required:
-            return check_single(settings, asked, peer, self.passwords)
+        single = peer.single or settings
+        if settings.auth_required or single.user or single.token:
+            return check_single(single, asked, peer, self.passwords)
         return Admitted(asked.user or asked.nkey)
 
     def refused(self, peer: Peer, asked: Credentials, refusal: Refused) -> None:
