@@ -443,3 +443,38 @@ def test_monitoring_shows_the_handshake(
                 (shown,) = json.load(answer)["connections"]
             assert shown["cid"] == 1
             assert re.match(r"127\.0\.0\.1", shown["ip"])
+
+
+@pytest.mark.peer
+def test_the_certificate_says_who_it_is(
+    kind: str, authority: Authority, issued: Issued, visitor: Issued
+) -> None:
+    oid = x509.NameOID
+    plain_name = [(oid.ORGANIZATION_NAME, "Acme"), (oid.COMMON_NAME, "bob")]
+    people = {
+        "by e-mail": (visitor, True),
+        "by DNS name": (authority.client("dns", x509.DNSName("host.example.com")), True),
+        "by subject": (authority.client("subject", subject=plain_name), True),
+        "by subject in another order": (
+            authority.client(
+                "order", subject=[(oid.COMMON_NAME, "eve"), (oid.ORGANIZATION_NAME, "Acme")]
+            ),
+            True,
+        ),
+        "not at all": (authority.client("nobody"), False),
+    }
+    config = f"""listen: 127.0.0.1:@port
+        {tls(issued, f'ca_file: "{authority.ca_file}", verify_and_map: true')}
+        authorization {{ users: [
+            {{user: "visitor@example.com"}}, {{user: "host.example.com"}},
+            {{user: "CN=bob,O=Acme"}}, {{user: "CN=eve,O=Acme"}}
+        ] }}"""
+    with configured(kind, config) as server:
+        for why, (shown, welcome) in people.items():
+            plain = server.connect()
+            info = info_of(line_of(plain))
+            assert info["tls_verify"] is True
+            with secure(plain, trusting(authority, shown)) as connection:
+                connection.sendall(HELLO)
+                wanted = b"PONG\r\n" if welcome else b"-ERR 'Authorization Violation'\r\n"
+                assert line_of(connection) == wanted, why

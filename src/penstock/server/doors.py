@@ -106,7 +106,9 @@ class Doors:
                 part.close()
 
     def announce_tls(self) -> None:
-        """A line about what clients have to do, or may."""
+        """Lines about what clients have to do, or may."""
+        if self._settings.proxy_protocol:
+            self._log.info("PROXY protocol enabled for client connections")
         if self._settings.tls is not None:
             need = "available" if self._settings.allow_non_tls else "required"
             self._log.info(f"TLS {need} for client connections")
