@@ -33,14 +33,13 @@ class House:
         self.reports: list[str] = []
         self.engine = Engine(
             self.server.hub,
-            self.server.router,
             self.disk,
             str(folder),
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
             random=Random(1),
             report=self.reports.append,
-            account_limits=account_limits,
         )
+        self.account = self.engine.add("$G", self.server.router, account_limits)
         self.server.hub.turn()  # takes the clock's time
         self.engine.start()
         self.client = self.server.client()

@@ -393,14 +393,14 @@ def test_one_of_many_is_saved_alone(house: House) -> None:
 
 def test_unused_consumers_cost_a_tick_nothing(house: House) -> None:
     house.stream(subjects=["s.*"], storage="memory")
-    entry = house.engine.account.stream("S")
+    entry = house.engine.accounts["$G"].stream("S")
     for n in range(2000):
         house.client.send(consumer_request(f"d{n}"))
     house.client.events()
     assert len(entry.consumers) == 2000
     house.pass_time(SECOND)
-    assert len(house.engine.account.timers) == len(house.engine.account.alarms) == 0
-    assert not house.engine.account.unsaved
+    assert len(house.engine.accounts["$G"].timers) == len(house.engine.accounts["$G"].alarms) == 0
+    assert not house.engine.accounts["$G"].unsaved
 
 
 def consumer_request(name: str) -> str:

@@ -37,7 +37,7 @@ class Held:
         self.house = House(Path(folder))
         self.house.stream(subjects=["a", "a.*", "b.>", "x.>"], storage=storage, allow_direct=True)
         self.live: dict[int, tuple[str, bytes, bytes]] = {}
-        core = self.house.engine.account.streams["S"].core
+        core = self.house.engine.accounts["$G"].streams["S"].core
         for subject, size, headed, _ in messages:
             headers = HEADER if headed else b""
             seq = core.publish(subject, b"x" * size, headers)
@@ -195,7 +195,7 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         house.publish(f"s.{n}")
     reader = house.server.client()
     reader.send("SUB in.> 1\r\n").events()
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
 
     def answers() -> list[str]:
         events: list[Any] = reader.parser.feed(reader.connection.take())

@@ -58,7 +58,7 @@ class Totals(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), size=st.integers(0, 900), count=st.integers(1, 5))
     def publish(self, name: str, size: int, count: int) -> None:
-        entry = self.house.engine.account.streams.get(name)
+        entry = self.house.engine.accounts["$G"].streams.get(name)
         for _ in range(count if entry else 0):
             assert entry is not None
             before = entry.core.log.bytes
@@ -103,7 +103,7 @@ class Totals(RuleBasedStateMachine):
             asked = sum(max(row["config"]["max_bytes"], 0) for row in rows)
             assert info[reserved] == asked <= most
         assert info["streams"] == len(streams) <= 2
-        whole = self.house.engine.account.storage.whole
+        whole = self.house.engine.accounts["$G"].storage.whole
         assert whole is not None
         assert whole.used == info["storage"]
 

@@ -155,7 +155,7 @@ def test_no_copy_of_an_erased_message_stays(house: House, place: str) -> None:
     """
     house.stream(subjects=["s.*"], allow_direct=True)
     secret = b"NATS/1.0\r\nSecret: word\r\n\r\n"
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     for n in range(40):
         core.publish(f"s.{n}", b"very secret" if n == 7 else bytes(1000), secret if n == 7 else b"")
     if place != "unwritten":
@@ -174,7 +174,7 @@ def test_no_copy_of_an_erased_message_stays(house: House, place: str) -> None:
             core.log.flush()
     if place == "recovered":
         house = house.restart()
-        core = house.engine.account.streams["S"].core
+        core = house.engine.accounts["$G"].streams["S"].core
     if place != "unwritten":
         assert b"very secret" in b"".join(
             p.read_bytes() for p in house.folder.rglob("*") if p.is_file()

@@ -18,7 +18,7 @@ def test_what_waits_is_delayed_due_or_spent(house: House) -> None:
     house.send(events[0][3], b"+ACK")
     house.send(events[1][3], b'-NAK {"delay": 50000000000}')
     house.send(events[2][3], b"-NAK")
-    entry = house.engine.account.streams["S"].consumers["c"]
+    entry = house.engine.accounts["$G"].streams["S"].consumers["c"]
     state = to_peer(entry.core, 30 * SECOND, start_ns)
     assert (state.floor_consumer, state.floor_stream) == (1, 1)
     assert (state.delivered_consumer, state.delivered_stream) == (5, 5)
@@ -41,7 +41,7 @@ def test_a_state_is_read_without_being_taken_for_saved(house: House) -> None:
     house.consumer("c", durable_name="c", ack_policy="explicit")
     house.publish("s")
     house.pull(1)
-    entry = house.engine.account.streams["S"].consumers["c"]
+    entry = house.engine.accounts["$G"].streams["S"].consumers["c"]
     to_peer(entry.core, SECOND, 0)
     house.pass_time(SECOND)
     assert house.crash().ok("CONSUMER.INFO.S.c")["delivered"]["consumer_seq"] == 1

@@ -245,9 +245,9 @@ def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
                 pull(rng.choice("ab"), rng.randint(1, 6))
             else:
                 house.pass_time(rng.randrange(SECOND))
-        if rng.random() < 0.2 and house.engine.account.streams["S"].journal is not None:
-            journal = house.engine.account.streams["S"].journal
-            states = house.engine.account.streams["S"].files
+        if rng.random() < 0.2 and house.engine.accounts["$G"].streams["S"].journal is not None:
+            journal = house.engine.accounts["$G"].streams["S"].journal
+            states = house.engine.accounts["$G"].streams["S"].files
             assert states is not None
             house.pass_time(SECOND // 5)
             journal.rebase(states.states.base(journal.number))

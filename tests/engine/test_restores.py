@@ -138,7 +138,7 @@ def test_refusals_before_anything_is_sent(house: House) -> None:
     assert refused("X")[0] == 10056
     assert refused("S", name="S")[0] == 10130
     assert refused("T", subjects=["a b"])[0] == 10052
-    assert not house.engine.account.transfers
+    assert not house.engine.accounts["$G"].transfers
 
 
 def test_advisories(house: House, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_hostile_archives_are_refused_and_leave_nothing(house: House, tmp_path: 
         assert answer["error"]["description"].startswith("restore failed: "), what
         assert target.error("STREAM.INFO.S")[0] == 10059
         assert not left(tmp_path / "target"), what
-        assert not target.engine.account.transfers
+        assert not target.engine.accounts["$G"].transfers
     after = sorted(str(path) for path in tmp_path.rglob("*") if "target" not in path.parts)
     assert set(after) >= set(before)
     assert not [path for path in after if path.endswith("/x")]
@@ -296,7 +296,7 @@ def test_a_chunk_without_a_reply_ends_it(house: House, tmp_path: Path) -> None:
     house.send(subject, b"x")
     [(headers, _)] = house.request(subject, b"x")
     assert headers.startswith(b"NATS/1.0 503")
-    assert not house.engine.account.transfers
+    assert not house.engine.accounts["$G"].transfers
     assert not left(tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_who_is_gone_gets_no_more(full: House) -> None:
     receiver.client.send("UNSUB 7\r\n")
     full.pass_time(SECOND)
     assert told(events)[-1]["error"] == "no interest"
-    assert not full.engine.account.transfers
+    assert not full.engine.accounts["$G"].transfers
 
 
 def test_interest_may_come_a_little_later(full: House) -> None:
@@ -118,7 +118,7 @@ def test_interest_may_come_a_little_later(full: House) -> None:
     lonely = Receiver(full, listen=False)
     lonely.ask()
     full.pass_time(9 * SECOND)
-    assert not full.engine.account.transfers
+    assert not full.engine.accounts["$G"].transfers
 
 
 def test_one_at_a_time(full: House) -> None:
@@ -192,7 +192,7 @@ def test_a_check_of_all_messages_first(full: House, tmp_path: Path) -> None:
     answer = receiver.ask(jsck=True)
     assert answer["error"]["err_code"] == 10064
     assert answer["error"]["description"].endswith("snapshot check detected 1 bad messages")
-    assert not house.engine.account.transfers
+    assert not house.engine.accounts["$G"].transfers
 
 
 def test_a_large_stream_goes_out_in_slices(house: House) -> None:

@@ -172,14 +172,13 @@ def test_monitoring_reports_streams_and_consumers(tmp_path):
         assert stream["state"]["messages"] == 1
         assert stream["consumer_detail"][0]["num_pending"] == 1
         assert get("/varz")["jetstream"]["config"]["sync_always"] is True
-        assert get("/healthz?stream=S&consumer=c") == {"status": "ok"}
+        assert get("/healthz?account=$G&stream=S&consumer=c") == {"status": "ok"}
         with pytest.raises(urllib.error.HTTPError) as caught:
-            get("/healthz?stream=T")
+            get("/healthz?account=$G&stream=T")
         assert caught.value.code == 404
         with urllib.request.urlopen(base + "/metrics", timeout=20) as found:
-            assert (
-                'penstock_consumer_num_pending{stream="S",consumer="c"} 1' in found.read().decode()
-            )
+            text = found.read().decode()
+        assert 'penstock_consumer_pending{account="$G",consumer="c",stream="S"} 1.0' in text
 
 
 def test_timers_run_without_traffic(tmp_path):

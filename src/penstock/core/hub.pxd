@@ -33,6 +33,12 @@ cdef class Owner:
     cdef int forget(self, Connection c) except -1       # the connection is gone: drop them
 
 
+cdef class Trace:
+    """A message that is traced: what becomes of it, in order. Set as Hub.trace while it is being published."""
+    cdef public bint only                  # say what would happen; deliver and store nothing
+    cdef public list events                # tuples; the first item says what kind it is (see hub.pyi)
+
+
 cdef class Connection(Task):
     """One client: its input and output buffers, what it said in CONNECT, its counters.
 
@@ -67,6 +73,9 @@ cdef class Connection(Task):
     cdef public uint64_t start_ns, last_ns # connected; last activity
     cdef uint64_t progress_ns              # the kernel last took bytes
     cdef public int pings_out              # PINGs not answered yet
+    cdef public uint64_t ping_ns           # when the last PING went out that is not answered yet; 0: none
+    cdef public uint64_t rtt_ns            # how long the last answer to a PING took; 0: not known
+    cdef readonly uint64_t stalls          # how often it was not read from because a subscriber was congested
     cdef char* reserve(self, size_t n) except NULL     # room in out; then commit(n)
     cdef int commit(self, size_t n) except -1          # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
     cdef int put(self, const char* p, size_t n) except -1
@@ -98,6 +107,10 @@ cdef class Hub:
     cdef list graveyard                    # closed in this turn: kept alive until its end
     cdef uint64_t next_id
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, slow_consumers, turns
+    cdef readonly uint64_t stalls          # publishers that had to wait for a congested subscriber
+    cdef readonly uint64_t commit_runs     # tasks run in commit phases
+    cdef readonly uint64_t sync_runs       # fsyncs that were asked for
+    cdef public Trace trace                # None, or the trace of the message that is being published
     cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1

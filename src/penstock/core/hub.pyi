@@ -9,6 +9,17 @@ SLOW_PENDING: str
 class Task: ...
 class Synced(Task): ...
 
+class Trace:
+    """A message that is traced. Events are tuples, in the order of what happens to it:
+
+    ("eg", Subscription, why not: "" when delivered) and ("js", stream, subject, no interest, why
+    not: "" when stored).
+    """
+
+    only: bool
+    events: list[tuple[Any, ...]]
+    def __init__(self, only: bool = False) -> None: ...
+
 class Connection:
     id: int
     transport: object
@@ -29,6 +40,9 @@ class Connection:
     start_ns: int
     last_ns: int
     pings_out: int
+    ping_ns: int
+    rtt_ns: int
+    stalls: int
     max_subscriptions: int  # of this connection; below 0: no limit
     permits: (
         Permits | None
@@ -68,6 +82,10 @@ class Hub:
     out_bytes: int
     slow_consumers: int
     turns: int
+    stalls: int
+    commit_runs: int
+    sync_runs: int
+    trace: Trace | None
     on_close: Callable[[Connection], object] | None
     on_error: Callable[[BaseException], object] | None
     def all_connections(self) -> list[Connection]: ...

@@ -24,7 +24,7 @@ cdef enum:
     LOW_WATER = 262144             # a blocked connection with less than this takes deliveries again
     SPARE_MAX = 64                 # output buffers kept without an owner
     SPARE_BYTES = 262144           # larger ones are given back to the system
-    FIRST_OUT = 32768              # a new output buffer
+    FIRST_OUT = 4096               # a new output buffer
     FLUSH_NOW = 131072             # output above this is flushed before the end of the turn
 
 DEF_MAX_PENDING = 64 * 1024 * 1024     # nats-server's default: max_pending
@@ -63,6 +63,14 @@ cdef class Owner:
 
     cdef int forget(self, Connection c) except -1:
         return 0
+
+
+cdef class Trace:
+    """A message that is traced: what becomes of it, in order."""
+
+    def __init__(self, only: bool = False) -> None:
+        self.only = only
+        self.events = []
 
 
 cdef class Connection(Task):
@@ -306,6 +314,8 @@ cdef class Hub:
         c.reason = reason
         self.connections.pop(c.id, None)
         self.graveyard.append(c)
+        if self.on_close is not None:
+            self.on_close(c)               # it still has its subscriptions and its output: they are part of what it was
         if c.router is not None:
             c.router.forget(c)
         c.out.off = c.out.len = 0          # the buffers live until the object goes: somebody may be writing into them right now
@@ -313,12 +323,11 @@ cdef class Hub:
         c.drained()
         if c.transport is not None:
             c.transport.close()
-        if self.on_close is not None:
-            self.on_close(c)
         return 0
 
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef int error = 0
+        self.sync_runs += 1
         if fdatasync(handle) != 0:
             error = errno
         return owner.synced(upto, error)
@@ -360,6 +369,7 @@ cdef class Hub:
             self.resume()
         if self.commits:
             work, self.commits = self.commits, []
+            self.commit_runs += <uint64_t>len(work)
             for t in work:
                 t.queued = False
                 try:

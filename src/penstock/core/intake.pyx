@@ -15,6 +15,7 @@ from penstock.core.expect cimport (
     RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
     tidy,
 )
+from penstock.core.hub cimport Connection, Trace
 from penstock.core.log cimport Log
 from penstock.core.router cimport Message, Router, Sink
 from penstock.core.subject_table cimport SubjectState
@@ -89,6 +90,40 @@ cdef class Intake(Sink):
 
     cdef int evict(self, uint64_t seq) except -1:
         return self.log.remove(seq)
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        """As take(), and the trace says which stream it was, whether anybody wanted it, and why it was refused."""
+        cdef Trace trace = self.hub.trace
+        cdef bint unwanted = self.selective and not self.anyone(m)
+        subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+        cdef int took
+        self.refusal = None
+        if trace.only:
+            took = 1
+            self.weigh(m)
+        else:
+            took = Sink.traced(self, source, m)
+        trace.events.append(("js", self.name, subject, unwanted, "" if self.refusal is None else self.refusal[2]))
+        return took
+
+    cdef int weigh(self, Message* m) except -1:
+        """Refuse what would be refused whatever other messages there are; nothing is stored."""
+        cdef PublishHeaders h
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if self.check_size(m):
+            return REFUSED
+        scan_headers(m.body, m.hlen, &h)
+        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
+                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
+            return self.refuse(400, 10060, "expected stream does not match")
+        if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, &h):
+            return REFUSED
+        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
+            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
+        if self.discard_new:
+            return self.check_room((h.rare & RARE_ROLLUP) != 0, m)
+        return 0
 
     cdef int accept(self, Message* m, uint64_t* seq) except -1:
         """Check and store one message; an Outcome. The order of the checks is nats-server's."""

@@ -25,6 +25,18 @@ cdef class Sink:
     cdef public bint as_client         # of a consumer's deliveries: sees the message's own subject, as a client does
     # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
     cdef int take(self, Connection source, Message* m) except -1
+    # The same for a message that is traced (hub.trace): says there what becomes of it; takes nothing when only that is asked for.
+    cdef int traced(self, Connection source, Message* m) except -1
+    # Of what stands for subscribers elsewhere (core/exchange); any other sink can always take something.
+    cdef bint elsewhere
+    cdef int ready(self, Task waiter) except -1        # as Router.readiness
+    # What stands for those who listen on one literal subject, in one queue group unless that is b""; None: there is nothing.
+    cdef Sink bound(self, const char* subject, size_t n, bytes queue)
+
+
+cdef class Border:
+    """What an account shares with others (core/exchange)."""
+    cdef int changed(self, bytes subject, bint came) except -1     # interest in a subject or pattern has come or gone
 
 
 cdef class Subscription:
@@ -47,19 +59,28 @@ cdef class Router(Owner):
     cdef list prefixes                             # bytes: subjects starting so are asked of the sink at the same place first
     cdef list prefix_sinks
     cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
+    cdef public bint traces                        # the account has a destination for traces: each message with headers is asked about
     cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
+    cdef public Border border                      # None: nothing is shared
+    cdef int shared                                # sinks that are `elsewhere`
+    cdef public object mapping                     # None, or called with the subject (str) of each client's publish: the one to use
     # A message from a client (or from inside, source None): sinks and subscribers. Returns how many took it.
     cdef int publish(self, Connection source, Message* m) except -1
     # A server-made message to whoever listens on m.subject (replies, acks, statuses). Returns how many took it.
     cdef int send(self, Message* m) except -1
     # Deliver to the subscribers of a route, showing m.subject to them whatever the route's subject was (consumer deliveries).
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1
+    cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1
+    cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1
+    cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1
+    cdef int deliver_group_traced(self, QueueGroup group, Connection source, Message* m) except -1
     # 0: nobody there; 1: all congested (then `waiter`, if not None, is woken when one has drained); 2: somebody can take it.
     cdef int readiness(self, Route route, Task waiter) except -1
     # Who listens on a literal subject (of all queue groups and none): for readiness() and fan_out(). Cheap when asked again.
     cdef Route interest(self, const char* subject, size_t n)
     # The same, for one queue group only: members of other groups and plain subscriptions are left out.
     cdef Route interest_in(self, const char* subject, size_t n, bytes queue)
+    cdef Route bind(self, Route route, const char* subject, size_t n, bytes queue)
     cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)

@@ -12,7 +12,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
-from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.hub cimport Connection, Hub, Owner, Task, Trace
 from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
 
 cdef enum:
@@ -25,6 +25,27 @@ cdef class Sink:
     """An internal receiver of messages (a stream, the API, an ack desk)."""
 
     cdef int take(self, Connection source, Message* m) except -1:
+        return 0
+
+    cdef int ready(self, Task waiter) except -1:
+        return 2
+
+    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
+        return self
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        cdef Hub hub = source.hub
+        trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
+        try:
+            return 1 if trace.only else self.take(source, m)
+        finally:
+            hub.trace = trace
+
+
+cdef class Border:
+    """What an account shares with others (core/exchange)."""
+
+    cdef int changed(self, bytes subject, bint came) except -1:
         return 0
 
 
@@ -95,7 +116,10 @@ cdef class Router(Owner):
                 prefix = <bytes>self.prefixes[i]
                 n = PyBytes_GET_SIZE(prefix)
                 if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    took = (<Sink>self.prefix_sinks[i]).take(source, m)
+                    if source is not None and self.hub.trace is not None:
+                        took = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
+                    else:
+                        took = (<Sink>self.prefix_sinks[i]).take(source, m)
                     if self.system_interest == 0:
                         return took
                     break
@@ -111,6 +135,8 @@ cdef class Router(Owner):
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
         cdef int i, took = 0
         cdef object item
+        if source is not None and self.hub.trace is not None:
+            return self.fan_out_traced(route, source, m)
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
@@ -120,6 +146,54 @@ cdef class Router(Owner):
             else:
                 took += (<Sink>item).take(source, m)
         return took
+
+    cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
+        """As fan_out, and hub.trace is told of each receiver; when only that is asked for, nobody gets anything."""
+        cdef int i, took = 0
+        cdef object item
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += self.deliver_traced(<Subscription>item, source, m)
+            elif type(item) is QueueGroup:
+                took += self.deliver_group_traced(<QueueGroup>item, source, m)
+            else:
+                took += (<Sink>item).traced(source, m)
+        return took
+
+    cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1:
+        """A subject that the server itself takes. The API is a service of the system account, in name."""
+        if prefix.endswith(b".API."):
+            subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+            self.hub.trace.events.append(("si", "$SYS", subject, subject))
+        return sink.traced(source, m)
+
+    cdef int deliver_group_traced(self, QueueGroup group, Connection source, Message* m) except -1:
+        cdef list members = list(group.members)
+        cdef Py_ssize_t n = len(members), start, i
+        start = <Py_ssize_t>((self.hub.random() >> 33) % <uint64_t>n) if n > 1 else 0
+        for i in range(n):
+            if self.deliver_traced(<Subscription>members[(start + i) % n], source, m):
+                return 1
+        return 0
+
+    cdef int deliver_traced(self, Subscription s, Connection source, Message* m) except -1:
+        cdef Connection c = s.connection
+        cdef Trace trace = self.hub.trace
+        cdef str why = ""
+        if s.closed:
+            why = "Not delivered because subscription is closed"
+        elif c.closed or c.closing:
+            why = "Not delivered because client is closed"
+        elif source is c and not c.echo:
+            why = "Not delivered because of no echo"
+        elif not trace.only and self.deliver(s, source, m) == 0:
+            if c.guarded:
+                why = "Not delivered because subscription denies this subject"
+            else:
+                why = "Not delivered because fast producer not stalled and consumer is slow"
+        trace.events.append(("eg", s, why))
+        return 0 if why else 1
 
     cdef int deliver_group(self, QueueGroup group, Connection source, Message* m) except -1:
         """One member takes it: starting at a random one, the first that is not congested; if all are, the first that is open."""
@@ -195,6 +269,8 @@ cdef class Router(Owner):
         if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
             if source is not c and not self.hub.drop_for_slow and self.hub.now_ns - c.progress_ns < STUCK_NS:
                 source.stalled = True
+                source.stalls += 1
+                self.hub.stalls += 1
                 c.await_room(source)
         return 1
 
@@ -209,19 +285,35 @@ cdef class Router(Owner):
 
     # --- interest ------------------------------------------------------------------------------------------------------
     cdef Route interest(self, const char* subject, size_t n):
-        return self.trie.route(subject, n)
+        cdef Route route = self.trie.route(subject, n)
+        return self.bind(route, subject, n, b"") if self.shared and route.n else route
 
     cdef Route interest_in(self, const char* subject, size_t n, bytes queue):
-        cdef Route route = self.trie.route(subject, n)
-        cdef object item
-        cdef int i
         if PyBytes_GET_SIZE(queue) == 0:
-            return route
+            return self.interest(subject, n)
+        return self.bind(self.trie.route(subject, n), subject, n, queue)
+
+    cdef Route bind(self, Route route, const char* subject, size_t n, bytes queue):
+        """The route with what is shared bound to this subject; with a queue, only the members of that group."""
+        cdef object item
+        cdef bint all_of_them = PyBytes_GET_SIZE(queue) == 0
+        cdef int i
         only = SubjectTrie()
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is QueueGroup and (<QueueGroup>item).key.endswith(b" " + queue):
-                (<SubjectTrie>only).insert(subject, n, item)
+            if type(item) is Subscription:
+                if not all_of_them:
+                    continue
+            elif type(item) is QueueGroup:
+                if not all_of_them and not (<QueueGroup>item).key.endswith(b" " + queue):
+                    continue
+            elif (<Sink>item).elsewhere:
+                item = (<Sink>item).bound(subject, n, queue)
+                if item is None:
+                    continue
+            elif not all_of_them:
+                continue
+            (<SubjectTrie>only).insert(subject, n, item)
         route = (<SubjectTrie>only).match(subject, n)
         route.generation = self.trie.generation
         return route
@@ -230,7 +322,7 @@ cdef class Router(Owner):
         return route.generation != self.trie.generation
 
     cdef int readiness(self, Route route, Task waiter) except -1:
-        cdef int i, best = 0
+        cdef int i, n, best = 0
         cdef object item
         cdef Subscription s
         cdef Connection crowded = None
@@ -253,8 +345,11 @@ cdef class Router(Owner):
                     best = 1
                     crowded = s.connection
             else:
-                return 2
-        if best == 1 and waiter is not None:
+                n = (<Sink>item).ready(waiter)
+                if n == 2:
+                    return 2
+                best = max(best, n)
+        if crowded is not None and waiter is not None:
             crowded.await_room(waiter)
         return best
 
@@ -277,6 +372,8 @@ cdef class Router(Owner):
             self.system_interest += 1
         if self.watchers:
             self.wake_watchers(subject)
+        if self.border is not None:
+            self.border.changed(subject, True)
         return s
 
     cdef int unsubscribe(self, Subscription s) except -1:
@@ -298,6 +395,8 @@ cdef class Router(Owner):
             self.system_interest -= 1
         if self.watchers:
             self.wake_watchers(s.subject)
+        if self.border is not None:
+            self.border.changed(s.subject, False)
         return 0
 
     cdef int forget(self, Connection c) except -1:
@@ -335,12 +434,33 @@ cdef class Router(Owner):
         p = pattern.encode("utf-8", "surrogateescape")
         return self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
 
+    def share(self, str pattern, Sink sink) -> None:
+        """As attach(), of what stands for subscribers elsewhere."""
+        self.attach(pattern, sink)
+        sink.elsewhere = True
+        self.shared += 1
+        if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
+            self.system_interest += 1
+
+    def unshare(self, str pattern, Sink sink) -> None:
+        """Undo share()."""
+        if self.detach(pattern, sink):
+            self.shared -= 1
+            if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
+                self.system_interest -= 1
+
     def attach_prefix(self, str prefix, Sink sink) -> None:
         """The sink is asked first for every subject that starts with the prefix, which starts with ``$``."""
         if not prefix.startswith("$"):
             raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
         self.prefixes.append(prefix.encode())
         self.prefix_sinks.append(sink)
+
+    def detach_prefix(self, Sink sink) -> None:
+        """Undo attach_prefix(), all of this sink's."""
+        kept = [(p, s) for p, s in zip(self.prefixes, self.prefix_sinks, strict=True) if s is not sink]
+        self.prefixes = [p for p, _ in kept]
+        self.prefix_sinks = [s for _, s in kept]
 
     def watch(self, str subject, Task task) -> None:
         """Wake the task when a subscription that matches this literal subject comes or goes."""
@@ -375,6 +495,18 @@ cdef class Router(Owner):
         m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
         return self.publish(None, &m)
+
+    def matching(self, str subject) -> list:
+        """The Subscription objects of clients that match a literal subject, members of queue groups too."""
+        s = subject.encode("utf-8", "surrogateescape")
+        cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+        found = []
+        for item in route.held or ():
+            if type(item) is Subscription:
+                found.append(item)
+            elif type(item) is QueueGroup:
+                found.extend((<QueueGroup>item).members)
+        return found
 
     def subscription_count(self) -> int:
         """Patterns of subscribers, groups and sinks that are held."""

@@ -9,11 +9,13 @@ cdef class Sessions(Operator):
     cdef object connect                    # (connection, text) -> Router or None
     cdef Router default_router
     cdef public bint auth_required
+    cdef public object tracer              # None, or what is asked about messages to be traced (see session.pyi)
     cdef public int max_subscriptions      # of connections that come from now on; 0: no limit
     cdef public int max_sub_tokens         # of a subscription's subject; 0: as many as a trie takes
     cdef public object on_violation        # None, or called with (connection, text) when a permission was missing
     cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
     cdef int publish(self, Connection c, Op* op) except -1
+    cdef int trace(self, Connection c, Router router, Message* m) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef int unsubscribe(self, Connection c, Op* op) except -1

@@ -1,6 +1,7 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.core.hub import Connection, Hub
 
@@ -21,6 +22,9 @@ class Sessions:
         auth_required: bool = False,
     ) -> None: ...
     auth_required: bool
+    # None, or what is asked about messages that may want to be traced: begin(connection, subject, headers, size) -> the Trace
+    # to keep, None (publish it untraced) or False (drop it); end(connection, trace) when it was published
+    tracer: Any
     max_subscriptions: int  # of connections that come from now on; 0: no limit
     max_sub_tokens: int  # of a subscription's subject; 0: as many as a trie takes
     on_violation: Callable[[Connection, str], object] | None  # a permission was missing

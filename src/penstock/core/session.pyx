@@ -7,7 +7,7 @@ only that they are somebody's sinks.
 While the decision about a CONNECT is awaited (`connect` returned PENDING) nothing more of that connection is
 read; an adapter that feeds on may leave AWAITING_BYTES.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
@@ -19,6 +19,9 @@ from penstock.core.wire cimport (
     BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_INFO, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
     OP_UNSUB, Op, Reader, read_op, reader_room,
 )
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void*, size_t, const void*, size_t)
 
 cdef enum:
     STATUS_MAX = 4200                   # a 503 status with the subject it is about (a subject fits a control line)
@@ -144,6 +147,10 @@ cdef class Sessions(Operator):
             elif kind == OP_CONNECT:
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
+                r.max_line = c.reader.max_line
+                r.max_payload = c.reader.max_payload
+                if not c.rtt_ns and self.hub.now_ns > c.start_ns:
+                    c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
                 if router is PENDING:
                     c.awaiting = c.stalled = not (c.closed or c.closing)
                 elif router is not None and not c.closed and not c.closing:
@@ -154,6 +161,9 @@ cdef class Sessions(Operator):
                 c.put(b"PONG\r\n", 6)
             elif kind == OP_PONG:
                 c.pings_out = 0
+                if c.ping_ns:
+                    c.rtt_ns = max(self.hub.now_ns - c.ping_ns, 1)
+                    c.ping_ns = 0
             elif kind == OP_SUB:
                 self.subscribe(c, &op)
             elif kind == OP_UNSUB:
@@ -187,6 +197,7 @@ cdef class Sessions(Operator):
         cdef Message m
         cdef Router router = <Router>c.router
         cdef Hub hub = self.hub
+        cdef bytes mapped
         c.in_msgs += 1
         c.in_bytes += op.body_len
         hub.in_msgs += 1
@@ -205,8 +216,38 @@ cdef class Sessions(Operator):
         m.body = op.body
         m.hlen = op.hlen
         m.body_len = op.body_len
+        if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.tracer is not None:
+            return self.trace(c, router, &m)
+        if router.mapping is not None:
+            mapped = map_subject(router, &m)
         if router.publish(c, &m) == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, &m)
+        return 0
+
+    cdef int trace(self, Connection c, Router router, Message* m) except -1:
+        """A message that wants to be traced: the tracer says how; then it is published, and the tracer is told what happened."""
+        cdef int took
+        verdict = self.tracer.begin(
+            c,
+            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
+            PyBytes_FromStringAndSize(m.body, m.hlen),
+            m.body_len,
+        )
+        if verdict is False:
+            return 0
+        if router.mapping is not None:
+            mapped = map_subject(router, m)
+            if mapped is not None and verdict is not None:
+                verdict.events.append(("sm", mapped.decode("utf-8", "surrogateescape")))
+        self.hub.trace = verdict
+        try:
+            took = router.publish(c, m)
+        finally:
+            self.hub.trace = None
+        if verdict is not None:
+            self.tracer.end(c, verdict)
+        if took == 0 and m.reply_len and c.no_responders:
+            self.no_responders(c, router, m)
         return 0
 
     cdef int check_publish(self, Connection c, Op* op) except -1:
@@ -298,6 +339,24 @@ cdef class Sessions(Operator):
         if c.verbose:
             c.put(b"+OK\r\n", 5)
         return 0
+
+
+cdef bint asks_for_trace(const char* headers, uint32_t n) noexcept:
+    """The header block may have a Nats-Trace-Dest: whether it has is the tracer's to find out."""
+    return memmem(headers, n, b"Nats-Trace-Dest", 15) != NULL
+
+
+cdef bytes map_subject(Router router, Message* m):
+    """Let the account's mappings say where the message goes; what m.subject points to then."""
+    cdef bytes target
+    subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+    found = router.mapping(subject)
+    if found is subject:
+        return None
+    target = b"" if found is None else (<str?>found).encode("utf-8", "surrogateescape")
+    m.subject = PyBytes_AS_STRING(target)
+    m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+    return target
 
 
 cdef str refused_text(bytes subject, bytes queue):

@@ -49,6 +49,7 @@ cdef class SubjectTrie:
     cdef BytesMap line_of                   # subject -> index in lines
     cdef uint16_t* seen                     # bits of the hashes of subjects used once, direct-mapped
     cdef uint64_t changes                   # counts insert and discard
+    cdef readonly uint64_t inserts, lookups, misses     # patterns ever put in; routes asked for; those that had to be looked for
     cdef PyObject** found                   # scratch of match
     cdef size_t found_cap
     cdef size_t found_n

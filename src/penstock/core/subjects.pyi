@@ -18,7 +18,18 @@ class SubjectTrie:
     @property
     def count(self) -> int: ...
     @property
+    def inserts(self) -> int:
+        """Patterns ever put in."""
+    @property
+    def lookups(self) -> int:
+        """Routes that were asked for."""
+    @property
+    def misses(self) -> int:
+        """Those of them that were not in the cache."""
+    @property
     def cached(self) -> int: ...
+    def fanout(self) -> tuple[int, int]:
+        """Of the routes in the cache: how many objects the longest has, and all together."""
     @property
     def nodes(self) -> int: ...
     def __len__(self) -> int: ...

@@ -322,6 +322,7 @@ cdef class SubjectTrie:
         else:
             node.values.append(value)
         self.count += 1
+        self.inserts += 1
         return self.changed(pattern, n, False)
 
     cdef bint discard(self, const char* pattern, size_t n, object value) except -1:
@@ -370,6 +371,7 @@ cdef class SubjectTrie:
         cdef uint64_t changes = self.changes
         cdef Route route
         cdef size_t i
+        self.lookups += 1
         if line != NULL:
             i = <size_t>line[0]
             route = <Route>PyList_GET_ITEM(self.lines, <Py_ssize_t>i)
@@ -402,6 +404,7 @@ cdef class SubjectTrie:
         return route
 
     cdef Route match(self, const char* s, size_t n):
+        self.lookups += 1
         return self.build(s, n)
 
     cdef Route build(self, const char* s, size_t n):
@@ -410,6 +413,7 @@ cdef class SubjectTrie:
         cdef tuple held
         cdef PyObject** found
         cdef size_t found_n, found_cap, i
+        self.misses += 1
         self.found_n = 0
         if tokens_filled(s, n):
             self.gather(self.root, s, s + n)
@@ -518,6 +522,16 @@ cdef class SubjectTrie:
     def cached(self) -> int:
         """Routes in the cache."""
         return self.line_of.count
+
+    def fanout(self) -> tuple:
+        """Of the routes in the cache: how many objects the longest has, and all together."""
+        cdef Route route
+        cdef int longest = 0, total = 0
+        for route in self.lines:
+            if route is not None:
+                longest = max(longest, route.n)
+                total += route.n
+        return longest, total
 
     @property
     def nodes(self) -> int:

@@ -58,7 +58,7 @@ cdef extern from "<stdlib.h>" nogil:
 
 cdef enum:
     READ_CHUNK = 131072                    # one recv
-    EVENTS = 128                           # sockets handled in one turn
+    EVENTS = 512                           # sockets handled in one turn
     LINGER_MS = 1                          # after a turn with events the next ones are waited for so long, here and not in asyncio
     SPIN_NS = 30000                        # a try to catch the next event without sleeping
     SPINS_MAX = 64                         # tries that are earned at most
@@ -391,6 +391,7 @@ cdef class Turn(Hub):
     # --- syncs ---------------------------------------------------------------------------------------------------------
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef SyncJob job
+        self.sync_runs += 1
         self.next_ticket += 1
         job.ticket = self.next_ticket
         job.upto = upto

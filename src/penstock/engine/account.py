@@ -63,9 +63,11 @@ class Account:
         limits: dict[str, AccountLimits] | None = None,
         memory: Usage | None = None,
         storage: Usage | None = None,
+        batches: OpenBatches | None = None,
+        everyone: "list[Account] | None" = None,
     ) -> None:
-        """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`
-        and `storage` count for the whole server.
+        """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
+        `storage` and `batches` count for the whole server, `everyone` are all its accounts.
         """
         self.name = name
         self.router = router
@@ -85,7 +87,8 @@ class Account:
         self.advisories = Advisories(router, self.ids, settings.domain, name)
         self.caller: Connection | None = None  # who made the call that is being carried out
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
-        self.batches = OpenBatches(settings.batch)
+        self.batches = batches or OpenBatches(settings.batch)
+        self.everyone = [self] if everyone is None else everyone
         self.report = report
         self.desk: Desk | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
@@ -112,6 +115,12 @@ class Account:
         desk.explain_pull = explain_pull
         desk.owner = f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
         self.desk = desk
+
+    def leave(self) -> None:
+        """Undo `serve`."""
+        if self.desk is not None:
+            self.router.detach_prefix(self.desk)
+            self.desk = None
 
     def stream(self, name: str) -> StreamEntry:
         """The stream of this name; 10059."""

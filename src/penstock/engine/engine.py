@@ -13,6 +13,7 @@ from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.engine import consumers, limits, streams
 from penstock.engine.account import Account
+from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
 from penstock.engine.settings import MILLISECOND, SECOND, Settings
@@ -35,7 +36,6 @@ MAINTAIN_AGAIN_NS = 200 * MILLISECOND
 ASYNC_INTERVAL_NS = 120 * SECOND
 """Where acks mean the disk, streams of persist mode async are on the disk this often."""
 NEVER_NS = 1 << 62
-ACCOUNT = "$G"
 
 
 class Engine:
@@ -44,34 +44,31 @@ class Engine:
     def __init__(
         self,
         hub: Hub,
-        router: Router,
         disk: Disk,
         store: str,
         *,
         settings: Settings,
         random: "Random",
         report: Callable[[str], None],
-        account_limits: dict[str, AccountLimits] | None = None,
     ) -> None:
-        """`router` is the one account's; `store` the folder that all is kept in; `report` gets a
-        line for the operator; `account_limits`: see `Account`.
+        """`store` is the folder that all is kept in; `report` gets a line for the operator. There
+        is no account yet: see `add`.
         """
         self._hub = hub
-        self.account = Account(
-            ACCOUNT,
-            router,
-            hub=hub,
-            disk=disk,
-            store=store,
-            settings=settings,
-            random=random,
-            report=report,
-            limits=account_limits,
-            memory=limits.server_usage(settings.max_memory),
-            storage=limits.server_usage(-1 if settings.storage_by_disk else settings.max_storage),
+        self._disk = disk
+        self._store = store
+        self._settings = settings
+        self._random = random
+        self._report = report
+        self._memory = limits.server_usage(settings.max_memory)
+        self._storage = limits.server_usage(
+            -1 if settings.storage_by_disk else settings.max_storage
         )
-        limits.apply(self.account)
-        self._dispatcher: Dispatcher | None = None
+        self._batches = OpenBatches(settings.batch)
+        self.accounts: dict[str, Account] = {}
+        self._all: list[Account] = []  # the same, for those who sum up over all of them
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
         self._idle_at_ns = 0
@@ -79,18 +76,70 @@ class Engine:
         self._sync_at_ns = 0
         self._maintain_at_ns = 0
 
-    def start(self) -> None:
-        """Recover every stream and consumer, serve the API. OSError: the store can't be used."""
-        self._dispatcher = Dispatcher(self.account)
-        streams.recover(self.account)
+    def add(
+        self, name: str, router: Router, account_limits: dict[str, AccountLimits] | None = None
+    ) -> Account:
+        """An account, not yet served; `account_limits`: see `Account`. ValueError: it is there."""
+        if name in self.accounts:
+            raise ValueError(f"account {name} is there already")
+        account = Account(
+            name,
+            router,
+            hub=self._hub,
+            disk=self._disk,
+            store=self._store,
+            settings=self._settings,
+            random=self._random,
+            report=self._report,
+            limits=account_limits,
+            memory=self._memory,
+            storage=self._storage,
+            batches=self._batches,
+            everyone=self._all,
+        )
+        limits.apply(account)
+        self.accounts[name] = account
+        self._all.append(account)
+        if self._sooner is not None:
+            self._call_sooner(account, self._sooner)
+        return account
+
+    def start(self, name: str | None = None) -> None:
+        """Recover every stream and consumer, serve the API; of one account, or of all. OSError: the
+        store can't be used.
+        """
+        for account in self._all if name is None else [self.accounts[name]]:
+            self._dispatchers[account.name] = Dispatcher(account)
+            streams.recover(account)
+
+    def remove(self, name: str) -> None:
+        """Serve an account no longer; what it has stays on the disk."""
+        account = self.accounts.pop(name)
+        self._all.remove(account)
+        self._dispatchers.pop(name, None)
+        streams.close(account)
+        account.leave()
+
+    def change_limits(self, name: str, account_limits: dict[str, AccountLimits]) -> None:
+        """An account may use more or less from now on."""
+        account = self.accounts[name]
+        account.limits = account_limits
+        limits.apply(account)
 
     def take(
-        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+        self,
+        name: str,
+        source: Connection | None,
+        subject: str,
+        reply: str,
+        headers: bytes,
+        body: bytes,
     ) -> bool:
-        """A request to the API that came another way than by its subject; False: nobody serves it."""
-        if self._dispatcher is None:
-            return False
-        return self._dispatcher.take(source, subject, reply, headers, body)
+        """A request to the API of an account that came another way than by its subject; False:
+        nobody serves it.
+        """
+        dispatcher = self._dispatchers.get(name)
+        return dispatcher is not None and dispatcher.take(source, subject, reply, headers, body)
 
     def tick(self, now_ns: int) -> int:
         """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
@@ -100,26 +149,24 @@ class Engine:
         after a turn.
         """
         self._hub.now_ns = now_ns
-        account = self.account
-        while (entry := account.timers.pop(now_ns)) is not None:
-            due_ns = entry.core.tick()
-            account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
-        while (alarm := account.alarms.pop(now_ns)) is not None:
-            due_ns = alarm.ring(now_ns)
-            account.alarms.set(alarm, max(due_ns, now_ns + 1) if due_ns else 0)
-        if now_ns >= self._save_at_ns:
+        save, idle = now_ns >= self._save_at_ns, now_ns >= self._idle_at_ns
+        if save:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
-            for stream in list(account.unsaved):
-                self._save(stream, now_ns)
-        if now_ns >= self._idle_at_ns:
+        if idle:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
-            for transfer in list(self.account.transfers):
-                transfer.tick(now_ns)
-            self._expire(now_ns)
+        for account in self._all:
+            _ring(account, now_ns)
+            if save:
+                for stream in list(account.unsaved):
+                    self._save(account, stream, now_ns)
+            if idle:
+                for transfer in list(account.transfers):
+                    transfer.tick(now_ns)
+                _expire(account, now_ns)
         if now_ns >= self._rules_at_ns:
             self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
-            busy = self._maintain()
+            busy = any(_maintain(account) for account in self._all)
             self._maintain_at_ns = now_ns + (MAINTAIN_AGAIN_NS if busy else MAINTAIN_INTERVAL_NS)
         if now_ns >= self._sync_at_ns:
             self._sync_at_ns = now_ns + self._sync_interval_ns
@@ -128,69 +175,98 @@ class Engine:
 
     def next_deadline_ns(self) -> int:
         """When `tick` has something to do; 0: not needed."""
-        if not self.account.streams and not self.account.transfers:
-            return 0
-        soon = min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
-        due = (self.account.timers.next_ns(), self.account.alarms.next_ns())
-        return min((soon, *(due_ns for due_ns in due if due_ns)))
+        soon = 0
+        for account in self._all:
+            if not account.streams and not account.transfers:
+                continue
+            soon = soon or min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
+            for due_ns in (account.timers.next_ns(), account.alarms.next_ns()):
+                if due_ns:
+                    soon = min(soon, due_ns)
+        return soon
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is any stream."""
+        return any(account.streams for account in self._all)
 
     def call_when_sooner(self, call: Callable[[int], None]) -> None:
         """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""
-        self.account.timers.sooner = call
-        self.account.alarms.sooner = call
+        self._sooner = call
+        for account in self._all:
+            self._call_sooner(account, call)
+
+    def _call_sooner(self, account: Account, call: Callable[[int], None]) -> None:
+        account.timers.sooner = call
+        account.alarms.sooner = call
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
-        streams.close(self.account)
+        for account in self._all:
+            streams.close(account)
 
     def _sync(self) -> None:
-        for stream in self.account.streams.values():
-            if stream.files is not None:
-                stream.core.sync_soon()
-
-    def _maintain(self) -> bool:
-        """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to
-        be compressed; whether there was one.
-        """
-        for stream in self.account.streams.values():
-            if stream.files is not None:
-                try:
-                    if stream.core.log.maintain():
-                        stream.core.settle()  # what it has to write is written with this turn
-                        return True
-                except OSError as error:
-                    self.account.report(f"stream {stream.config.name}: compaction failed: {error}")
-        return False
-
-    def _expire(self, now_ns: int) -> None:
-        for stream in self.account.streams.values():
-            if len(stream.core.log.lost) > stream.lost_reported:
-                streams.report_lost(self.account, stream)
-            if stream.supply is not None and now_ns >= stream.supply_at_ns:
-                stream.supply_at_ns = NEVER_NS
-                due_ns = stream.supply.tick(now_ns) or NEVER_NS
-                stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
-            if now_ns >= stream.expire_at_ns:
-                try:
-                    stream.expire_at_ns = stream.core.expire()
-                except OSError as error:
-                    stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
-                    self.account.report(f"stream {stream.config.name}: expiry failed: {error}")
+        for account in self._all:
+            for stream in account.streams.values():
+                if stream.files is not None:
+                    stream.core.sync_soon()
 
     def _run_rules(self, now_ns: int) -> int:
         """Let rules do what is due; when to look again."""
         next_ns = now_ns + IDLE_INTERVAL_NS
-        for stream in list(self.account.streams.values()):
-            if stream.rules is None:
-                continue
-            if now_ns >= stream.rules_at_ns:
-                stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
-            next_ns = min(next_ns, stream.rules_at_ns)
+        for account in self._all:
+            for stream in list(account.streams.values()):
+                if stream.rules is None:
+                    continue
+                if now_ns >= stream.rules_at_ns:
+                    stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+                next_ns = min(next_ns, stream.rules_at_ns)
         return max(next_ns, now_ns + RULES_STEP_NS)
 
-    def _save(self, stream: StreamEntry, now_ns: int) -> None:
+    def _save(self, account: Account, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:
-            consumers.save_states(self.account, stream, durable=False)
+            consumers.save_states(account, stream, durable=False)
             # large states less often, so that the disk is not kept busy with them
             times = 1 + stream.files.states.saved_bytes // SAVE_BYTES
             stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS
+
+
+def _ring(account: Account, now_ns: int) -> None:
+    """Timers and alarms that are due."""
+    while (entry := account.timers.pop(now_ns)) is not None:
+        due_ns = entry.core.tick()
+        account.timers.set(entry, max(due_ns, now_ns + 1) if due_ns else 0)
+    while (alarm := account.alarms.pop(now_ns)) is not None:
+        due_ns = alarm.ring(now_ns)
+        account.alarms.set(alarm, max(due_ns, now_ns + 1) if due_ns else 0)
+
+
+def _maintain(account: Account) -> bool:
+    """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to be
+    compressed; whether there was one.
+    """
+    for stream in account.streams.values():
+        if stream.files is not None:
+            try:
+                if stream.core.log.maintain():
+                    stream.core.settle()  # what it has to write is written with this turn
+                    return True
+            except OSError as error:
+                account.report(f"stream {stream.config.name}: compaction failed: {error}")
+    return False
+
+
+def _expire(account: Account, now_ns: int) -> None:
+    for stream in account.streams.values():
+        if len(stream.core.log.lost) > stream.lost_reported:
+            streams.report_lost(account, stream)
+        if stream.supply is not None and now_ns >= stream.supply_at_ns:
+            stream.supply_at_ns = NEVER_NS
+            due_ns = stream.supply.tick(now_ns) or NEVER_NS
+            stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
+        if now_ns >= stream.expire_at_ns:
+            try:
+                stream.expire_at_ns = stream.core.expire()
+            except OSError as error:
+                stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
+                account.report(f"stream {stream.config.name}: expiry failed: {error}")

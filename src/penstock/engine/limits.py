@@ -102,7 +102,7 @@ def check_stream(
     if most >= 0 and taken + more > most:
         raise _RESERVED[config.storage]()
     server = account.settings.max_memory if of_memory else account.settings.max_storage
-    if server >= 0 and reserved(account, config.storage, "") + more > server:
+    if server >= 0 and server_reserved(account, config.storage) + more > server:
         raise _RESERVED[config.storage]()
 
 
@@ -125,6 +125,11 @@ def reserved(account: Account, storage: str, tier: str, *, without: str = "") ->
         and entry.config.name != without
         and (not tier or tier == tier_name(entry.config.num_replicas))
     )
+
+
+def server_reserved(account: Account, storage: str) -> int:
+    """The same of all accounts of the server."""
+    return sum(reserved(each, storage, "") for each in account.everyone)
 
 
 def apply(account: Account) -> None:

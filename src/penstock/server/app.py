@@ -6,9 +6,8 @@ in order.
                             loop         Clients (greeting, CONNECT, pings)
 
 What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
-serves the clients that are there already.
-Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
-changes its settings.
+serves the clients that are there already. Knows nothing of how settings were written or what
+messages mean. One Server is one life; a reload changes its settings.
 """
 
 import contextlib
@@ -22,11 +21,11 @@ from importlib import import_module
 
 from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
-from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
-from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.clients import Clients
 from penstock.server.doors import Doors, fresh_contexts
 from penstock.server.errors import StartError
 from penstock.server.files import (
@@ -43,6 +42,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import changes
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, join_address, reachable
+from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Server:
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
         self.server_id = new_server_id()
         self.server_name = settings.server_name or self.server_id
@@ -93,20 +94,33 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self._facts: Facts | None = None
         self._build()
 
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
-        self.router = Router(self.turn)
+        self.accounts = Accounts(
+            self.turn,
+            draw=_draw,
+            system=settings.system_account,
+            no_system=settings.no_system_account,
+        )
+        self.accounts.call_at = self._call_at
+        self.accounts.report = self.log.warn
+        self.accounts.server_name = self.server_name
+        self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self._home)
-        self.clients = Clients(self.turn, self.router, settings, self.greeting, self.log, self.gate)
+        self.clients = Clients(
+            self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
+        )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
         self.clients.recheck = self.sessions.recheck
+        self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -124,6 +138,7 @@ class Server:
             self.greeting,
             self._sweep_by,
         )
+        self._apply_accounts()
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
     def _apply_limits(self) -> None:
@@ -133,7 +148,17 @@ class Server:
         self.turn.max_pending = settings.max_pending
         self.turn.write_deadline_ns = settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
+        self.sessions.max_sub_tokens = settings.max_sub_tokens
+        self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
+
+    def _apply_accounts(self) -> None:
+        settings = self.settings
+        if settings.mappings or self.accounts.default.settings.mappings:
+            self.accounts.default.settings.mappings = settings.mappings
+            self.accounts.update(self.accounts.default.settings)
+        if settings.accounts or not self.accounts.only_default:
+            self.accounts.apply(settings.accounts)
 
     # -- life
 
@@ -197,7 +222,7 @@ class Server:
             from penstock.server.jetstream import JetStream
 
             self.jetstream = JetStream(
-                self.settings, self._store, self.turn, self.router, self.log, self.server_name
+                self.settings, self._store, self.turn, self.accounts, self.log, self.server_name
             )
             self.jetstream.open(self.loop)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
@@ -205,6 +230,8 @@ class Server:
         self.listener.open(self.loop)
         self.doors.open(self.loop)
         self._looping = True
+        for when_ns, call in self._until_looping:
+            self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
@@ -233,26 +260,24 @@ class Server:
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
-        from penstock.server.monitor import Facts
+        if self._facts is None:
+            from penstock.server.monitor import Facts
 
-        return Facts(
-            settings=self.settings,
-            server_id=self.server_id,
-            server_name=self.server_name,
-            host=self.host,
-            port=self.port,
-            http_port=self.http_port,
-            start_ns=self.start_ns,
-            hub=self.turn,
-            clients=self.clients,
-            jetstream=lambda *wanted: self.jetstream.report(*wanted) if self.jetstream else None,
-            stream_state=self._stream_state,
-        )
-
-    def _stream_state(self, stream: str, consumer: str) -> str:
-        if self.jetstream is None:
-            return 'JetStream account "$G" not found'
-        return self.jetstream.health(stream, consumer)
+            self._facts = Facts(
+                settings=self.settings,
+                server_id=self.server_id,
+                server_name=self.server_name,
+                host=self.host,
+                port=self.port,
+                http_port=self.http_port,
+                start_ns=self.start_ns,
+                hub=self.turn,
+                clients=self.clients,
+                accounts=self.accounts.all,
+                jetstream=lambda: self.jetstream,
+                warn=self.log.warn,
+            )
+        return self._facts
 
     def _write_files(self) -> None:
         if self.settings.pid_file:
@@ -318,6 +343,9 @@ class Server:
 
     def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
         """Run a call at a time of the hub's clock."""
+        if not self._looping:
+            self._until_looping.append((when_ns, call))
+            return
 
         def on_time() -> None:
             self.turn.now_ns = self.turn.clock.now()
@@ -372,8 +400,14 @@ class Server:
             setattr(settings, name, getattr(fresh, name))
             self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
         settings.config_digest = fresh.config_digest
+        if self._facts is not None:
+            self._facts.loaded_ns = time.time_ns()
         self._apply_limits()
         self.doors.use(contexts)
+        if {"accounts", "mappings"} & set(changed):
+            self._apply_accounts()
+            if self.jetstream is not None:
+                self.jetstream.refresh()
         self.greeting.refresh(settings)
         self.log.configure(
             debug=settings.debug,
@@ -450,3 +484,8 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _draw(below: int) -> int:
+    """A number from 0 to below this one."""
+    return int.from_bytes(os.urandom(4), "little") % below

@@ -6,6 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,26 +16,28 @@ from penstock.core.router import Router
 from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
+from penstock.server.auth.hello import read_connect
+from penstock.server.complaints import Complaints
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.peers import WEBSOCKET, has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.server.accounts import Accounts, ServerAccount
     from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
-SWEEP_MIN_NS = SECOND_NS // 4  # how often all clients are looked at, at most
-NEVER_NS = 1 << 62
+REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
-AUTHORIZATION = frozenset({"user", "password", "token", "users", "no_auth_user", "auth_callout"})
-
-
-_CREDENTIALS = msgspec.json.Decoder(Credentials | None)
+AUTHORIZATION = frozenset(
+    {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
+)
 
 
 class Cookies(NamedTuple):
@@ -50,6 +53,7 @@ class Client:
     """What the server keeps with a Connection (its ``session``)."""
 
     __slots__ = (
+        "account",
         "admitted",
         "cookies",
         "due_ns",
@@ -62,6 +66,7 @@ class Client:
         "pinged",
         "port",
         "protocol",
+        "slot",
         "tls",
         "user",
         "version",
@@ -71,7 +76,9 @@ class Client:
         """A client at that address, to be looked at again at due_ns."""
         self.host = host
         self.port = port
-        self.due_ns = due_ns  # when to look at it again: authentication is late, or a ping is due
+        # When to look at it again: authentication is late, or a ping is due. Clients.look_at sets it.
+        self.due_ns = due_ns
+        self.slot = 0  # in the wheel
         self.pinged = False
         self.name = ""
         self.lang = ""
@@ -82,8 +89,19 @@ class Client:
         self.cookies: Cookies | None = None  # credentials of a WebSocket's request
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign
+        self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # who it is; None before CONNECT
         self.expires_ns = NEVER_NS  # when it has to show again who it is
+
+
+class Held(NamedTuple):
+    """A subscription of a connection that is closed."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
 
 
 class Departed(NamedTuple):
@@ -99,7 +117,26 @@ class Departed(NamedTuple):
     out_msgs: int
     in_bytes: int
     out_bytes: int
+    pending: int
+    stalls: int
+    rtt_ns: int
     subscriptions: int
+    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
+
+    def all_subscriptions(self) -> tuple[Held, ...]:
+        """As of a connection."""
+        return self.held
+
+
+@dataclass(slots=True)
+class Past:
+    """What the closed connections of an account came to."""
+
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
 
 
 class Clients:
@@ -113,6 +150,7 @@ class Clients:
         greeting: Greeting,
         log: Log,
         gate: Gate | None = None,
+        accounts: "Accounts | None" = None,
     ) -> None:
         """The clients of a hub that all use one router; settings are looked at anew each time.
 
@@ -127,22 +165,26 @@ class Clients:
         self.open = 0
         self.total = 0
         self.stale = 0
+        self._past: dict[str, Past] = {}  # by account
         self.gate = gate or Gate(settings)
+        self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
         self.settle: Callable[[Connection, Router], object] = _nothing
         self.recheck: Callable[[Connection], object] = _nothing
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
+        self._violations = Complaints(log, "permissions violations")
         self._complaints = 0
         self._complained_second = 0
+        self._wheel = Wheel()
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
         """A new plain connection: say who we are, and refuse it when there are too many."""
         client = self.register(connection, host, port)
-        self.arrived(connection, client)
         self.say_info(connection, client)
+        self.arrived(connection, client)
 
     def register(
         self, connection: Connection, host: str, port: int, *, websocket: bool = False
@@ -165,31 +207,34 @@ class Clients:
         """From here on the client is expected to say something."""
         now = self.hub.now_ns
         if connection.ready:
-            client.due_ns = now + self._first_ping(connection.id)
+            due = now + self._first_ping(connection.id)
         else:
-            client.due_ns = now + self._auth_timeout_ns(client)
+            due = now + self._auth_timeout_ns(client)
+        self._wheel.put(connection, client, due)
+        if not (connection.ready or connection.closing) and has_guest(self.settings, client.kind):
+            self._welcome_anyway(connection, client)
 
     def _auth_timeout_ns(self, client: Client) -> int:
         settings = self.settings
         own = settings.websocket.auth_timeout_ns if client.kind == WEBSOCKET else 0
         return own or settings.auth_timeout_ns
 
-    def say_info(self, connection: Connection, client: Client) -> None:
-        """Say who we are; refuse the connection when there are too many."""
-        self._write_info(connection, client)
+    def say_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
+        """Say who we are; refuse the connection when there are too many. Without `address` its own
+        address is left out: it would be a proxy's.
+        """
+        self._write_info(connection, client, address=address)
         if self.open > self.settings.max_connections:
             self.log.error(
                 f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
             )
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
-        elif not connection.ready and has_guest(self.settings, client.kind):
-            self._welcome_anyway(connection, client)
 
-    def _write_info(self, connection: Connection, client: Client) -> None:
+    def _write_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
+        host = client.host if address else ""
         websocket = client.kind == WEBSOCKET
-        connection.write(
-            self.greeting.line(connection.id, client.host, client.nonce, websocket=websocket)
-        )
+        line = self.greeting.line(connection.id, host, client.nonce, websocket=websocket)
+        connection.write(line)
 
     def _welcome_anyway(self, connection: Connection, client: Client) -> None:
         """Where there is a user for those who show no credentials, CONNECT may be left out."""
@@ -210,8 +255,8 @@ class Clients:
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
         try:
-            asked = _CREDENTIALS.decode(text) or Credentials()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked = read_connect(text)
+        except ValueError:
             self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
@@ -225,7 +270,7 @@ class Clients:
         outcome = self.gate.check(asked, self.peer(connection, client))
         if isinstance(outcome, Later):
             if outcome.outcome is None:
-                client.due_ns = NEVER_NS  # who decides has a timeout of its own
+                self.look_at(connection, client, NEVER_NS)  # who decides has a timeout of its own
                 outcome.then(lambda decided: self._decided(connection, client, asked, decided))
                 return PENDING
             outcome = outcome.outcome
@@ -272,7 +317,7 @@ class Clients:
             connection.fail(refusal.error, refusal.reason)
             self.kick()
 
-        client.due_ns = NEVER_NS
+        self.look_at(connection, client, NEVER_NS)
         self.call_at(when_ns, answer)
         return PENDING
 
@@ -313,28 +358,56 @@ class Clients:
         return self._bind(connection, client, admitted)
 
     def _bind(self, connection: Connection, client: Client, admitted: Admitted) -> Router | None:
-        """Give a connection what belongs to who it is."""
+        """Give a connection what belongs to who it is; None: its account has no room, and it was
+        told so.
+        """
+        router = self.router
+        account = None
+        if self.accounts is not None:
+            account = self.accounts.get(admitted.account)
+            if account is None:
+                connection.fail(b"Authorization Violation", "Missing Account")
+                return None
+            if not self.accounts.join(connection, account):
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+                return None
+            router = account.router
+        client.account = account
         client.admitted = admitted
         client.user = admitted.name
         connection.permits = permits_of(admitted.permissions)
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
-        client.due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
-        self.sweep_by(client.due_ns)
+        due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
+        self.look_at(connection, client, due_ns)
         connection.ready = True
-        return self.router
+        return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""
         settings, limits = self.settings, admitted.limits
         payload, subscriptions = settings.max_payload, settings.max_subscriptions or -1
-        if limits.payload >= 0:
-            payload = min(payload, limits.payload)
-        if limits.subscriptions >= 0:
-            own = limits.subscriptions
-            subscriptions = own if subscriptions < 0 else min(subscriptions, own)
+        payloads, counts = [limits.payload], [limits.subscriptions]
+        client = connection.session
+        if isinstance(client, Client) and client.account is not None:
+            of_account = client.account.settings.limits
+            payloads.append(of_account.max_payload)
+            counts.append(of_account.max_subscriptions)
+        payload = min([payload, *(each for each in payloads if each >= 0)])
+        counts = [each for each in (subscriptions, *counts) if each >= 0]
+        subscriptions = min(counts, default=-1)
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
+
+    def violated(self, connection: Connection, text: str) -> None:
+        """A client has tried what it may not."""
+        client = connection.session
+        if isinstance(client, Client):
+            where = f"{client.host}:{client.port} - cid:{connection.id}"
+            self._violations.say(self.hub.now_ns, f"{where} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -342,36 +415,56 @@ class Clients:
         if not isinstance(client, Client):
             return
         self.open -= 1
+        if self.accounts is not None:
+            self.accounts.leave(connection)
+        self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        past = self.past(account_name(client))
+        past.in_msgs += connection.in_msgs
+        past.out_msgs += connection.out_msgs
+        past.in_bytes += connection.in_bytes
+        past.out_bytes += connection.out_bytes
+        past.slow_consumers += connection.reason.startswith("Slow Consumer")
         if self.departed.maxlen:
-            self.departed.append(
-                Departed(
-                    connection.id,
-                    client,
-                    connection.start_ns,
-                    self.hub.now_ns,
-                    connection.last_ns,
-                    connection.reason,
-                    connection.in_msgs,
-                    connection.out_msgs,
-                    connection.in_bytes,
-                    connection.out_bytes,
-                    connection.subscription_count(),
-                )
-            )
+            self.departed.append(self._departed(connection, client))
         if self.log.debug_on:
             self.log.debug(
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
 
+    def past(self, account: str) -> Past:
+        """What the closed connections of an account came to."""
+        return self._past.setdefault(account, Past())
+
+    def _departed(self, connection: Connection, client: Client) -> Departed:
+        count = connection.subscription_count()
+        held = connection.all_subscriptions() if count <= REMEMBERED else []
+        return Departed(
+            connection.id,
+            client,
+            connection.start_ns,
+            self.hub.now_ns,
+            connection.last_ns,
+            connection.reason,
+            connection.in_msgs,
+            connection.out_msgs,
+            connection.in_bytes,
+            connection.out_bytes,
+            connection.pending_bytes(),
+            connection.stalls,
+            connection.rtt_ns,
+            count,
+            tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
+        )
+
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
         for connection in self.hub.all_connections():
             client = connection.session
             if isinstance(client, Client) and client.protocol >= 1:
-                connection.write(self.greeting.line(connection.id, client.host, client.nonce))
+                self._write_info(connection, client)
 
     def reloaded(self, changed: list[str]) -> None:
         """Settings have changed: who is no longer let in has to go, the newest go when there are
@@ -416,39 +509,49 @@ class Clients:
         """Ping who is due, close who is stale or has not said who it is; when to sweep again
         (NEVER_NS without clients).
         """
-        next_ns = NEVER_NS
-        for connection in self.hub.all_connections():
-            client = connection.session
-            if not isinstance(client, Client) or connection.closing:
-                continue
-            if client.due_ns <= now_ns:
-                self._due(connection, client, now_ns)
-            next_ns = min(next_ns, client.due_ns)
-        return max(next_ns, now_ns + SWEEP_MIN_NS) if next_ns < NEVER_NS else NEVER_NS
+        for connection, client in self._wheel.take(now_ns):
+            assert isinstance(client, Client)
+            due_ns = NEVER_NS if connection.closing else self._due(connection, client, now_ns)
+            if not connection.closed:
+                self._wheel.put(connection, client, due_ns)
+        next_ns = self._wheel.next_ns()
+        return max(next_ns, now_ns + STEP_NS) if next_ns < NEVER_NS else NEVER_NS
 
-    def _due(self, connection: Connection, client: Client, now_ns: int) -> None:
+    def look_at(self, connection: Connection, client: Client, due_ns: int) -> None:
+        """Look at a client at that time, and not when it was due before."""
+        self._wheel.put(connection, client, due_ns)
+        self.sweep_by(due_ns)
+
+    def _due(self, connection: Connection, client: Client, now_ns: int) -> int:
+        """Do what is due with one client; when it is due again."""
         settings = self.settings
         if not connection.ready:
             connection.fail(b"Authentication Timeout", "Authentication Timeout")
-            return
+            return NEVER_NS
         if client.expires_ns <= now_ns:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
-            return
+            return NEVER_NS
         interval = settings.ping_interval_ns
         if client.kind == WEBSOCKET and settings.websocket.ping_interval_ns:
             interval = settings.websocket.ping_interval_ns
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
-            client.due_ns = min(connection.last_ns + interval, client.expires_ns)
-            return
+            return min(connection.last_ns + interval, client.expires_ns)
         if connection.pings_out + 1 > settings.ping_max:
             self.log.debug(f"cid:{connection.id} - Stale Client Connection - Closing")
             connection.fail(b"Stale Connection", "Stale Connection")
-            return
+            return NEVER_NS
         client.pinged = True
         connection.pings_out += 1
+        connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
-        client.due_ns = min(now_ns + interval, client.expires_ns)
+        return min(now_ns + interval, client.expires_ns)
+
+
+def account_name(client: object) -> str:
+    """The account of a client; the global one unless it has another."""
+    account = getattr(client, "account", None)
+    return "$G" if account is None else str(account.name)
 
 
 def _nothing(*_: object) -> None:

@@ -126,7 +126,7 @@ class HttpServer:
 
 def text_answer(status: int, text: str) -> Answer:
     """A plain sentence."""
-    return Answer(status, "text/plain; charset=utf-8", text.encode() + b"\n")
+    return Answer(status, "text/plain; charset=utf-8", text.encode())
 
 
 def _encode(answer: Answer, keep: bool, send_body: bool) -> bytes:

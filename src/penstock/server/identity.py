@@ -66,7 +66,7 @@ class Greeting:
         tail["api_lvl"] = API_LEVEL
         self._head = b"INFO " + _json(head)[:-1]
         self._websocket_head = b"INFO " + _json(self._of_websocket(settings, head))[:-1]
-        self._tail = b'","' + _json(tail)[2:] + b" \r\n"
+        self._tail = b"," + _json(tail)[1:] + b" \r\n"
 
     def _of_websocket(self, settings: Settings, head: dict[str, object]) -> dict[str, object]:
         """What those are told who come over a WebSocket: its address, its TLS."""
@@ -85,12 +85,14 @@ class Greeting:
     def line(
         self, client_id: int, client_ip: str, nonce: str = "", *, websocket: bool = False
     ) -> bytes:
-        """The INFO of one connection; the nonce is what an nkey user signs."""
-        return b'%s,"client_id":%d,%s"client_ip":"%s%s' % (
+        """The INFO of one connection; the nonce is what an nkey user signs, the address is left
+        out when it is "".
+        """
+        return b'%s,"client_id":%d%s%s%s' % (
             self._websocket_head if websocket else self._head,
             client_id,
-            b'"nonce":"%s",' % nonce.encode() if nonce else b"",
-            client_ip.encode(),
+            b',"nonce":"%s"' % nonce.encode() if nonce else b"",
+            b',"client_ip":"%s"' % client_ip.encode() if client_ip else b"",
             self._tail,
         )
 

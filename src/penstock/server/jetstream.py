@@ -4,30 +4,32 @@ Knows nothing of the API's calls or of the log: those are the engine's and the c
 """
 
 import asyncio
-import json
 import os
 import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.calls import ClientInfo
+from penstock.api import errors_generated as errors
+from penstock.api.calls import AccountInfoResponse, AccountLimits, ClientInfo
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
-from penstock.core.router import CallbackSink, Router
+from penstock.core.router import CallbackSink
+from penstock.core.subjects import collide
 from penstock.core.turn import Turn
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
-from penstock.engine.entries import StreamEntry, consumer_info, stream_info
-from penstock.engine.limits import account_info
+from penstock.engine.account import Account
 from penstock.engine.settings import BatchLimits, ServerLimits
-from penstock.server.clients import Client
+from penstock.server.accounts import Accounts, ServerAccount
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings.accounts import JetStreamLimits
 from penstock.server.units import SECOND_NS, format_size
+from penstock.server.who import client_info
 
 if TYPE_CHECKING:
     from penstock.server.remote import Remote
@@ -36,6 +38,8 @@ BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once t
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
+_INFO = "$JS.API.INFO"
+_NOT_ENABLED = AccountInfoResponse(error=errors.NotEnabledForAccountError().body())
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
@@ -43,13 +47,19 @@ class JetStream:
     """The engine of one server and everything that it needs from outside."""
 
     def __init__(
-        self, settings: Settings, store: StoreLock, turn: Turn, router: Router, log: Log, name: str
+        self,
+        settings: Settings,
+        store: StoreLock,
+        turn: Turn,
+        accounts: Accounts,
+        log: Log,
+        name: str,
     ) -> None:
         """The store folder is locked already; name is the server's."""
         self._settings = settings
         self._store = store
         self._turn = turn
-        self._router = router
+        self._accounts = accounts
         self._log = log
         self._timer: asyncio.TimerHandle | None = None
         self._due_ns = 0  # when the timer rings
@@ -69,17 +79,19 @@ class JetStream:
         )
         self._engine = Engine(
             turn,
-            router,
             Disk(),
             store.folder,
             settings=self._engine_settings,
             random=Random(os.urandom(16)),
             report=log.warn,
         )
-        self._engine.account.describe = self._client
+        self._refusals: dict[str, CallbackSink] = {}  # of accounts that are not served
+        self._domains: dict[str, CallbackSink] = {}
+        self._started = False
         self._remotes: list[Remote] = []
         if settings.remotes:
             self._make_remotes()
+        self.refresh()
 
     def _make_remotes(self) -> None:
         from penstock.server.remote import Remote  # with TLS, which few servers need
@@ -87,7 +99,80 @@ class JetStream:
         for each in self._settings.remotes:
             remote = Remote(each, self._turn, self._log, Random(os.urandom(16)))
             self._remotes.append(remote)
-            self._engine.account.remotes[remote.prefix] = remote
+
+    # -- accounts
+
+    def accounts(self) -> list[Account]:
+        """Those that are served."""
+        return list(self._engine.accounts.values())
+
+    @property
+    def folder(self) -> str:
+        """Where the accounts' folders are."""
+        return os.path.join(self._store.folder, "jetstream")
+
+    def refresh(self) -> None:
+        """Accounts have come, changed or gone: serve those that want it, and no others. OSError:
+        the store can't be used.
+        """
+        only = self._accounts.only_default
+        present = {account.name: account for account in self._accounts.all()}
+        for name in [name for name in self._engine.accounts if name not in present]:
+            self._engine.remove(name)
+            self._refusals.pop(name, None)
+            self._domains.pop(name, None)
+        for account in present.values():
+            wanted = account.settings.jetstream
+            if only and account is self._accounts.default and wanted is None:
+                wanted = {"": JetStreamLimits()}
+            if account is self._accounts.system:
+                continue
+            if wanted is None:
+                self._refuse(account)
+            elif account.name in self._engine.accounts:
+                self._engine.change_limits(account.name, _limits(wanted))
+            else:
+                self._add(account, _limits(wanted))
+
+    def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
+        refusal = self._refusals.pop(account.name, None)
+        if refusal is not None:
+            account.router.detach(_INFO, refusal)
+        made = self._engine.add(account.name, account.router, limits)
+        made.describe = lambda source: self._client(source, account)
+        for remote in self._remotes:
+            made.remotes[remote.prefix] = remote
+        account.jetstream = made
+        if self._started:
+            self._serve(account)
+
+    def _serve(self, account: ServerAccount) -> None:
+        """Recover what an account has, and answer it."""
+        self._engine.start(account.name)
+        domain = self._settings.domain
+        if domain:
+            sink = CallbackSink(lambda *message: self._from_domain(account, *message))
+            self._domains[account.name] = sink
+            account.router.attach_prefix(f"$JS.{domain}.API.", sink)
+
+    def _refuse(self, account: ServerAccount) -> None:
+        """Answer the account's question what it may use: nothing."""
+        if account.name in self._engine.accounts:
+            self._engine.remove(account.name)
+            account.jetstream = None
+            domain = self._domains.pop(account.name, None)
+            if domain is not None:
+                account.router.detach_prefix(domain)
+        if account.name in self._refusals or _asks_elsewhere(account):
+            return
+
+        def answer(source: object, subject: str, reply: str, *rest: bytes) -> bool:
+            if reply:
+                account.router.publish_message(reply, encode(_NOT_ENABLED))
+            return True
+
+        sink = self._refusals[account.name] = CallbackSink(answer)
+        account.router.attach(_INFO, sink)
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Recover what the store holds and serve it; StartError when the store can't be used."""
@@ -99,7 +184,7 @@ class JetStream:
         log.info(f"  Strict:          {str(settings.strict).lower()}")
         log.info(f"  Max Memory:      {format_size(self._max_memory())}")
         log.info(f"  Max Storage:     {format_size(self._max_storage())}")
-        log.info(f'  Store Directory: "{os.path.join(self._store.folder, "jetstream")}"')
+        log.info(f'  Store Directory: "{self.folder}"')
         log.info(f"  Sync Interval:   {self._sync()}")
         log.info(f"  API Level:       {API_LEVEL}")
         log.info("-------------------------------------------")
@@ -108,15 +193,15 @@ class JetStream:
         started = time.perf_counter()
         self._turn.now_ns = self._turn.clock.now()
         try:
-            self._engine.start()
+            self._started = True
+            for made in self._accounts.all():
+                if made.name in self._engine.accounts:
+                    self._serve(made)
         except OSError as problem:
             raise StartError(
                 f"can't start JetStream in {self._store.folder}: {problem}; choose another with -sd"
             ) from None
         log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
-        if settings.domain:
-            prefix = f"$JS.{settings.domain}.API."
-            self._router.attach_prefix(prefix, CallbackSink(self._from_domain))
         self._loop = loop
         for remote in self._remotes:
             remote.open(loop)
@@ -124,34 +209,29 @@ class JetStream:
         self._tick()
 
     def _from_domain(
-        self, source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
+        self,
+        account: ServerAccount,
+        source: Connection | None,
+        subject: str,
+        reply: str,
+        headers: bytes,
+        payload: bytes,
     ) -> bool:
         """A request to `$JS.<domain>.API.` is one to `$JS.API.`; this is its domain."""
         call = subject.partition(".API.")[2]
         if call.startswith(_OWN_SUBJECTS):
-            return self._router.publish_message(call, payload, reply, headers) > 0
+            return account.router.publish_message(call, payload, reply, headers) > 0
         if call.startswith("CONSUMER.MSG.NEXT."):
-            return self._router.publish_message(f"$JS.API.{call}", payload, reply, headers) > 0
-        return self._engine.take(source, f"$JS.API.{call}", reply, headers, payload)
+            return account.router.publish_message(f"$JS.API.{call}", payload, reply, headers) > 0
+        return self._engine.take(account.name, source, f"$JS.API.{call}", reply, headers, payload)
 
-    def _client(self, source: Connection) -> ClientInfo:
-        info = ClientInfo(
-            start=source.start_ns,
-            id=source.id,
-            acc=self._engine.account.name,
-            server=self._engine_settings.server_name,
-            kind="Client",
-            client_type="nats",
-        )
-        client = source.session
-        if isinstance(client, Client):
-            info.host, info.user = client.host, client.user
-            info.name, info.lang, info.ver = client.name, client.lang, client.version
-        return info
-
-    def _sync(self) -> str:
-        ns = self._settings.sync_interval_ns
-        return f"{ns / SECOND_NS:g}s" if ns else "always"
+    def _client(self, source: Connection, account: ServerAccount) -> ClientInfo:
+        """Who makes a call; one that came through other accounts says of whom it may."""
+        server = self._engine_settings.server_name
+        if not self._accounts.importers():
+            return client_info(source, detailed=True, server=server)
+        detailed = self._accounts.shares_who_asks()
+        return client_info(source, detailed=detailed, server=server, service=account.name)
 
     def _sooner(self, due_ns: int) -> None:
         """A consumer wants to be called before the timer rings."""
@@ -162,6 +242,10 @@ class JetStream:
         wait_s = max(due_ns - self._turn.clock.now(), 0) / SECOND_NS
         self._timer = self._loop.call_later(wait_s, self._tick)
 
+    def _sync(self) -> str:
+        ns = self._settings.sync_interval_ns
+        return f"{ns / SECOND_NS:g}s" if ns else "always"
+
     def _tick(self) -> None:
         self._due_ns = 0
         now_ns = self._turn.clock.now()
@@ -171,7 +255,7 @@ class JetStream:
             self._turn.kick()
         finally:
             if self._loop is not None:
-                latest = now_ns + (BUSY_TICK_NS if self._engine.account.streams else IDLE_TICK_NS)
+                latest = now_ns + (BUSY_TICK_NS if self._engine.busy else IDLE_TICK_NS)
                 due_ns = min(due_ns, latest) if due_ns > now_ns else latest
                 self._due_ns = due_ns
                 self._timer = self._loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
@@ -188,78 +272,23 @@ class JetStream:
 
     # -- reports
 
-    def report(self, streams: bool, consumers: bool, config: bool) -> dict[str, Any]:
-        """The fields of /jsz; `detail` has the rows of the streams when they were asked for."""
-        account = self._engine.account
-        entries = list(account.streams.values())
-        info = account_info(account)
-        body: dict[str, Any] = {
-            "memory": info.memory,
-            "storage": info.storage,
-            "reserved_memory": info.reserved_memory,
-            "reserved_storage": info.reserved_storage,
-            "accounts": 1,
-            "ha_assets": 0,
-            "api": {
-                "level": API_LEVEL,
-                "total": account.api_total,
-                "errors": account.api_errors,
-            },
-            "config": self._config(),
-            "streams": len(entries),
-            "consumers": sum(len(entry.consumers) for entry in entries),
-            "messages": sum(entry.core.log.msgs for entry in entries),
-            "bytes": sum(entry.core.log.bytes for entry in entries),
-            "detail": None,
-        }
-        if streams:
-            body["detail"] = [self._row(entry, consumers, config) for entry in entries]
-        return body
-
-    def _config(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
+        """What JetStream runs with, as /varz and /jsz show it."""
         settings = self._settings
         body: dict[str, Any] = {
             "max_memory": self._max_memory(),
             "max_storage": self._max_storage(),
-            "store_dir": os.path.join(self._store.folder, "jetstream"),
-            "sync_interval": settings.sync_interval_ns,
+            "store_dir": self.folder,
         }
-        if not settings.sync_interval_ns:
+        if settings.sync_interval_ns:
+            body["sync_interval"] = settings.sync_interval_ns
+        else:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
         if settings.strict:
             body["strict"] = True
         return body
-
-    def _row(self, entry: StreamEntry, consumers: bool, config: bool) -> dict[str, Any]:
-        now_ns = self._turn.clock.now()
-        info = json.loads(encode(stream_info(entry, self._engine_settings, now_ns)))
-        row = {"name": entry.config.name, "created": info["created"]}
-        if config:
-            row["config"] = info["config"]
-        row["state"] = info["state"]
-        if consumers:
-            details = [
-                json.loads(encode(consumer_info(entry, each, self._engine_settings, now_ns)))
-                for each in entry.consumers.values()
-            ]
-            if not config:
-                for detail in details:
-                    detail.pop("config", None)
-            row["consumer_detail"] = details
-        return row
-
-    def health(self, stream: str, consumer: str) -> str:
-        """What is wrong with a stream or consumer; empty when nothing is."""
-        entry = self._engine.account.streams.get(stream)
-        if entry is None:
-            return f'JetStream stream "{stream}" not found on account "$G"'
-        if consumer and consumer not in entry.consumers:
-            return (
-                f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "$G"'
-            )
-        return ""
 
     def _max_memory(self) -> int:
         if self._settings.max_memory >= 0:
@@ -274,3 +303,32 @@ class JetStream:
         except OSError:
             return 0
         return int(found.f_bavail * found.f_frsize * USABLE_SHARE)
+
+
+def _asks_elsewhere(account: ServerAccount) -> bool:
+    """Whether an account has the API of another one."""
+    if not account.settings.imports:
+        return False
+    from penstock.server.sharing import local_pattern
+
+    return any(
+        wanted.service and collide(local_pattern(wanted), _INFO)
+        for wanted in account.settings.imports
+    )
+
+
+def _limits(tiers: dict[str, JetStreamLimits]) -> dict[str, AccountLimits]:
+    """An account's limits as the engine has them."""
+    return {
+        name: AccountLimits(
+            max_memory=each.max_memory,
+            max_storage=each.max_store,
+            max_streams=each.max_streams,
+            max_consumers=each.max_consumers,
+            max_ack_pending=each.max_ack_pending,
+            memory_max_stream_bytes=each.memory_max_stream_bytes,
+            storage_max_stream_bytes=each.store_max_stream_bytes,
+            max_bytes_required=each.max_bytes_required,
+        )
+        for name, each in tiers.items()
+    }

@@ -8,7 +8,6 @@ import msgspec
 
 from penstock.server.auth import Credentials, Peer
 from penstock.server.settings import Settings
-from penstock.server.settings.tls import Tls
 
 if TYPE_CHECKING:
     from penstock.server.clients import Client
@@ -21,8 +20,9 @@ def peer_of(settings: Settings, client: "Client", cid: int) -> Peer:
     """What the gate may know of a client besides its CONNECT."""
     peer = Peer(client.host, cid, client.kind, nonce=client.nonce)
     listener = settings.websocket.tls if client.kind == WEBSOCKET else settings.tls
+    peer.tls_map = listener is not None and listener.map
     if client.tls is not None:
-        _add_tls(peer, client.tls, listener)
+        _add_tls(peer, client.tls)
     options = settings.websocket
     if client.kind == WEBSOCKET and options.auth_override:
         peer.no_auth_user = options.no_auth_user
@@ -30,15 +30,14 @@ def peer_of(settings: Settings, client: "Client", cid: int) -> Peer:
     return peer
 
 
-def _add_tls(peer: Peer, facts: "TlsFacts", listener: Tls | None) -> None:
+def _add_tls(peer: Peer, facts: "TlsFacts") -> None:
     peer.tls = {"version": facts.version, "cipher": facts.cipher}
     if facts.peer_der:
         from ssl import DER_cert_to_PEM_cert
 
         peer.tls["certs"] = [DER_cert_to_PEM_cert(facts.peer_der)]
-    if listener is None or not listener.map:
+    if not peer.tls_map:
         return
-    peer.tls_map = True
     try:
         peer.names = tuple(dict.fromkeys(name.text for name in facts.user_names()))
     except ValueError:

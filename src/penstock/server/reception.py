@@ -18,6 +18,7 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.clients import Client, Clients
+from penstock.server.complaints import Complaints
 from penstock.server.handshake import HandshakeFailed, forget, peek, shake_hands, wait_readable
 from penstock.server.log import Log
 from penstock.server.pipe import Pipe, PipeClosed
@@ -54,6 +55,7 @@ class Reception:
         self._settings = settings
         self._log = log
         self._sweep_by = sweep_by
+        self._complaints = Complaints(log, "handshake errors")
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate = Rate(0)
         self._context: ssl.SSLContext | None = None
@@ -103,10 +105,10 @@ class Reception:
         except TimeoutError:
             self._log.debug(f"{_who(connection, client)} - TLS handshake timeout")
         except HandshakeFailed as problem:
-            tell = self._log.debug if problem.quiet else self._log.error
+            tell = self._log.debug if problem.quiet else self._complain
             tell(f"{_who(connection, client)} - TLS handshake error: {problem}")
         except ValueError as problem:
-            self._log.warn(f"{_who(connection, client)} - PROXY header: {problem}")
+            self._complain(f"{_who(connection, client)} - PROXY header: {problem}")
             reason = "Protocol Violation"
         except OSError as problem:
             self._log.error(f"{_who(connection, client)} - {problem.strerror}")
@@ -115,6 +117,9 @@ class Reception:
         self._turn.now_ns = self._turn.clock.now()
         self._turn.disconnect(connection, reason)
         self._turn.kick()
+
+    def _complain(self, line: str) -> None:
+        self._complaints.say(self._turn.clock.now(), line)
 
     async def _prepare(self, pipe: Pipe, connection: Connection, client: Client) -> bool:
         """Everything up to the first byte of the protocol; False when it was closed on the way."""
@@ -143,7 +148,8 @@ class Reception:
 
     def _say_info(self, connection: Connection, client: Client) -> None:
         self._turn.now_ns = self._turn.clock.now()
-        self._clients.say_info(connection, client)
+        address = not self._settings.proxy_protocol
+        self._clients.say_info(connection, client, address=address)
         self._turn.kick()
 
     async def _read_proxy_header(self, pipe: Pipe, client: Client) -> None:

@@ -34,7 +34,7 @@ def put(
 
 
 def messages(house: House, stream: str = "S") -> list[bytes]:
-    log = house.engine.account.streams[stream].core.log
+    log = house.engine.accounts["$G"].streams[stream].core.log
     found = [log.get(seq) for seq in range(1, log.last_seq + 1)]
     return [message.payload for message in found if message is not None]
 
@@ -85,8 +85,8 @@ def test_a_batch_is_given_up_after_its_time(house: House) -> None:
     assert event[1] == "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
     assert (told["batch"], told["reason"], told["stream"]) == ("b", "timeout", "S")
     assert put(house, "b", 3, COMMIT)["error"]["err_code"] == 10176
-    assert house.engine.account.batches.atomic == 0
-    assert house.engine.account.batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes == 0
 
 
 @pytest.mark.parametrize("end", ["delete", "update", "restart"])
@@ -94,15 +94,15 @@ def test_open_batches_end_with_the_stream(tmp_path: Path, end: str) -> None:
     house = House(tmp_path)
     house.stream(allow_atomic=True)
     put(house, "b", 1)
-    assert house.engine.account.batches.atomic == 1
+    assert house.engine.accounts["$G"].batches.atomic == 1
     if end == "delete":
         house.ok("STREAM.DELETE.S")
     elif end == "update":
         house.ok("STREAM.UPDATE.S", {"name": "S"})
     else:
         house = house.restart()
-    assert house.engine.account.batches.atomic == 0
-    assert house.engine.account.batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes == 0
     if end == "restart":
         assert put(house, "b", 2, COMMIT)["error"]["err_code"] == 10176
 
@@ -127,8 +127,8 @@ def test_limits_are_settings(tmp_path: Path) -> None:
     assert put(house, "a", 3)["error"]["description"] == "atomic publish batch is too large: 2"
     assert put(house, "a", 1, body=b"y" * 19_000)["error"]["err_code"] == 10023
     house.pass_time(2 * SECOND)
-    assert house.engine.account.batches.atomic == 0
-    assert house.engine.account.batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes == 0
 
 
 def test_rollups_and_ends_within_a_batch(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> No
             count = before + (end == COMMIT)
             assert answer == {"stream": "S", "seq": len(stored), "batch": batch, "count": count}
         assert messages(house) == stored
-    assert house.engine.account.batches.atomic == len(is_open)
+    assert house.engine.accounts["$G"].batches.atomic == len(is_open)
 
 
 def test_header_blocks_without_a_line() -> None:

@@ -36,7 +36,7 @@ def test_a_counter_is_a_sum(
         sums[which] += number
         ack = count(house, f"s.{which}", f"{number:+d}")
         assert ack == {"stream": "S", "seq": seq, "val": str(sums[which])}
-        stored = house.engine.account.streams["S"].core.log.get(seq)
+        stored = house.engine.accounts["$G"].streams["S"].core.log.get(seq)
         assert stored.payload == b'{"val":"%d"}' % sums[which]
         assert value(stored.headers, b"Nats-Incr") == b"%+d" % number
 
@@ -74,7 +74,7 @@ def test_what_is_refused(
     house = House(tmp_path)
     house.stream(subjects=["s.>"], allow_msg_counter=True)
     house.stream("T", subjects=["t.>"])
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     core.store("s.broken", b"no")
     core.store("s.listed", b"[]")
     core.store("s.sources", b'{"val":"1"}', block("Nats-Counter-Sources: {]"))
@@ -86,7 +86,7 @@ def test_what_is_refused(
 def test_counters_of_other_streams_are_gathered(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"], allow_msg_counter=True)
-    entry = house.engine.account.streams["S"]
+    entry = house.engine.accounts["$G"].streams["S"]
 
     def take(origin: str, subject: str, total: int) -> None:
         headers = block("Nats-Incr: 1", f"Nats-Stream-Source: {origin} 1 > > {subject}")

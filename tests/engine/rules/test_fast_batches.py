@@ -72,7 +72,7 @@ def test_flow_acks_wait_for_the_disk() -> None:
 
 def test_a_batch_that_is_not_heard_of_ends(house: House) -> None:
     publisher = Publisher(house)
-    ingest = house.engine.account.batches.fast
+    ingest = house.engine.accounts["$G"].batches.fast
     publisher.put("b", 1, START)
     publisher.put("c", 1, START)
     house.pass_time(6 * SECOND)
@@ -101,13 +101,13 @@ def test_limits_are_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["delete", "update"])
 def test_open_batches_end_with_the_stream(house: House, end: str) -> None:
     Publisher(house).put("b", 1, START)
-    assert house.engine.account.batches.fast.count == 1
+    assert house.engine.accounts["$G"].batches.fast.count == 1
     if end == "delete":
         house.ok("STREAM.DELETE.S")
     else:
         house.ok("STREAM.UPDATE.S", {"name": "S"})
         assert Publisher(house).put("b", 2, APPEND)[0]["error"]["err_code"] == 10205
-    assert house.engine.account.batches.fast.count == 0
+    assert house.engine.accounts["$G"].batches.fast.count == 0
 
 
 @given(
@@ -142,8 +142,8 @@ def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) 
     for batch, seq in last.items():
         (answer,) = publisher.put(batch, seq + 1, EOB, flow=flow)
         assert answer["count"] == seq
-    assert house.engine.account.streams["S"].core.log.msgs == stored
-    assert house.engine.account.batches.fast.count == 0
+    assert house.engine.accounts["$G"].streams["S"].core.log.msgs == stored
+    assert house.engine.accounts["$G"].batches.fast.count == 0
 
 
 TOKENS = st.sampled_from(

@@ -21,7 +21,7 @@ SUBJECTS = ["s.a", "s.b", "s.c"]
 
 
 def stored(house: House, stream: str = "S") -> list[Any]:
-    log = house.engine.account.streams[stream].core.log
+    log = house.engine.accounts["$G"].streams[stream].core.log
     found = []
     seq = 1
     while (message := log.next_of(">", seq)) is not None:
@@ -89,7 +89,7 @@ def agree(house: House, model: Model) -> None:
     for message in found:
         ttl = parse_ttl((value(message.headers, b"Nats-TTL") or b"00").decode())
         assert ttl == model.messages[message.seq][2]
-    assert house.engine.account.streams["S"].core.log.last_seq == model.last
+    assert house.engine.accounts["$G"].streams["S"].core.log.last_seq == model.last
 
 
 STEPS = st.lists(
@@ -201,7 +201,7 @@ def test_a_ttl_is_judged(text: str, code: int, tmp_path: Path) -> None:
 def test_ttls_of_before_count_when_an_update_allows_them(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"])
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     core.store("s.a", b"x", block("Nats-TTL: 2"))
     house.pass_time(3 * SECOND)
     assert len(stored(house)) == 1
@@ -213,7 +213,7 @@ def test_ttls_of_before_count_when_an_update_allows_them(tmp_path: Path) -> None
 def test_many_ends_take_several_turns_and_memory_that_is_known(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"], allow_msg_ttl=True, storage="memory")
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     for n in range(50_000):
         core.publish(f"s.{n % 7}", b"x", block("Nats-TTL: 5"))
     core.publish("s.9", b"x")

@@ -36,7 +36,7 @@ def test_what_is_stored_is_published_again(tmp_path: Path) -> None:
     house.client.send("SUB r.> 2\r\n")
     house.send("s.a", b"one")
     house.client.send(b"PUB s.a 3\r\none\r\n")
-    log = house.engine.account.streams["S"].core.log
+    log = house.engine.accounts["$G"].streams["S"].core.log
     (second,) = heard(house, "r.a")
     assert second == (
         b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s.a\r\nNats-Sequence: 2\r\n"
@@ -84,7 +84,7 @@ def test_markers_are_published_again_too(tmp_path: Path) -> None:
 def test_nothing_goes_out_before_it_is_durable(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"], republish={"dest": "r.>"})
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     house.client.send("SUB r.> 2\r\n")
     house.client.events()
     core.publish("s.a", b"x")
@@ -102,5 +102,5 @@ def test_a_stream_hears_what_another_republishes(tmp_path: Path) -> None:
     house.stream("T", subjects=["r.>"])
     house.publish("s.a", b"x")
     house.server.hub.settle()
-    stored = house.engine.account.streams["T"].core.log.get(1)
+    stored = house.engine.accounts["$G"].streams["T"].core.log.get(1)
     assert (stored.subject, stored.payload) == ("r.s.a", b"x")

@@ -26,7 +26,7 @@ def rolled(how: str) -> bytes:
 
 
 def contents(house: House, stream: str = "S") -> list[tuple[int, str]]:
-    log = house.engine.account.streams[stream].core.log
+    log = house.engine.accounts["$G"].streams[stream].core.log
     found = []
     seq = 1
     while (message := log.next_of(">", seq)) is not None:
@@ -79,7 +79,7 @@ def test_many_messages_go_at_once(how: str, tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream(subjects=["s.>"], allow_rollup_hdrs=True)
     house.consumer(ack_policy="explicit")
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     payload = bytes(40_000)
     for n in range(1500):  # several segments
         core.publish(f"s.{n % 3}", payload)

@@ -19,7 +19,7 @@ def make(house: House, subject: str, *lines: str, body: bytes = b"body") -> Any:
 
 
 def on(house: House, subject: str) -> list[StoredMessage]:
-    log = house.engine.account.streams["S"].core.log
+    log = house.engine.accounts["$G"].streams["S"].core.log
     found = []
     seq = 1
     while (message := log.next_of(subject, seq)) is not None:
@@ -156,7 +156,7 @@ def test_what_is_refused(lines: list[str], code: int, tmp_path: Path) -> None:
 
 def test_many_schedules_at_once(tmp_path: Path) -> None:
     house = stream(House(tmp_path), storage="memory")
-    core = house.engine.account.streams["S"].core
+    core = house.engine.accounts["$G"].streams["S"].core
     for n in range(5_000):
         core.publish(f"s.plan.{n}", b"x", block(f"Nats-Schedule: {at(2)}", f"{TARGET}.{n}"))
     house.server.hub.settle()

@@ -18,7 +18,7 @@ def house(tmp_path: Path) -> House:
 
 def stored(house: House, stream: str) -> list[tuple[int, int, str, bytes, bytes]]:
     """Everything in a stream: sequence, time, subject, headers, payload."""
-    log = house.engine.account.streams[stream].core.log
+    log = house.engine.accounts["$G"].streams[stream].core.log
     found = [log.get(seq) for seq in range(log.first_seq, log.last_seq + 1)]
     return [tuple(message) for message in found if message is not None]
 

@@ -54,7 +54,7 @@ class Following(RuleBasedStateMachine):
             self.house.stream(name, **fields)
 
     def log(self, name: str) -> Any:
-        return self.house.engine.account.streams[name].core.log
+        return self.house.engine.accounts["$G"].streams[name].core.log
 
     def messages(self, name: str) -> dict[int, Any]:
         log = self.log(name)
@@ -129,14 +129,14 @@ class Following(RuleBasedStateMachine):
     def look(self) -> None:
         """Each message has one place in a follower, for ever."""
         for name in FOLLOWERS:
-            visible = self.house.engine.account.streams[name].core.visible
+            visible = self.house.engine.accounts["$G"].streams[name].core.visible
             for seq, message in self.messages(name).items():
                 if message.payload != b"own" and seq <= visible:
                     assert self.seen[name].setdefault(message.payload, seq) == seq, name
 
     @invariant()
     def followers_have_what_the_origin_has(self) -> None:
-        before = self.house.engine.account.streams["O"].core.visible
+        before = self.house.engine.accounts["$G"].streams["O"].core.visible
         origin = self.messages("O")
         self.look()
         if before < self.log("O").last_seq:

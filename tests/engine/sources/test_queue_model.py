@@ -62,7 +62,7 @@ class Queue(RuleBasedStateMachine):
         self.house = self.house.restart() if how == "stop" else self.house.crash()
 
     def look(self) -> None:
-        core: Any = self.house.engine.account.streams["S"].core
+        core: Any = self.house.engine.accounts["$G"].streams["S"].core
         for seq in range(core.log.first_seq, core.visible + 1):
             message = core.log.get(seq)
             if message is not None:

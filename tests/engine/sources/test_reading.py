@@ -23,7 +23,7 @@ def house(tmp_path: Path) -> House:
 
 def remote(house: House) -> None:
     """`$JS.hub.API` is a link to the same account: what goes to another server, comes back."""
-    house.engine.account.remotes["$JS.hub.API"] = RouterLink(house.server.router)
+    house.engine.accounts["$G"].remotes["$JS.hub.API"] = RouterLink(house.server.router)
 
 
 EXTERNAL = {"name": "O", "external": {"api": "$JS.hub.API", "deliver": ""}}
@@ -52,7 +52,7 @@ def test_what_was_taken_leaves_the_origin(house: House, retention: str, how: str
     after.pass_time(5 * SECOND, STEP)
     assert [message[4] for message in stored(after, "S")][-2:] == [b"4", b"5"]
     after.ok("STREAM.DELETE.S")
-    assert after.engine.account.streams["O"].consumers == {}
+    assert after.engine.accounts["$G"].streams["O"].consumers == {}
 
 
 def test_a_mirror_through_a_link(house: House) -> None:

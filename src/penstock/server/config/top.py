@@ -2,9 +2,11 @@
 knows and this server does not serve.
 """
 
+from penstock.server.config.accounts import accounts, check_accounts, system_account
 from penstock.server.config.authorization import authorization, check_authorization
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.mappings import mappings
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.tls import tls
 from penstock.server.config.values import (
@@ -31,6 +33,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
     check_websocket(reader, named.get("websocket", named.get("ws", place)))
+    check_accounts(reader, named.get("accounts", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),
@@ -53,6 +56,8 @@ TOP: dict[str, Key] = {
     "http": address("http_host", "http_port"),
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
+    "http_base_path": set_to("http_base_path", text),
+    "prof_port": set_to("prof_port", port),
     "jetstream": jetstream,
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
@@ -62,6 +67,14 @@ TOP: dict[str, Key] = {
     "websocket": websocket,
     "ws": websocket,
     "proxy_protocol": set_to("proxy_protocol", flag),
+    "accounts": accounts,
+    "mappings": mappings,
+    "maps": mappings,
+    "system_account": set_to("system_account", system_account),
+    "system": set_to("system_account", system_account),
+    "no_system_account": set_to("no_system_account", flag),
+    "no_system": set_to("no_system_account", flag),
+    "no_sys_acc": set_to("no_system_account", flag),
     "no_auth_user": set_to("no_auth_user", text),
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
@@ -79,6 +92,9 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
+    "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),
     "max_closed_clients": set_to("max_closed_clients", between(0, 1_000_000)),
     "ping_interval": duration("ping_interval_ns", 1_000_000),
     "ping_max": set_to("ping_max", between(1, 1_000_000)),
@@ -92,15 +108,15 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    accounts client_advertise cluster connect_error_reports default_js_domain
-    default_sentinel disable_sublist_cache feature_flags gateway http_base_path https https_port
-    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit mappings maps
-    max_sub_tokens max_subscription_tokens max_traced_msg_len mqtt
-    no_fast_producer_stall no_header_support no_sublist_cache no_sys_acc no_system no_system_account
-    ocsp ocsp_cache operator operators prof_block_rate prof_port proxies
+    client_advertise cluster connect_error_reports default_js_domain
+    default_sentinel disable_sublist_cache feature_flags gateway https https_port
+    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit
+    max_traced_msg_len mqtt
+    no_header_support no_sublist_cache
+    ocsp ocsp_cache operator operators prof_block_rate proxies
     reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
     resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    server_metadata server_tags syslog system system_account trace_headers trace_verbose trusted
+    server_metadata server_tags syslog trace_headers trace_verbose trusted
     trusted_keys write_timeout
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm

@@ -8,6 +8,7 @@ each beside this one.
 
 from dataclasses import dataclass, field
 
+from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
@@ -45,6 +46,8 @@ class Settings:
 
     http_host: str = ""  # "": as host
     http_port: int = 0  # 0: no monitoring; -1: any free one
+    http_base_path: str = ""  # a prefix of every path of monitoring
+    prof_port: int = 0  # 0: no profiling; -1: any free one
 
     jetstream: bool = False
     store_dir: str = ""  # "": a folder under the system's temporary folder
@@ -63,6 +66,10 @@ class Settings:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     users: list[User] = field(default_factory=list)
+    accounts: list[AccountSettings] = field(default_factory=list)
+    mappings: list[Mapping] = field(default_factory=list)  # of the default account
+    system_account: str = ""  # "": $SYS
+    no_system_account: bool = False
     no_auth_user: str = ""  # name or nkey of the user for clients that show no credentials
     proxy_required: bool = False
     auth_timeout_ns: int = 2 * SECOND_NS
@@ -88,6 +95,8 @@ class Settings:
     max_pending: int = 64 * 1024 * 1024
     max_connections: int = 65536  # 0 or less refuses everybody
     max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_sub_tokens: int = 0  # of a subscription's subject; 0: no limit
+    no_fast_producer_stall: bool = False  # who is slow misses messages, who publishes never waits
     max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
@@ -102,7 +111,9 @@ class Settings:
 
     def all_users(self) -> list[User]:
         """The users of the server and of all its accounts."""
-        return self.users
+        if not self.accounts:
+            return self.users
+        return [*self.users, *(user for account in self.accounts for user in account.users)]
 
 
 # What SIGHUP may change on a running server; everything else keeps its value until a restart.
@@ -118,6 +129,9 @@ RELOADABLE = frozenset(
         "password",
         "token",
         "users",
+        "accounts",
+        "mappings",
+        "system_account",
         "no_auth_user",
         "auth_callout",
         "auth_timeout_ns",
@@ -128,6 +142,8 @@ RELOADABLE = frozenset(
         "max_control_line",
         "max_connections",
         "max_subscriptions",
+        "max_sub_tokens",
+        "no_fast_producer_stall",
         "ping_interval_ns",
         "ping_max",
         "write_deadline_ns",

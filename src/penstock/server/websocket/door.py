@@ -15,6 +15,7 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.clients import Clients, Cookies
+from penstock.server.complaints import Complaints
 from penstock.server.handshake import HandshakeFailed, shake_hands, wait_readable
 from penstock.server.log import Log
 from penstock.server.pipe import Pipe, PipeClosed
@@ -103,6 +104,7 @@ class Door:
         self._settings = settings
         self._log = log
         self._sweep_by = sweep_by
+        self._complaints = Complaints(log, "websocket handshake errors")
         self._tasks: set[asyncio.Task[None]] = set()
         tls = settings.websocket.tls
         self._context = server_context(tls, "websocket.tls") if tls is not None else None
@@ -138,17 +140,20 @@ class Door:
             self._enter(pipe, upgrade, facts, host, port)
             taken = True
         except Refused as problem:
-            self._log.error(f"{where} - websocket handshake error: {problem}")
+            self._complain(f"{where} - websocket handshake error: {problem}")
             with contextlib.suppress(PipeClosed):  # it may not have waited for the answer
                 pipe.send(refuse(problem.status))
         except HandshakeFailed as problem:
-            tell = self._log.debug if problem.quiet else self._log.error
+            tell = self._log.debug if problem.quiet else self._complain
             tell(f"{where} - websocket TLS handshake error: {problem}")
         except (TimeoutError, PipeClosed, OSError) as problem:
             self._log.debug(f"{where} - websocket handshake: {problem or 'timeout'}")
         finally:
             if not taken:
                 pipe.close()
+
+    def _complain(self, line: str) -> None:
+        self._complaints.say(self._turn.clock.now(), line)
 
     async def _encrypt(self, pipe: Pipe) -> TlsFacts | None:
         tls = self._options.tls
@@ -192,9 +197,9 @@ class Door:
         client.tls = facts
         client.cookies = self._credentials(upgrade.cookies)
         transport.problem = lambda text: self._log.debug(f"cid:{connection.id} - {text}")
+        self._clients.say_info(connection, client)
         self._clients.arrived(connection, client)
         self._sweep_by(client.due_ns)
-        self._clients.say_info(connection, client)
         transport.serve(connection)
         turn.kick()
 

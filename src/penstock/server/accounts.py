@@ -1,0 +1,244 @@
+"""The accounts of a running server: each has subjects of its own (a core Router over the one Hub),
+limits, and what it shares with others.
+
+Settings come from a configuration or from JWTs, with the same values: `put` takes one account in,
+or brings it up to date, and what others share with it follows. `$G` and the system account are
+always there. Who a connection is was decided elsewhere (`server/auth`); `join` binds it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from penstock.core.hub import Connection, Hub
+from penstock.core.router import Router
+from penstock.server.settings.accounts import (
+    DEFAULT_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    AccountSettings,
+)
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account as EngineAccount
+    from penstock.server.account_links import Links
+    from penstock.server.sharing import TokenCheck
+
+
+class ServerAccount:
+    """One account. Plain facts: whoever wants to know looks here."""
+
+    def __init__(self, settings: AccountSettings, router: Router) -> None:
+        """Nobody is in it yet."""
+        self.settings = settings
+        self.router = router
+        self.connections: dict[int, Connection] = {}  # by id: clients and leaf nodes
+        self.leafnodes = 0  # how many of them are leaf nodes
+        self.total_connections = 0  # ever
+        self.jetstream: EngineAccount | None = None
+        self.slow_consumers = 0
+        self.expired = False  # its JWT has: nobody gets in
+
+    def __repr__(self) -> str:
+        """Its name."""
+        return f"ServerAccount({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """What it is called in the configuration; of a JWT its public key."""
+        return self.settings.name
+
+    @property
+    def full(self) -> bool:
+        """Whether no connection more may come in."""
+        most = self.settings.limits.max_connections
+        return 0 <= most <= len(self.connections) - self.leafnodes
+
+    @property
+    def full_of_leafnodes(self) -> bool:
+        """Whether no leaf node more may come in."""
+        most = self.settings.limits.max_leafnodes
+        return 0 <= most <= self.leafnodes
+
+
+Made = Callable[[ServerAccount], object]
+
+
+class Accounts:
+    """All accounts of one server."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        draw: Callable[[int], int],
+        system: str = "",
+        no_system: bool = False,
+    ) -> None:
+        """The default and the system account alone; `system` names the latter; `draw` gives a
+        random number below its argument.
+        """
+        self.hub = hub
+        self.draw = draw
+        self.server_name = ""
+        self.by_name: dict[str, ServerAccount] = {}
+        self.on_made: list[Made] = []  # called with every account that comes, also with those there
+        self.on_removed: list[Made] = []
+        self.token_check: TokenCheck | None = None
+        self.call_at: Callable[[int, Callable[[], None]], object] | None = None
+        self.report: Callable[[str], object] = lambda line: None
+        self._of: dict[int, ServerAccount] = {}  # connection id -> account
+        self._links: Links | None = None
+        self.default = self._make(AccountSettings(DEFAULT_ACCOUNT))
+        self.system: ServerAccount | None = None
+        if not no_system:
+            self.system = self._make(AccountSettings(system or SYSTEM_ACCOUNT))
+
+    # -- looking
+
+    def get(self, name: str) -> ServerAccount | None:
+        """The account of this name ("": the default one)."""
+        return self.by_name.get(name) if name else self.default
+
+    def all(self) -> list[ServerAccount]:
+        """Every account, in the order in which they came."""
+        return list(self.by_name.values())
+
+    def of(self, connection: Connection) -> ServerAccount:
+        """The account that a connection is in; before it has said who it is, the default one."""
+        return self._of.get(connection.id, self.default)
+
+    @property
+    def only_default(self) -> bool:
+        """Whether there are no others than the default and the system account."""
+        return len(self.by_name) == 1 + (self.system is not None)
+
+    # -- connections
+
+    def join(self, connection: Connection, account: ServerAccount, *, leaf: bool = False) -> bool:
+        """Count a connection in this account, and no more in the one it was in; False: there is no
+        room for it.
+        """
+        before = self._of.get(connection.id)
+        if before is account:
+            return True
+        if account.full_of_leafnodes if leaf else account.full:
+            return False
+        self.leave(connection)
+        account.connections[connection.id] = connection
+        account.leafnodes += leaf
+        account.total_connections += 1
+        self._of[connection.id] = account
+        return True
+
+    def leave(self, connection: Connection, *, leaf: bool = False) -> ServerAccount | None:
+        """A connection is gone; the account that it was in."""
+        account = self._of.pop(connection.id, None)
+        if account is not None:
+            account.connections.pop(connection.id, None)
+            account.leafnodes -= leaf
+        return account
+
+    # -- coming, changing, going
+
+    def put(self, settings: AccountSettings) -> ServerAccount:
+        """An account as these settings have it: a new one, or the one of that name brought up to
+        date, with those that share with it.
+        """
+        account = self.by_name.get(settings.name)
+        if account is None:
+            account = self._make(settings)
+        self.update(settings)
+        return account
+
+    def update(self, settings: AccountSettings) -> None:
+        """New settings for an account that is there. KeyError: it is not."""
+        account = self.by_name[settings.name]
+        account.settings = settings
+        self._apply(account)
+        self._link(account)
+
+    def apply(self, configured: Iterable[AccountSettings]) -> list[ServerAccount]:
+        """The accounts of a configuration, the first time or again: those that are in it come or
+        change, others (but for the default and the system account) go. Those that went; the caller
+        looks after their connections.
+        """
+        wanted = {settings.name: settings for settings in configured}
+        gone = []
+        for account in self.all():
+            if account.name in wanted:
+                continue
+            if account in (self.default, self.system):
+                kept = AccountSettings(account.name, mappings=account.settings.mappings)
+                wanted.setdefault(account.name, kept)
+            else:
+                self.remove(account.name)
+                gone.append(account)
+        for settings in wanted.values():
+            if settings.name not in self.by_name:
+                self._make(settings)
+            self.by_name[settings.name].settings = settings
+        for name in wanted:
+            self._apply(self.by_name[name])
+        if self._links is not None or any(
+            settings.exports or settings.imports for settings in wanted.values()
+        ):
+            self._need_links().link_all()
+        return gone
+
+    def remove(self, name: str) -> None:
+        """An account goes, with all that it shares."""
+        account = self.by_name.pop(name, None)
+        if account is None:
+            return
+        if self._links is not None:
+            self._links.unlink(account)
+        for call in self.on_removed:
+            call(account)
+
+    def when_made(self, call: Made) -> None:
+        """Call with every account, now with those that are there."""
+        self.on_made.append(call)
+        for account in self.all():
+            call(account)
+
+    def _make(self, settings: AccountSettings) -> ServerAccount:
+        account = ServerAccount(settings, Router(self.hub))
+        self.by_name[settings.name] = account
+        for call in self.on_made:
+            call(account)
+        return account
+
+    def _apply(self, account: ServerAccount) -> None:
+        """What of an account's settings concerns it alone."""
+        settings = account.settings
+        if settings.mappings:
+            from penstock.server.mapping import Mappings  # with transforms, which few need
+
+            account.router.mapping = Mappings(settings.mappings, self.draw)
+        else:
+            account.router.mapping = None
+
+    def _link(self, account: ServerAccount) -> None:
+        settings = account.settings
+        if self._links is not None or settings.exports or settings.imports:
+            self._need_links().link(account)
+
+    def _need_links(self) -> "Links":
+        if self._links is None:
+            from penstock.server.account_links import Links  # few servers share anything
+
+            self._links = Links(self)
+        return self._links
+
+    # -- what is being done
+
+    def importers(self) -> list[str]:
+        """Of a request that is being handled, the accounts that it came through by imports."""
+        return self._links.sharing.importers() if self._links is not None else []
+
+    def shares_who_asks(self) -> bool:
+        """Whether such a request may tell who asks."""
+        return self._links is not None and self._links.sharing.shared()
+
+    def pending_responses(self, account: ServerAccount) -> int:
+        """Requests to services of the account that wait for answers."""
+        return self._links.pending(account) if self._links is not None else 0

@@ -1,0 +1,65 @@
+"""Reading CONNECT as nats-server does: names of fields in any case, null for absent, unknown fields
+skipped, bytes that are no UTF-8 replaced; a wrong type is an error.
+
+What clients send is read in one go; only what is odd is looked at a second time. Pure.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from penstock.server.auth.result import Credentials
+
+_INTEGER = 1 << 63
+
+
+class _Usual(Credentials, forbid_unknown_fields=True):
+    """What clients send; with another field it is read again, loosely."""
+
+    tls_required: bool = False
+    ssl_required: bool = False
+    proxy_sig: str = ""
+
+
+_USUAL = msgspec.json.Decoder(_Usual)
+_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Credentials))
+
+
+def read_connect(text: bytes) -> Credentials:
+    """What CONNECT says; ValueError when it is not the JSON that was expected."""
+    try:
+        asked: Credentials = _USUAL.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        asked = _loosely(text)
+    if not -_INTEGER <= asked.protocol < _INTEGER:
+        raise ValueError("protocol is no number of 64 bits")
+    return asked
+
+
+def _loosely(text: bytes) -> Credentials:
+    try:
+        said = json.loads(text.decode("utf-8", "replace"), parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if said is None:
+        return Credentials()
+    if not isinstance(said, dict):
+        raise ValueError("expected an object")
+    known = {
+        name.lower(): _clean(value)
+        for name, value in said.items()
+        if value is not None and name.lower() in _NAMES
+    }
+    return msgspec.convert(known, Credentials)
+
+
+def _clean(value: Any) -> Any:
+    """Half of a surrogate pair is no character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

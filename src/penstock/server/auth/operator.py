@@ -1,0 +1,346 @@
+"""The operator mode: a client shows a JWT signed by its account, whose JWT is signed by an operator
+that the settings trust, and signs a nonce to show that the user JWT is its own.
+
+Accounts come from a resolver when somebody of theirs comes first, and go into the server's Accounts
+as the values of a configuration would. Knows nothing of sockets and files; time comes from a clock.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.nkeys import ACCOUNT, is_public, read_signature, verify
+from penstock.server.auth.claims import (
+    AccountClaims,
+    ActivationClaims,
+    OperatorClaims,
+    Template,
+    UserClaims,
+    UserPart,
+)
+from penstock.server.auth.from_claims import account_settings, permissions
+from penstock.server.auth.jwt import JwtError, decode
+from penstock.server.auth.result import (
+    Admitted,
+    Credentials,
+    Later,
+    Limits,
+    Outcome,
+    Peer,
+    Refused,
+)
+from penstock.server.auth.scopes import ScopeError, fill
+from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
+from penstock.server.settings import Settings
+from penstock.server.settings.accounts import AccountSettings, Export, Import
+from penstock.server.settings.operator import Operator
+from penstock.server.settings.users import CONNECTION_TYPES, Permissions
+from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.auth.callout import Callout
+
+Answer = Callable[[str | None], None]
+
+
+class Resolver(Protocol):
+    """Where account JWTs come from (``resolvers``)."""
+
+    def fetch(self, account: str, answer: Answer) -> None:
+        """Answer with the JWT of an account, None when there is none; at once, or later on the
+        loop's thread.
+        """
+
+    def store(self, account: str, token: str) -> None:
+        """Keep a newer one. OSError or ValueError when it can't."""
+
+
+class Place(Protocol):
+    """What takes accounts in (``server.accounts``)."""
+
+    def put(self, settings: AccountSettings) -> object:
+        """A new account, or a changed one."""
+
+
+@dataclass(slots=True)
+class Record:
+    """An account that came from its JWT."""
+
+    claims: AccountClaims
+    jwt: str
+    settings: AccountSettings
+    signers: dict[str, Template | None] = field(default_factory=dict)  # key -> what it may give
+    updated_ns: int = 0
+    removed: bool = False
+
+    def expired(self, now_ns: int) -> bool:
+        """Whether nobody of this account may be there any more."""
+        return self.removed or bool(self.claims.out_of_time(now_ns // SECOND_NS))
+
+    def revoked(self, user: str, issued_at: int) -> bool:
+        """Whether the account took back what this user's JWT said when it was issued."""
+        revocations = self.claims.nats.revocations or {}
+        return any(revocations.get(key, -1) >= issued_at for key in (user, "*"))
+
+
+class OperatorMode:
+    """Decides about clients by JWTs."""
+
+    def __init__(
+        self, settings: Settings, resolver: Resolver, accounts: Place, clock: Callable[[], int]
+    ) -> None:
+        """`clock` gives nanoseconds since the epoch. ValueError when an operator's JWT is not
+        sound.
+        """
+        operator = settings.operator or Operator()
+        self.operators = [decode(token, OperatorClaims) for token in operator.jwts]
+        self.trusted = frozenset(
+            [*operator.trusted_keys, *(key for each in self.operators for key in each.keys)]
+        )
+        self.pinned = frozenset(operator.pinned_accounts)
+        if self.pinned and settings.system_account:
+            self.pinned |= {settings.system_account}
+        self.sentinel = operator.default_sentinel
+        self.resolver = resolver
+        self.accounts = accounts
+        self.clock = clock
+        self.records: dict[str, Record] = {}
+        self.callout: Callout | None = None  # asks services of accounts that have one
+        self.on_update: list[Callable[[Record], None]] = []  # an account has changed or expired
+        self.pinned_failures = 0
+
+    # -- accounts
+
+    def take(self, token: str) -> Record:
+        """Take in what an account's JWT says; JwtError when it is not one to be trusted."""
+        claims = decode(token, AccountClaims)
+        if claims.iss not in self.trusted:
+            raise JwtError("account JWT is not signed by a trusted operator")
+        problem = next(claims.problems(), "")
+        if problem:
+            raise JwtError(f"account validation failed: {problem}")
+        signers: dict[str, Template | None] = {claims.sub: None}
+        for key in claims.nats.signing_keys or []:
+            if isinstance(key, str):
+                signers[key] = None
+            elif key.kind == "user_scope":
+                signers[key.key] = key.template
+            else:
+                raise JwtError(f'unknown signing key scope "{key.kind}"')
+        before = self.records.get(claims.sub)
+        record = Record(claims, token, account_settings(claims), signers, self.clock())
+        self.records[claims.sub] = record
+        self.accounts.put(record.settings)
+        if before is not None:
+            for call in self.on_update:
+                call(record)
+        for wanted in record.settings.imports:
+            if wanted.account not in self.records:
+                self.load(wanted.account, _ignore)
+        return record
+
+    def load(self, account: str, then: Callable[[Record | None], None]) -> None:
+        """The account by its key, from the resolver when it is not here or has expired."""
+        record = self.records.get(account)
+        if record is not None and not record.expired(self.clock()):
+            then(record)
+            return
+        if not is_public(account, ACCOUNT):
+            then(None)
+            return
+
+        def came(token: str | None) -> None:
+            if token is None:
+                then(None)
+                return
+            try:
+                claims = decode(token, AccountClaims)
+                if claims.sub != account:
+                    raise JwtError("the resolver gave another account's JWT")
+                found = self.records.get(account)
+                if found is None or found.jwt != token:
+                    found = self.take(token)
+            except JwtError:
+                then(None)
+            else:
+                then(found)
+
+        self.resolver.fetch(account, came)
+
+    def remove(self, account: str) -> None:
+        """An account was deleted: nobody may stay in it."""
+        record = self.records.get(account)
+        if record is not None:
+            record.removed = True
+            for call in self.on_update:
+                call(record)
+
+    def activated(
+        self, exporter: AccountSettings, export: Export, wanted: Import, importer: str
+    ) -> bool:
+        """Whether an import carries the exporter's leave."""
+        record = self.records.get(exporter.name)
+        if record is None or not wanted.token:
+            return False
+        try:
+            found = decode(wanted.token, ActivationClaims)
+        except JwtError:
+            return False
+        nats = found.nats
+        signer = nats.issuer_account or found.iss
+        return (
+            signer == exporter.name
+            and (not nats.issuer_account or found.iss in record.signers)
+            and found.sub == importer
+            and nats.kind == ("service" if wanted.service else "stream")
+            and _contained(wanted.subject, nats.subject)
+            and not found.out_of_time(self.clock() // SECOND_NS)
+            and max(export.revoked.get(importer, -1), export.revoked.get("*", -1)) < found.iat
+        )
+
+    # -- users
+
+    def check(self, asked: Credentials, peer: Peer) -> Outcome:
+        """Who shows this JWT."""
+        token = asked.jwt
+        try:
+            user = decode(token, UserClaims)
+        except JwtError as problem:
+            if not self.sentinel:
+                why = f"User JWT not valid: {problem}" if token else "requires a user JWT"
+                return Refused(why)
+            token = self.sentinel
+            try:
+                user = decode(token, UserClaims)
+            except JwtError as inner:
+                return Refused(f"default sentinel not valid: {inner}")
+        if user.nats.proxy_required:
+            return Refused("this user has to come through a proxy", reason="Proxy Required")
+        problem_text = user.out_of_time(self.clock() // SECOND_NS) or next(user.problems(), "")
+        if problem_text:
+            return Refused(f"User JWT no longer valid: {problem_text}")
+        if self.pinned and user.account not in self.pinned:
+            self.pinned_failures += 1
+            return Refused("the account is not one of the pinned ones")
+        later = Later()
+
+        def judge(record: Record | None) -> None:
+            outcome: Outcome
+            if record is None:
+                outcome = Refused("Account JWT lookup error")
+            else:
+                outcome = self._judge(user, token, record, asked, peer)
+                if self.callout is not None:
+                    outcome = self.callout.review_in(record, outcome, user, token, asked, peer)
+            if isinstance(outcome, Later):
+                outcome.then(later.settle)
+            else:
+                later.settle(outcome)
+
+        self.load(user.account, judge)
+        return later.outcome or later
+
+    def _judge(
+        self, user: UserClaims, token: str, record: Record, asked: Credentials, peer: Peer
+    ) -> Admitted | Refused:
+        now_ns = self.clock()
+        try:
+            nats = self.scoped(user, record)
+        except (JwtError, ScopeError) as problem:
+            return Refused(str(problem))
+        if record.expired(now_ns):
+            return Refused("Account JWT has expired")
+        if nats.bearer_token and record.claims.nats.limits.disallow_bearer:
+            return Refused("Account does not allow bearer tokens")
+        if not kind_allowed(nats.allowed_connection_types, peer.kind):
+            return Refused("Connection type not allowed")
+        if not nats.bearer_token:
+            raw = read_signature(asked.sig)
+            if not raw or not peer.nonce or not verify(user.sub, peer.nonce.encode(), raw):
+                return Refused("Signature not verified")
+        if record.revoked(user.sub, user.iat):
+            return Refused("User authentication revoked")
+        if not from_allowed_network(nats, peer.host):
+            return Refused(f"Bad src Ip {peer.host}")
+        until_ns = allowed_until_ns(nats, now_ns)
+        if until_ns is None:
+            return Refused("Outside connect times")
+        return admitted(user, token, nats, record, until_ns)
+
+    def scoped(self, user: UserClaims, record: Record) -> UserPart:
+        """The user's permissions and limits: its own, or its signing key's."""
+        if user.iss not in record.signers:
+            raise JwtError("User JWT issuer is not known")
+        template = record.signers[user.iss]
+        if template is None:
+            return user.nats
+        if not user.nats.empty:
+            raise JwtError("scoped users require no permissions or limits set")
+        return fill(template, user, record.claims)
+
+    def still_valid(self, before: Admitted) -> Admitted | Refused:
+        """Somebody who came in with a JWT, after an update of the account's."""
+        record = self.records.get(before.account)
+        if record is None:
+            return Refused()
+        if record.expired(self.clock()):
+            return Refused("", b"Account Authentication Expired", "Authentication Expired")
+        if record.revoked(before.nkey, before.issued_at):
+            return Refused("", b"User Authentication Revoked", "Credentials Revoked")
+        if before.jwt:
+            try:
+                user = decode(before.jwt, UserClaims)
+                nats = self.scoped(user, record)
+            except (JwtError, ScopeError) as problem:
+                return Refused(str(problem))
+            if nats.bearer_token and record.claims.nats.limits.disallow_bearer:
+                return Refused("Bearer User JWT not allowed")
+            return admitted(user, before.jwt, nats, record, before.expires_ns)
+        if before.default_permissions:
+            before.permissions = record.settings.default_permissions
+        return before
+
+
+def admitted(
+    user: UserClaims, token: str, nats: UserPart, record: Record, until_ns: int
+) -> Admitted:
+    """What a user JWT comes down to."""
+    own = permissions(nats.pub, nats.sub, nats.resp)
+    found: Permissions | None = own or record.settings.default_permissions
+    expires_ns = min((t for t in (user.exp * SECOND_NS, until_ns) if t), default=0)
+    return Admitted(
+        name=user.sub,
+        account=record.claims.sub,
+        permissions=found,
+        limits=Limits(nats.subs, nats.payload, nats.data),
+        expires_ns=expires_ns,
+        nkey=user.sub,
+        jwt=token,
+        issuer=user.iss,
+        name_tag=user.name,
+        tags=list(user.nats.tags or []),
+        issued_at=user.iat,
+        default_permissions=own is None,
+        way="jwt",
+    )
+
+
+def kind_allowed(wanted: list[str] | None, kind: str) -> bool:
+    """Whether a JWT's connection types let this kind in; types that nobody knows let nobody in."""
+    if not wanted:
+        return True
+    return kind in {each.upper() for each in wanted} & CONNECTION_TYPES
+
+
+def _contained(subject: str, other: str) -> bool:
+    mine, theirs = subject.split("."), other.split(".")
+    for place, token in enumerate(theirs):
+        if token == ">" and place == len(theirs) - 1:
+            return len(mine) > place
+        if place >= len(mine) or token not in (mine[place], "*"):
+            return False
+    return len(mine) == len(theirs)
+
+
+def _ignore(record: Record | None) -> None:
+    """An account that others import from: it is there now, or it is not."""

@@ -1,0 +1,96 @@
+"""Resolvers in memory and over HTTP: where the JWT of an account comes from. Those with a folder are
+in ``folder``.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from penstock.server.auth.passwords import Home
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+BYTES_MAX = 1024 * 1024
+_THREADS = 4
+
+
+class MemoryResolver:
+    """The JWTs of ``resolver_preload``, and what is stored while the server runs."""
+
+    def __init__(self, preload: dict[str, str]) -> None:
+        """Account key to JWT."""
+        self.tokens = dict(preload)
+
+    def fetch(self, account: str, answer: Callable[[str | None], None]) -> None:
+        """At once."""
+        answer(self.tokens.get(account))
+
+    def store(self, account: str, token: str) -> None:
+        """Until the server ends."""
+        self.tokens[account] = token
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class UrlResolver:
+    """An account server: ``GET <url>/<account>`` gives the JWT. Requests run in threads; several
+    who want the same account share one.
+    """
+
+    def __init__(
+        self, url: str, timeout_ns: int, home: Home, report: Callable[[str], object]
+    ) -> None:
+        """ValueError when the url is not http or https."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError(f"an account resolver's URL is http:// or https://, not {url!r}")
+        self._url = url if url.endswith("/") else f"{url}/"
+        self._timeout = timeout_ns / 1_000_000_000
+        self._home = home
+        self._report = report
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: dict[str, list[Callable[[str | None], None]]] = {}
+
+    def fetch(self, account: str, answer: Callable[[str | None], None]) -> None:
+        """Later."""
+        waiting = self._waiting.setdefault(account, [])
+        waiting.append(answer)
+        if len(waiting) > 1:
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(_THREADS, "resolver")
+        future = self._pool.submit(_get, f"{self._url}{account}", self._timeout)
+        future.add_done_callback(lambda done: self._home(lambda: self._came(account, done)))
+
+    def _came(self, account: str, done: "Future[str]") -> None:
+        problem = done.exception()
+        if problem is not None:
+            self._report(f"Account {account} can't be fetched: {problem}")
+        for answer in self._waiting.pop(account, []):
+            answer(None if problem is not None else done.result())
+
+    def store(self, account: str, token: str) -> None:
+        """Not here: an account server is written to by other means."""
+        raise ValueError("store operation not supported for URL Resolver")
+
+    def close(self) -> None:
+        """Wait for nothing more."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _get(url: str, timeout_s: float) -> str:
+    """In a thread."""
+    from urllib.request import urlopen
+
+    # The scheme was checked when the resolver was made.
+    with urlopen(url, timeout=timeout_s) as response:
+        if response.status != 200:
+            raise ValueError(f"HTTP status {response.status}")
+        found: bytes = response.read(BYTES_MAX + 1)
+    if len(found) > BYTES_MAX:
+        raise ValueError("the answer is too large")
+    return found.decode("ascii").strip()

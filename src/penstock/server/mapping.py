@@ -1,0 +1,121 @@
+"""Subject mappings of an account: where a client's message goes instead of where it was published.
+
+The first mapping whose pattern matches decides, once; of its targets one is drawn by weight. What
+the weights leave up to 100 stays where it was, unless the subject is among its own targets: then it
+is dropped. Knows no connection and no message; randomness comes from the caller.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.core.subjects import matches
+from penstock.engine.transforms import Transform, TransformError, check, parse
+from penstock.server.settings.accounts import Mapping
+
+Random = Callable[[int], int]  # below a number
+
+_CACHED = 4096
+
+
+class _Target(NamedTuple):
+    transform: Transform
+    below: int  # of 100 draws, those below this one go here, unless to a target before it
+
+
+class _Rule(NamedTuple):
+    pattern: str
+    targets: tuple[_Target, ...]
+
+
+def problem_of(mapping: Mapping) -> str:
+    """What is wrong with a mapping; "" when nothing is."""
+    seen: set[str] = set()
+    totals: dict[str, int] = {}
+    for target in mapping.targets:
+        if target.subject in seen:
+            return f'duplicate entry for "{target.subject}"'
+        seen.add(target.subject)
+        if target.weight > 100:
+            return "individual weights need to be <= 100"
+        totals[target.cluster] = totals.get(target.cluster, 0) + target.weight
+        if totals[target.cluster] > 100:
+            return "total weight needs to be <= 100"
+        try:
+            if not target.subject:
+                raise TransformError("invalid mapping destination: invalid transform")
+            check(mapping.subject, target.subject)
+        except TransformError as error:
+            return str(error)
+    return ""
+
+
+class Mappings:
+    """The mappings of one account; called with a subject, answers where it goes (None: nowhere)."""
+
+    def __init__(self, mappings: list[Mapping], random: Random) -> None:
+        """They are sound: `problem_of` was asked. Targets for a cluster are left out: a server
+        alone is in none.
+        """
+        self._random = random
+        self._rules = [_rule(mapping, random) for mapping in mappings]
+        self._found: dict[str, _Rule | None] = {}
+
+    def __call__(self, subject: str) -> str | None:
+        """Where a message that was published to this subject goes."""
+        try:
+            rule = self._found[subject]
+        except KeyError:
+            rule = self._find(subject)
+        if rule is None:
+            return subject
+        first = rule.targets[0]
+        if first.below == 100:
+            return first.transform.apply(subject)
+        drawn = self._random(100)
+        for target in rule.targets:
+            if drawn < target.below:
+                return target.transform.apply(subject)
+        return None
+
+    def _find(self, subject: str) -> _Rule | None:
+        found = None
+        for rule in self._rules:
+            if rule.pattern == subject or matches(subject, rule.pattern):
+                found = rule
+                break
+        if len(self._found) >= _CACHED:
+            self._found.clear()
+        self._found[subject] = found
+        return found
+
+
+def _rule(mapping: Mapping, random: Random) -> _Rule:
+    targets = [target for target in mapping.targets if not target.cluster]
+    own = any(target.subject == mapping.subject for target in mapping.targets)
+    weighted = [
+        (target.weight, parse(mapping.subject, target.subject, random)) for target in targets
+    ]
+    total = sum(target.weight for target in targets)
+    if total != 100 and not own:
+        weighted.append((100 - total, parse(mapping.subject, same(mapping.subject), random)))
+    weighted.sort(key=lambda each: each[0])
+    below = 0
+    made = []
+    for weight, transform in weighted:
+        below += weight
+        made.append(_Target(transform, below))
+    return _Rule(mapping.subject, tuple(made))
+
+
+def same(pattern: str) -> str:
+    """The destination that leaves the subjects of a pattern as they are."""
+    tokens, number = [], 0
+    for token in pattern.split("."):
+        if token == "*":
+            number += 1
+            token = f"${number}"
+        tokens.append(token)
+    return ".".join(tokens)
+
+
+__all__ = ["Mappings", "Random", "problem_of", "same"]

@@ -1,0 +1,80 @@
+"""Monitoring: what the server knows of itself, with nats-server's paths, arguments and field names,
+and as metrics for Prometheus.
+
+A module for each family, loaded when it is asked for the first time: `Options` (a msgspec Struct, as
+requests over the system account bring them), `from_query` and `report`, a pure function of the
+Facts. Pages that are no JSON, or have a status of their own, have `answer` instead. Knows nothing
+of sockets.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+from penstock.server.http import Answer, text_answer
+from penstock.server.monitor.facts import Facts, OneAccount
+from penstock.server.monitor.form import to_json
+from penstock.server.monitor.query import Query, QueryError, Skip
+
+# path -> (module, counted in http_req_stats as)
+PATHS = {
+    "/": ("index", "/"),
+    "/varz": ("varz", "/varz"),
+    "/connz": ("connz", "/connz"),
+    "/routez": ("routez", "/routez"),
+    "/gatewayz": ("gatewayz", "/gatewayz"),
+    "/leafz": ("leafz", "/leafz"),
+    "/subsz": ("subsz", "/subsz"),
+    "/subscriptionsz": ("subsz", "/subsz"),
+    "/accountz": ("accountz", "/accountz"),
+    "/accstatz": ("accstatz", "/accstatz"),
+    "/jsz": ("jsz", "/jsz"),
+    "/healthz": ("healthz", "/healthz"),
+    "/stacksz": ("stacksz", ""),
+    "/ipqueuesz": ("ipqueuesz", ""),
+    "/raftz": ("raftz", ""),
+    "/debug/vars": ("expvarz", ""),
+    "/expvarz": ("expvarz", ""),
+    "/metrics": ("metrics", ""),
+}
+
+
+def answer(facts: Facts, path: str, query: dict[str, str]) -> Answer:
+    """The answer to GET path?query."""
+    base = facts.settings.http_base_path.rstrip("/")
+    if base:
+        if path != base and not path.startswith(base + "/"):
+            return text_answer(404, "404 page not found\n")
+        path = path[len(base) :] or "/"
+    found = PATHS.get(path)
+    if found is None:
+        return text_answer(404, "404 page not found\n")
+    name, counted = found
+    if counted:
+        facts.requests[counted] = facts.requests.get(counted, 0) + 1
+    module = family(name)
+    arguments = Query(query)
+    try:
+        if hasattr(module, "answer"):
+            made: Answer = module.answer(facts, arguments)
+            return made
+        body = module.report(facts, module.from_query(arguments))
+    except (QueryError, Skip) as problem:
+        return text_answer(400, str(problem))
+    return json_answer(body, arguments, getattr(module, "INDENT", 2))
+
+
+def json_answer(body: object, query: Query, indent: int | None, status: int = 200) -> Answer:
+    """JSON, or with ``callback=name`` a script that calls it."""
+    written = to_json(body, indent)
+    callback = query.text("callback")
+    if callback and all(word.isidentifier() for word in callback.split(".")):
+        return Answer(status, "application/javascript", f"{callback}({written})".encode())
+    return Answer(status, "application/json", written.encode("utf-8", "replace"))
+
+
+def family(name: str) -> ModuleType:
+    """The module of a family of reports."""
+    return import_module(f"{__name__}.{name}")
+
+
+__all__ = ["PATHS", "Facts", "OneAccount", "QueryError", "Skip", "answer", "family", "json_answer"]

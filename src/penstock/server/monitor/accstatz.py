@@ -1,0 +1,98 @@
+"""/accstatz: the traffic of each account."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from penstock.api.times import format_time
+from penstock.core.hub import Connection
+from penstock.server.monitor.facts import AccountFacts, Facts, account_name, client_of
+from penstock.server.monitor.query import Query
+
+
+class Options(msgspec.Struct):
+    """Of which accounts (none: of all), and whether of those without connections."""
+
+    accounts: list[str] = []
+    include_unused: bool = False
+
+
+def from_query(query: Query) -> Options:
+    """QueryError."""
+    return Options(include_unused=query.flag("unused"))
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """A row for each account that is used."""
+    by_account = connections_by_account(facts)
+    rows = [
+        statistics(facts, account, by_account.get(account.name, ()))
+        for account in facts.accounts()
+        if (not options.accounts or account.name in options.accounts)
+        and (options.include_unused or by_account.get(account.name))
+    ]
+    return {
+        "server_id": facts.server_id,
+        "now": format_time(facts.now_ns),
+        "account_statz": rows,
+    }
+
+
+def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
+    """The open connections of each account that has some."""
+    found: dict[str, list[Connection]] = {}
+    for connection in facts.hub.all_connections():
+        found.setdefault(account_name(client_of(connection)), []).append(connection)
+    return found
+
+
+def is_leaf(connection: Connection) -> bool:
+    """Whether another server is at the other end."""
+    return getattr(client_of(connection), "kind", "") == "Leafnode"
+
+
+def statistics(
+    facts: Facts, account: AccountFacts, connections: Iterable[Connection]
+) -> dict[str, Any]:
+    """One account: what is open, and what went through it, past connections included."""
+    gone = facts.clients.past(account.name)
+    sent, received = [gone.out_msgs, gone.out_bytes], [gone.in_msgs, gone.in_bytes]
+    leafs_sent, leafs_received = [0, 0], [0, 0]
+    clients = leafs = 0
+    for each in connections:
+        if is_leaf(each):
+            leafs += 1
+            _add(leafs_sent, each.out_msgs, each.out_bytes)
+            _add(leafs_received, each.in_msgs, each.in_bytes)
+        else:
+            clients += 1
+        _add(sent, each.out_msgs, each.out_bytes)
+        _add(received, each.in_msgs, each.in_bytes)
+    return {
+        "acc": account.name,
+        "name": getattr(account, "tag", "") or account.name,
+        "conns": clients,
+        "leafnodes": leafs,
+        "total_conns": clients + leafs,
+        "num_subscriptions": account.router.subscription_count(),
+        "sent": _traffic(sent, leafs_sent),
+        "received": _traffic(received, leafs_received),
+        "slow_consumers": gone.slow_consumers,
+    }
+
+
+def _add(sums: list[int], msgs: int, size: int) -> None:
+    sums[0] += msgs
+    sums[1] += size
+
+
+def _traffic(whole: list[int], leafs: list[int]) -> dict[str, Any]:
+    none = {"msgs": 0, "bytes": 0}
+    return {
+        "msgs": whole[0],
+        "bytes": whole[1],
+        "gateways": none,
+        "routes": none,
+        "leafs": {"msgs": leafs[0], "bytes": leafs[1]},
+    }

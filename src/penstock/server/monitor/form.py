@@ -1,0 +1,50 @@
+"""How the reports are written: JSON as Go's encoder writes it, uptimes, numbers without a useless
+fraction.
+"""
+
+import json
+from typing import Any
+
+from penstock.server.units import SECOND_NS
+
+_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+
+def to_json(body: object, indent: int | None = 2) -> str:
+    """JSON text; None: on one line without blanks."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(body, indent=indent, separators=separators, ensure_ascii=False)
+    return text.translate(_ESCAPES)  # these stand in strings only
+
+
+def number(value: float) -> float:
+    """2.0 as 2."""
+    return int(value) if value == int(value) else value
+
+
+def uptime(ns: int) -> str:
+    """A time span in whole seconds: 1y2d3h4m5s."""
+    seconds = max(ns, 0) // SECOND_NS
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    years, day = divmod(days, 365)
+    if years:
+        return f"{years}y{day}d{hour}h{minute}m{second}s"
+    if days:
+        return f"{days}d{hour}h{minute}m{second}s"
+    if hours:
+        return f"{hours}h{minute}m{second}s"
+    return f"{minutes}m{second}s" if minutes else f"{second}s"
+
+
+def present(**fields: Any) -> dict[str, Any]:
+    """Those that are not empty, 0, false or None, in order."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def text(raw: bytes) -> str:
+    """Bytes of the protocol for people."""
+    return raw.decode("utf-8", "replace")

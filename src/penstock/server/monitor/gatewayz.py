@@ -1,0 +1,42 @@
+"""/gatewayz: the gateways to other clusters; a server alone has none."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.api.times import format_time
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.query import Query
+
+
+class Options(msgspec.Struct):
+    """Which gateway, and whether accounts are shown."""
+
+    name: str = ""
+    accounts: bool = False
+    account_name: str = ""
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+
+def from_query(query: Query) -> Options:
+    """QueryError."""
+    subs, detail = query.subscriptions()
+    accounts = query.flag("accs")
+    return Options(
+        name=query.text("gw_name"),
+        accounts=accounts or bool(query.text("acc_name")),
+        account_name=query.text("acc_name"),
+        subscriptions=subs,
+        subscriptions_detail=detail,
+    )
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """Empty ones."""
+    return {
+        "server_id": facts.server_id,
+        "now": format_time(facts.now_ns),
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }

@@ -1,0 +1,147 @@
+"""/healthz: whether the server, an account's JetStream, a stream or a consumer is there and works."""
+
+import json
+import os
+from typing import Any
+
+import msgspec
+
+from penstock.server.http import Answer
+from penstock.server.monitor.facts import Facts, engine_account
+from penstock.server.monitor.form import to_json
+from penstock.server.monitor.query import Query
+
+_OK, _BAD, _NOT_FOUND, _UNAVAILABLE = 200, 400, 404, 503
+
+
+class Options(msgspec.Struct, rename="kebab"):
+    """What to look at; `details`: all that is wrong, in a list."""
+
+    js_enabled: bool = False
+    js_enabled_only: bool = False
+    js_server_only: bool = False
+    js_meta_only: bool = False
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
+
+
+class Trouble(msgspec.Struct):
+    """Something that is wrong, and which status it means; 0: the one for what does not work now."""
+
+    kind: str
+    error: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    status: int = 0
+    said: str = "unavailable"  # the status without details
+
+
+def from_query(query: Query) -> Options:
+    """QueryError."""
+    return Options(
+        js_enabled=query.flag("js-enabled"),
+        js_enabled_only=query.flag("js-enabled-only"),
+        js_server_only=query.flag("js-server-only"),
+        js_meta_only=query.flag("js-meta-only"),
+        details=query.flag("details"),
+        account=query.text("account"),
+        stream=query.text("stream"),
+        consumer=query.text("consumer"),
+    )
+
+
+def answer(facts: Facts, query: Query) -> Answer:
+    """One line of JSON; the HTTP status says the same. QueryError."""
+    body = report(facts, from_query(query))
+    status = body.pop("status_code")
+    if "error" in body:
+        facts.warn(f"Healthcheck failed: {_quoted(body['error'])}")
+    elif "errors" in body:
+        facts.warn(f"Healthcheck failed: {len(body['errors'])} errors")
+    return Answer(status, "application/json", to_json(body, None).encode())
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """status, status_code, and what is wrong."""
+    found = list(_look(facts, options))
+    if not found:
+        return {"status": "ok", "status_code": _OK}
+    status = found[0].status or _UNAVAILABLE
+    if not options.details:
+        return {"status": found[0].said, "status_code": status, "error": found[0].error}
+    return {"status": "error", "status_code": status, "errors": [_row(each) for each in found]}
+
+
+def _row(each: Trouble) -> dict[str, str]:
+    row = {"type": each.kind}
+    for name in ("account", "stream", "consumer", "error"):
+        if getattr(each, name):
+            row[name] = getattr(each, name)
+    return row
+
+
+def _look(facts: Facts, options: Options) -> list[Trouble]:
+    if options.stream and not options.account:
+        return [_bad('"account" must not be empty when checking stream health')]
+    if options.consumer and not options.stream:
+        return [_bad('"stream" must not be empty when checking consumer health')]
+    if options.js_server_only or not facts.settings.jetstream:
+        return []
+    if facts.jetstream() is None:
+        return [Trouble("JETSTREAM", "JetStream not enabled", status=_UNAVAILABLE)]
+    if options.js_enabled or options.js_enabled_only:
+        return []
+    if options.account:
+        return _look_at_account(facts, options)
+    jetstream = facts.jetstream()
+    accounts = jetstream.accounts() if jetstream is not None else []
+    return [one for each in accounts for one in _broken(each.name, each.streams.values())]
+
+
+def _bad(error: str) -> Trouble:
+    return Trouble("BAD_REQUEST", error, status=_BAD, said="error")
+
+
+def _look_at_account(facts: Facts, options: Options) -> list[Trouble]:
+    name, stream, consumer = options.account, options.stream, options.consumer
+    account = engine_account(facts, name)
+    jetstream = facts.jetstream()
+    # an account that never had a stream has no folder, and is not found
+    folder = os.path.join(jetstream.folder, name) if jetstream is not None else ""
+    if account is None or not (account.streams or os.path.isdir(folder)):
+        error = f"JetStream account {_quoted(name)} not found"
+        return [Trouble("ACCOUNT", error, name, status=_NOT_FOUND)]
+    if not stream:
+        return list(_broken(name, account.streams.values()))
+    where = f"on account {_quoted(name)}"
+    entry = account.streams.get(stream)
+    if entry is None:
+        error = f"JetStream stream {_quoted(stream)} not found {where}"
+        return [Trouble("STREAM", error, name, stream, status=_NOT_FOUND)]
+    found = list(_broken(name, [entry]))
+    if consumer and consumer not in entry.consumers:
+        error = (
+            f"JetStream consumer {_quoted(consumer)} not found for stream {_quoted(stream)} {where}"
+        )
+        found = [Trouble("CONSUMER", error, name, stream, consumer, status=_NOT_FOUND)]
+    return found
+
+
+def _broken(account: str, entries: Any) -> list[Trouble]:
+    return [
+        Trouble(
+            "STREAM",
+            f"JetStream stream '{account} > {entry.config.name}' write error: {entry.core.failure}",
+            account,
+            entry.config.name,
+        )
+        for entry in entries
+        if entry.core.failure
+    ]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

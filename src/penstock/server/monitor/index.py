@@ -1,0 +1,40 @@
+"""The page of links."""
+
+from html import escape
+
+from penstock.server.http import Answer
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.query import Query
+from penstock.server.settings import COMPATIBLE_VERSION
+
+_LINKS = {
+    "General": "/varz",
+    "JetStream": "/jsz",
+    "Connections": "/connz",
+    "Accounts": "/accountz",
+    "Account Stats": "/accstatz",
+    "Subscriptions": "/subsz",
+    "Routes": "/routez",
+    "LeafNodes": "/leafz",
+    "Gateways": "/gatewayz",
+    "Raft Groups": "/raftz",
+    "Health Probe": "/healthz",
+    "Metrics": "/metrics",
+    "Expvar": "/debug/vars",
+}
+
+
+def answer(facts: Facts, query: Query) -> Answer:
+    """HTML."""
+    base = facts.settings.http_base_path.rstrip("/")
+    links = "".join(
+        f'<li><a href=".{base}{path}">{name}</a> <code>{path}</code></li>'
+        for name, path in _LINKS.items()
+    )
+    name = escape(facts.server_name)
+    page = (
+        f"<!doctype html><html lang=en><title>{name}</title><h1>penstock-server</h1>"
+        f"<p>Server {name}, compatible with nats-server {COMPATIBLE_VERSION}</p>"
+        f"<ul>{links}</ul></html>"
+    )
+    return Answer(200, "text/html; charset=utf-8", page.encode())

@@ -1,0 +1,157 @@
+"""JetStream's numbers as /varz, /jsz and STATSZ show them: configuration, use, limits; an account
+with its streams and consumers.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.form import present
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+    from penstock.server.jetstream import JetStream
+
+_UNLIMITED = (1 << 64) - 1  # how -1 looks as an unsigned number
+# settings.jetstream_limits and batch_limits -> nats-server's name
+_LIMITS = {
+    "max_request_batch": "max_request_batch",
+    "max_ack_pending": "max_ack_pending",
+    "max_ha_assets": "max_ha_assets",
+    "duplicate_window_ns": "max_duplicate_window",
+}
+_BATCH_LIMITS = {
+    "max_inflight_per_stream": "max_batch_inflight_per_stream",
+    "max_inflight_total": "max_batch_inflight_total",
+    "max_msgs": "max_batch_size",
+    "timeout_ns": "max_batch_timeout",
+}
+
+
+def summary(facts: Facts) -> dict[str, Any]:
+    """What /varz and STATSZ show; empty when JetStream is off."""
+    jetstream = facts.jetstream()
+    if jetstream is None:
+        return {}
+    return {
+        "config": jetstream.configuration(),
+        "stats": usage(jetstream),
+        "limits": limits(facts),
+    }
+
+
+def limits(facts: Facts) -> dict[str, int]:
+    """Those that are set."""
+    settings = facts.settings
+    shown = {shown: settings.jetstream_limits.get(name, 0) for name, shown in _LIMITS.items()}
+    shown |= {shown: settings.batch_limits.get(name, 0) for name, shown in _BATCH_LIMITS.items()}
+    return present(**shown)
+
+
+def usage(jetstream: "JetStream") -> dict[str, Any]:
+    """What all accounts use and have reserved."""
+    from penstock.engine.limits import account_info
+
+    accounts = jetstream.accounts()
+    infos = [account_info(each) for each in accounts]
+    return {
+        "memory": sum(each.memory for each in infos),
+        "storage": sum(each.storage for each in infos),
+        "reserved_memory": sum(each.reserved_memory for each in infos),
+        "reserved_storage": sum(each.reserved_storage for each in infos),
+        "accounts": len(accounts),
+        "ha_assets": 0,
+        "api": {
+            "level": accounts[0].settings.api_level if accounts else 0,
+            "total": sum(each.api_total for each in accounts),
+            "errors": sum(each.api_errors for each in accounts),
+        },
+    }
+
+
+def account_detail(
+    account: "Account",
+    *,
+    streams: bool = False,
+    consumers: bool = False,
+    direct_consumers: bool = False,
+    config: bool = False,
+    raft: bool = False,
+) -> dict[str, Any]:
+    """One account, with its streams and their consumers when they are asked for."""
+    allowed = account.limits.get("")
+    body: dict[str, Any] = {
+        "name": account.name,
+        "id": account.name,
+        "memory": account.memory.used,
+        "storage": account.storage.used,
+        "reserved_memory": allowed.max_memory & _UNLIMITED if allowed else 0,
+        "reserved_storage": allowed.max_storage & _UNLIMITED if allowed else 0,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": account.api_total, "errors": account.api_errors},
+    }
+    if streams:
+        rows = [
+            _stream(
+                account,
+                entry,
+                consumers=consumers,
+                direct_consumers=direct_consumers,
+                config=config,
+            )
+            for entry in list(account.streams.values())
+        ]
+        body |= present(stream_detail=rows)
+    return body
+
+
+def _stream(
+    account: "Account",
+    entry: "StreamEntry",
+    *,
+    consumers: bool,
+    direct_consumers: bool,
+    config: bool,
+) -> dict[str, Any]:
+    from penstock.api.codec import encode
+    from penstock.engine.entries import stream_info
+
+    settings = account.settings
+    now_ns = account.hub.clock.now()
+    info = json.loads(encode(stream_info(entry, settings, now_ns, versioned=False)))
+    row = {
+        "name": entry.config.name,
+        "created": info["created"],
+        "cluster": {"leader": settings.server_name},
+    }
+    if config:
+        row["config"] = info["config"]
+    row["state"] = info["state"]
+    if consumers:
+        public: list[dict[str, Any]] = []
+        direct: list[dict[str, Any]] = []
+        for each, found in consumer_infos(account, entry, config=config):
+            (direct if each.config.direct else public).append(found)
+        row |= present(consumer_detail=public)
+        if direct_consumers:
+            row |= present(direct_consumer_detail=direct)
+    return row | present(mirror=info.get("mirror"), sources=info.get("sources"))
+
+
+def consumer_infos(
+    account: "Account", entry: "StreamEntry", *, config: bool
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The consumers of a stream, each with what the API says of it."""
+    from penstock.api.codec import encode
+    from penstock.engine.entries import consumer_info
+
+    now_ns = account.hub.clock.now()
+    for each in list(entry.consumers.values()):
+        found = consumer_info(entry, each, account.settings, now_ns, versioned=False)
+        shown = json.loads(encode(found))
+        if not config:
+            shown.pop("config", None)
+        yield each, shown

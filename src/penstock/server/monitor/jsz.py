@@ -1,0 +1,139 @@
+"""/jsz: JetStream: its totals, and with ``accounts``, ``streams``, ``consumers``, ``config`` the
+details.
+"""
+
+from typing import Any
+
+import msgspec
+
+from penstock.api.times import format_time
+from penstock.server.monitor.facts import Facts, engine_account
+from penstock.server.monitor.form import present
+from penstock.server.monitor.jetstream import account_detail, limits, usage
+from penstock.server.monitor.query import DEFAULT_LIMIT, Query, QueryError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+
+
+class Options(msgspec.Struct):
+    """What to show. A server alone is the leader of everything."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    direct_consumer: bool = False
+    config: bool = False
+    leader_only: bool = False
+    offset: int = 0
+    limit: int = 0
+    raft: bool = False
+    stream_leader_only: bool = False
+
+
+def from_query(query: Query) -> Options:
+    """QueryError."""
+    accounts, streams, consumers = (
+        query.flag("accounts"),
+        query.flag("streams"),
+        query.flag("consumers"),
+    )
+    return Options(
+        account=query.text("acc"),
+        accounts=accounts,
+        streams=streams,
+        consumer=consumers,
+        direct_consumer=query.flag("direct-consumers"),
+        config=query.flag("config"),
+        offset=query.number("offset"),
+        limit=query.number("limit"),
+        leader_only=query.flag("leader-only"),
+        raft=query.flag("raft"),
+        stream_leader_only=query.flag("stream-leader-only"),
+    )
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """QueryError: only the leader was asked, and JetStream is off."""
+    head = {"server_id": facts.server_id, "now": format_time(facts.now_ns)}
+    jetstream = facts.jetstream()
+    if jetstream is None:
+        if options.leader_only:
+            raise QueryError("filtered response: not leader")
+        return _nothing() | head | _off()
+    accounts = jetstream.accounts()
+    streams = [entry for each in accounts for entry in each.streams.values()]
+    consumers = sum(len(entry.consumers) for entry in streams)
+    public = sum(not each.config.direct for entry in streams for each in entry.consumers.values())
+    body = usage(jetstream) | head
+    body |= {"config": jetstream.configuration(), "limits": limits(facts)}
+    body |= {"streams": len(streams)}
+    body |= present(streams_leader=len(streams) if options.raft else 0)
+    body |= {"consumers": consumers}
+    body |= present(consumers_leader=public if options.raft else 0)
+    body |= {
+        "messages": sum(entry.core.log.msgs for entry in streams),
+        "bytes": sum(entry.core.log.bytes for entry in streams),
+    }
+    body |= present(account_details=[_detail(each, options) for each in _chosen(accounts, options)])
+    return body | {"total": len(accounts)}
+
+
+def _chosen(accounts: "list[Account]", options: Options) -> "list[Account]":
+    if options.account:
+        named = [each for each in accounts if each.name == options.account]
+        if named:
+            return named
+    streams = options.streams or options.consumer
+    if not (options.accounts or (streams and not options.account)):
+        return []
+    limit = options.limit or DEFAULT_LIMIT
+    if limit < 0:
+        return list(accounts)
+    offset = max(options.offset, 0)
+    return sorted(accounts, key=lambda each: each.name)[offset : offset + limit]
+
+
+def _detail(account: "Account", options: Options) -> dict[str, Any]:
+    return account_detail(
+        account,
+        streams=options.streams or options.consumer,
+        consumers=options.consumer,
+        direct_consumers=options.direct_consumer,
+        config=options.config,
+        raft=options.raft,
+    )
+
+
+def one_account(facts: Facts, name: str, options: Options) -> dict[str, Any]:
+    """The details of one account alone; QueryError."""
+    if facts.jetstream() is None:
+        raise QueryError("jetstream not enabled")
+    if facts.account(name) is None:
+        raise QueryError(f'account "{name}" not found')
+    account = engine_account(facts, name)
+    if account is None:
+        raise QueryError(f'account "{name}" not jetstream enabled')
+    if options.consumer and not options.streams:
+        options.consumer = False  # they are shown with their streams only
+    return _detail(account, options)
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "memory": 0,
+        "storage": 0,
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": 0, "errors": 0},
+    }
+
+
+def _off() -> dict[str, Any]:
+    config = {"max_memory": 0, "max_storage": 0}
+    counts = {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0, "total": 0}
+    return {"disabled": True, "config": config} | counts

@@ -1,0 +1,273 @@
+"""/metrics: the server's numbers for Prometheus, read when they are asked for.
+
+METRICS is the list of all of them: what the reference page and the rules for alerts are checked
+with. Series of streams and consumers are bounded: the first STREAMS and CONSUMERS by name are
+shown, fewer with the arguments ``streams`` and ``consumers`` (0: none).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.server.http import Answer
+from penstock.server.monitor.accstatz import connections_by_account, statistics
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.query import Query
+from penstock.server.settings import COMPATIBLE_VERSION
+from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.engine.account import Account
+    from penstock.engine.entries import StreamEntry
+    from penstock.server.jetstream import JetStream
+
+STREAMS = 1000
+CONSUMERS = 5000
+
+
+class Kind(NamedTuple):
+    """One metric: its name without prefix, and what it says. Counters get ``_total`` behind it."""
+
+    name: str
+    counter: bool
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+_A = ("account",)
+_S = ("account", "stream")
+_C = ("account", "stream", "consumer")
+
+METRICS = (
+    Kind("info", False, "Always 1; who the server is.", ("server_id", "server_name", "version")),
+    Kind("start_time_seconds", False, "When the server started, in seconds since 1970."),
+    Kind("config_load_time_seconds", False, "When the configuration was read."),
+    Kind("resident_memory_bytes", False, "Memory of the process."),
+    Kind("cpu_seconds", True, "Processor time of the process."),
+    Kind("open_files", False, "File descriptors in use."),
+    Kind("connections", False, "Open connections of clients and leaf nodes."),
+    Kind("max_connections", False, "How many connections may be open."),
+    Kind("accepted_connections", True, "Connections since the start."),
+    Kind("subscriptions", False, "Subscriptions of all accounts."),
+    Kind("received_messages", True, "Messages from connections."),
+    Kind("received_bytes", True, "Bytes of them."),
+    Kind("sent_messages", True, "Messages to connections."),
+    Kind("sent_bytes", True, "Bytes of them."),
+    Kind("pending_bytes", False, "Output that waits for clients to read it."),
+    Kind("pending_bytes_max", False, "Output that waits for the slowest client."),
+    Kind("slow_consumers", True, "Connections cut off because they did not read."),
+    Kind("stale_connections", True, "Connections cut off because they did not answer pings."),
+    Kind("stalled_clients", True, "Times a publisher waited for a slow subscriber."),
+    Kind("turns", True, "Turns of the server's loop."),
+    Kind("commits", True, "Times that a stream wrote what it had accepted."),
+    Kind("fsyncs", True, "Times that a file was brought to the disk."),
+    Kind("http_requests", True, "Requests to monitoring.", ("path",)),
+    Kind("account_connections", False, "Open connections of clients.", _A),
+    Kind("account_leafnodes", False, "Open connections of leaf nodes.", _A),
+    Kind("account_subscriptions", False, "Subscriptions.", _A),
+    Kind("account_received_messages", True, "Messages from connections.", _A),
+    Kind("account_received_bytes", True, "Bytes of them.", _A),
+    Kind("account_sent_messages", True, "Messages to connections.", _A),
+    Kind("account_sent_bytes", True, "Bytes of them.", _A),
+    Kind("account_slow_consumers", True, "Connections cut off, they did not read.", _A),
+    Kind("jetstream_enabled", False, "1 when JetStream is on."),
+    Kind("jetstream_max_memory_bytes", False, "Memory that streams may use."),
+    Kind("jetstream_max_storage_bytes", False, "Disk that streams may use."),
+    Kind("jetstream_memory_bytes", False, "Bytes of streams in memory.", _A),
+    Kind("jetstream_storage_bytes", False, "Bytes of streams on disk.", _A),
+    Kind("jetstream_streams", False, "Streams.", _A),
+    Kind("jetstream_consumers", False, "Consumers.", _A),
+    Kind("jetstream_api_requests", True, "Requests to the JetStream API.", _A),
+    Kind("jetstream_api_errors", True, "Those that were answered with an error.", _A),
+    Kind("jetstream_streams_hidden", False, "Streams without series of their own: the cut-off."),
+    Kind("jetstream_consumers_hidden", False, "Consumers without series of their own."),
+    Kind("stream_messages", False, "Messages in the stream.", _S),
+    Kind("stream_bytes", False, "Bytes of them.", _S),
+    Kind("stream_first_sequence", False, "Sequence of the first message.", _S),
+    Kind("stream_last_sequence", False, "Sequence of the last message.", _S),
+    Kind("stream_consumers", False, "Consumers of the stream.", _S),
+    Kind("stream_max_bytes", False, "The limit of bytes; not there without one.", _S),
+    Kind("stream_write_error", False, "1 while the stream can't be written.", _S),
+    Kind("stream_lag", False, "Messages that the origin is ahead.", (*_S, "origin")),
+    Kind("consumer_pending", False, "Messages that were not delivered yet.", _C),
+    Kind("consumer_ack_pending", False, "Delivered messages without an ack.", _C),
+    Kind("consumer_redelivered", False, "Of those, delivered more than once.", _C),
+    Kind("consumer_waiting", False, "Pull requests that wait for messages.", _C),
+    Kind("consumer_lag", False, "Messages not acknowledged: pending and ack pending.", _C),
+    Kind("consumer_delivered_sequence", False, "Stream sequence last delivered.", _C),
+    Kind("consumer_ack_floor_sequence", False, "All up to here is acknowledged.", _C),
+    Kind("consumer_last_active_seconds", False, "When it last delivered; 0: never.", _C),
+)
+PREFIX = "penstock_"
+
+
+def answer(facts: Facts, query: Query) -> Answer:
+    """The text that Prometheus reads. QueryError."""
+    streams = query.number("streams") if query.text("streams") else STREAMS
+    consumers = query.number("consumers") if query.text("consumers") else CONSUMERS
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(facts, streams, consumers))
+    return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
+
+
+class Collector:
+    """Reads the server when it is collected."""
+
+    def __init__(self, facts: Facts, streams: int = STREAMS, consumers: int = CONSUMERS) -> None:
+        """At most that many streams and consumers get series of their own."""
+        self._facts = facts
+        self._streams = max(0, min(streams, STREAMS))
+        self._consumers = max(0, min(consumers, CONSUMERS))
+        self._families: dict[str, Metric] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: names are not checked for doubles."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, those without a series too."""
+        self._families = {}
+        for kind in METRICS:
+            family = CounterMetricFamily if kind.counter else GaugeMetricFamily
+            self._families[kind.name] = family(PREFIX + kind.name, kind.text, labels=kind.labels)
+        self._process()
+        self._server()
+        self._accounts()
+        self._jetstream()
+        yield from self._families.values()
+
+    def _put(self, name: str, value: float, *labels: str) -> None:
+        family = self._families[name]
+        assert isinstance(family, CounterMetricFamily | GaugeMetricFamily)
+        family.add_metric(labels, value)
+
+    def _process(self) -> None:
+        facts = self._facts
+        self._put("info", 1, facts.server_id, facts.server_name, COMPATIBLE_VERSION)
+        self._put("start_time_seconds", facts.start_ns / SECOND_NS)
+        loaded_ns = facts.loaded_ns or facts.start_ns
+        self._put("config_load_time_seconds", loaded_ns / SECOND_NS)
+        self._put("resident_memory_bytes", facts.memory_bytes())
+        self._put("cpu_seconds", time.process_time())
+        with contextlib.suppress(OSError):  # a system without /proc: the metric has no value
+            self._put("open_files", len(os.listdir("/proc/self/fd")))
+
+    def _server(self) -> None:
+        facts, hub, clients = self._facts, self._facts.hub, self._facts.clients
+        pending = [each.pending_bytes() for each in hub.all_connections()]
+        values = {
+            "connections": clients.open,
+            "max_connections": facts.settings.max_connections,
+            "accepted_connections": clients.total,
+            "subscriptions": facts.subscriptions(),
+            "received_messages": hub.in_msgs,
+            "received_bytes": hub.in_bytes,
+            "sent_messages": hub.out_msgs,
+            "sent_bytes": hub.out_bytes,
+            "pending_bytes": sum(pending),
+            "pending_bytes_max": max(pending, default=0),
+            "slow_consumers": hub.slow_consumers,
+            "stale_connections": clients.stale,
+            "stalled_clients": hub.stalls,
+            "turns": hub.turns,
+            "commits": hub.commit_runs,
+            "fsyncs": hub.sync_runs,
+        }
+        for name, value in values.items():
+            self._put(name, value)
+        for path, count in sorted(facts.requests.items()):
+            self._put("http_requests", count, path)
+
+    def _accounts(self) -> None:
+        by_account = connections_by_account(self._facts)
+        for account in self._facts.accounts():
+            name = account.name
+            found = statistics(self._facts, account, by_account.get(name, ()))
+            self._put("account_connections", found["conns"], name)
+            self._put("account_leafnodes", found["leafnodes"], name)
+            self._put("account_subscriptions", found["num_subscriptions"], name)
+            for way in ("received", "sent"):
+                self._put(f"account_{way}_messages", found[way]["msgs"], name)
+                self._put(f"account_{way}_bytes", found[way]["bytes"], name)
+            self._put("account_slow_consumers", found["slow_consumers"], name)
+
+    # -- JetStream
+
+    def _jetstream(self) -> None:
+        jetstream = self._facts.jetstream()
+        self._put("jetstream_enabled", jetstream is not None)
+        if jetstream is None:
+            return
+        config = jetstream.configuration()
+        self._put("jetstream_max_memory_bytes", config["max_memory"])
+        self._put("jetstream_max_storage_bytes", config["max_storage"])
+        for account in jetstream.accounts():
+            name = account.name
+            consumers = sum(len(entry.consumers) for entry in account.streams.values())
+            self._put("jetstream_memory_bytes", account.memory.used, name)
+            self._put("jetstream_storage_bytes", account.storage.used, name)
+            self._put("jetstream_streams", len(account.streams), name)
+            self._put("jetstream_consumers", consumers, name)
+            self._put("jetstream_api_requests", account.api_total, name)
+            self._put("jetstream_api_errors", account.api_errors, name)
+        self._assets(jetstream)
+
+    def _assets(self, jetstream: "JetStream") -> None:
+        streams = sorted(
+            (
+                (account, entry)
+                for account in jetstream.accounts()
+                for entry in account.streams.values()
+            ),
+            key=lambda each: (each[0].name, each[1].config.name),
+        )
+        shown = streams[: self._streams]
+        told = 0
+        for account, entry in shown:
+            self._stream(account, entry)
+            told += self._consumers_of(account, entry, self._consumers - told)
+        total = sum(len(entry.consumers) for _, entry in streams)
+        self._put("jetstream_streams_hidden", len(streams) - len(shown))
+        self._put("jetstream_consumers_hidden", total - told)
+
+    def _stream(self, account: "Account", entry: "StreamEntry") -> None:
+        labels = (account.name, entry.config.name)
+        log = entry.core.log
+        self._put("stream_messages", log.msgs, *labels)
+        self._put("stream_bytes", log.bytes, *labels)
+        self._put("stream_first_sequence", log.first_seq, *labels)
+        self._put("stream_last_sequence", log.last_seq, *labels)
+        self._put("stream_consumers", len(entry.consumers), *labels)
+        if entry.config.max_bytes > 0:
+            self._put("stream_max_bytes", entry.config.max_bytes, *labels)
+        self._put("stream_write_error", bool(entry.core.failure), *labels)
+        if entry.supply is not None:
+            for origin in entry.supply.infos(self._facts.now_ns):
+                self._put("stream_lag", origin.lag, *labels, origin.name)
+
+    def _consumers_of(self, account: "Account", entry: "StreamEntry", room: int) -> int:
+        """How many were shown."""
+        chosen = sorted(entry.consumers.values(), key=lambda each: each.name)[:room]
+        for each in chosen:
+            labels = (account.name, entry.config.name, each.name)
+            state = each.core.state()
+            redelivered = 0 if each.config.max_deliver == 1 else state.num_redelivered
+            values = {
+                "pending": state.num_pending,
+                "ack_pending": state.num_ack_pending,
+                "redelivered": redelivered,
+                "waiting": 0 if each.config.deliver_subject else state.num_waiting,
+                "lag": state.num_pending + state.num_ack_pending,
+                "delivered_sequence": state.delivered_stream_seq,
+                "ack_floor_sequence": state.floor_stream_seq,
+                "last_active_seconds": state.delivered_last_ns / SECOND_NS,
+            }
+            for name, value in values.items():
+                self._put(f"consumer_{name}", value, *labels)
+        return len(chosen)

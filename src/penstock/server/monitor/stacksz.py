@@ -1,0 +1,24 @@
+"""/stacksz: where every thread of the server is just now."""
+
+import sys
+import threading
+import traceback
+
+from penstock.server.http import Answer
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.query import Query
+
+
+def answer(facts: Facts, query: Query) -> Answer:
+    """Text, though it is called JSON: as nats-server does."""
+    return Answer(200, "application/json", stacks().encode())
+
+
+def stacks() -> str:
+    """One paragraph for each thread that knows Python; the core's sync threads do not."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():  # the only way to another thread's stack
+        lines = "".join(traceback.format_stack(frame))
+        parts.append(f"thread {ident} [{names.get(ident, 'unnamed')}]:\n{lines}")
+    return "\n".join(parts)

@@ -1,0 +1,123 @@
+"""/subsz: how many subscriptions there are, how the look-ups do, and with ``subs`` which they are."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.api.times import format_time
+from penstock.core.router import Router
+from penstock.core.subjects import literal, matches
+from penstock.server.monitor.facts import Facts, account_name, client_of
+from penstock.server.monitor.form import number, present, text
+from penstock.server.monitor.query import Query, QueryError, page
+
+
+class Options(msgspec.Struct):
+    """`test`: only those that match this subject."""
+
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+
+class Subscribed(Protocol):
+    """A subscription, open or remembered."""
+
+    @property
+    def subject(self) -> bytes:
+        """The pattern."""
+
+    @property
+    def queue(self) -> bytes:
+        """Its group, or empty."""
+
+    @property
+    def sid(self) -> bytes:
+        """The client's name for it."""
+
+    @property
+    def delivered(self) -> int:
+        """Messages."""
+
+    @property
+    def max(self) -> int:
+        """Ends after so many; 0: never."""
+
+
+def from_query(query: Query) -> Options:
+    """QueryError."""
+    return Options(
+        subscriptions=query.flag("subs"),
+        offset=query.number("offset"),
+        limit=query.number("limit"),
+        test=query.text("test"),
+        account=query.text("acc"),
+    )
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """QueryError when the test subject is none."""
+    offset, limit = page(options.offset, options.limit)
+    if options.test and not literal(options.test):
+        raise QueryError(f"invalid test subject, must be valid publish subject: {options.test}")
+    routers = [each.router for each in facts.accounts() if options.account in ("", each.name)]
+    body: dict[str, Any] = {"server_id": facts.server_id, "now": format_time(facts.now_ns)}
+    body |= statistics(routers)
+    rows: list[dict[str, Any]] = []
+    if options.subscriptions:
+        rows = _rows(facts, options)
+    body |= {"total": len(rows), "offset": offset, "limit": limit}
+    return body | present(subscriptions_list=rows[offset : offset + limit])
+
+
+def statistics(routers: Iterable[Router]) -> dict[str, Any]:
+    """Look-ups of subjects, all routers together."""
+    count = cached = inserts = lookups = misses = longest = total = 0
+    for router in routers:
+        trie = router.trie
+        count += router.subscription_count()
+        cached += trie.cached
+        inserts += trie.inserts
+        lookups += trie.lookups
+        misses += trie.misses
+        most, sum_of = trie.fanout()
+        longest = max(longest, most)
+        total += sum_of
+    return {
+        "num_subscriptions": count,
+        "num_cache": cached,
+        "num_inserts": inserts,
+        "num_removes": inserts - count,
+        "num_matches": lookups,
+        "cache_hit_rate": number((lookups - misses) / lookups if lookups else 0),
+        "max_fanout": longest,
+        "avg_fanout": number(total / cached if cached else 0),
+    }
+
+
+def _rows(facts: Facts, options: Options) -> list[dict[str, Any]]:
+    rows = []
+    for connection in facts.hub.all_connections():
+        account = account_name(client_of(connection))
+        if options.account not in ("", account):
+            continue
+        rows += [
+            detail(each, connection.id, account)
+            for each in connection.all_subscriptions()
+            if not options.test or matches(options.test, each.subject)
+        ]
+    return rows
+
+
+def detail(each: Subscribed, cid: int, account: str) -> dict[str, Any]:
+    """One subscription; the account is shown when it is named."""
+    fields: dict[str, Any] = present(account=account, account_tag=account)
+    fields["subject"] = text(each.subject)
+    fields |= present(qgroup=text(each.queue))
+    fields |= {"sid": text(each.sid), "msgs": each.delivered}
+    fields |= present(max=each.max)
+    fields["cid"] = cid
+    return fields

@@ -1,0 +1,108 @@
+"""/varz: the server as a whole."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.api.times import format_time
+from penstock.server.identity import RUNTIME
+from penstock.server.monitor import jetstream
+from penstock.server.monitor.facts import SYSTEM_ACCOUNT, Facts, cores
+from penstock.server.monitor.form import number, present, uptime
+from penstock.server.monitor.query import Query
+from penstock.server.settings import COMPATIBLE_VERSION
+from penstock.server.units import SECOND_NS
+
+
+class Options(msgspec.Struct):
+    """None."""
+
+
+def from_query(query: Query) -> Options:
+    """Arguments are not looked at."""
+    return Options()
+
+
+def report(facts: Facts, options: Options) -> dict[str, Any]:
+    """Settings, then what happened."""
+    return _settings(facts) | _running(facts)
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    settings = facts.settings
+    body: dict[str, Any] = {
+        "server_id": facts.server_id,
+        "server_name": facts.server_name,
+        "version": COMPATIBLE_VERSION,
+        "proto": 1,
+        "go": RUNTIME,
+        "host": facts.host,
+        "port": facts.port,
+    }
+    if settings.auth_required:
+        body["auth_required"] = True
+    body["max_connections"] = settings.max_connections
+    body |= present(max_subscriptions=settings.max_subscriptions)
+    body |= {
+        "ping_interval": settings.ping_interval_ns,
+        "ping_max": settings.ping_max,
+        "http_host": settings.http_host or settings.host,
+        "http_port": facts.http_port,
+        "http_base_path": settings.http_base_path,
+        "https_port": 0,
+        "auth_timeout": number(settings.auth_timeout_ns / SECOND_NS),
+        "max_control_line": settings.max_control_line,
+        "max_payload": settings.max_payload,
+        "max_pending": settings.max_pending,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": jetstream.summary(facts),
+        "tls_timeout": 2,
+        "write_deadline": settings.write_deadline_ns,
+    }
+    return body
+
+
+def _running(facts: Facts) -> dict[str, Any]:
+    settings, hub, clients = facts.settings, facts.hub, facts.clients
+    now_ns = facts.now_ns
+    return {
+        "start": format_time(facts.start_ns),
+        "now": format_time(now_ns),
+        "uptime": uptime(now_ns - facts.start_ns),
+        "mem": facts.memory_bytes(),
+        "cores": cores(),
+        "gomaxprocs": 1,
+        "cpu": number(facts.cpu_percent()),
+        "connections": clients.open,
+        "total_connections": clients.total,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": hub.in_msgs,
+        "in_bytes": hub.in_bytes,
+        "in_client_msgs": hub.in_msgs,
+        "in_client_bytes": hub.in_bytes,
+        "out_msgs": hub.out_msgs,
+        "out_bytes": hub.out_bytes,
+        "out_client_msgs": hub.out_msgs,
+        "out_client_bytes": hub.out_bytes,
+        "slow_consumers": hub.slow_consumers,
+        "stale_connections": clients.stale,
+        "stalled_clients": hub.stalls,
+        "subscriptions": facts.subscriptions(),
+        "http_req_stats": dict(sorted(facts.requests.items())),
+        "config_load_time": format_time(facts.loaded_ns or facts.start_ns),
+        "config_digest": settings.config_digest,
+        "system_account": SYSTEM_ACCOUNT,
+        "slow_consumer_stats": _kinds(hub.slow_consumers),
+        "stale_connection_stats": _kinds(clients.stale),
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }
+
+
+def _kinds(clients: int) -> dict[str, int]:
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

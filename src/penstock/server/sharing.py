@@ -1,0 +1,270 @@
+"""Which imports fit which exports: authorization, circles, subject transforms; in nats-server's
+words. Works on settings alone, and knows nothing of how messages travel (core/exchange).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from penstock.core.subjects import collide, literal, subset, valid
+from penstock.engine.transforms import TransformError, parse
+from penstock.server.settings.accounts import (
+    SINGLETON,
+    STREAMED,
+    SYSTEM_ACCOUNT,
+    AccountSettings,
+    Export,
+    Import,
+)
+
+Transform = Callable[[str], str | None]
+TokenCheck = Callable[[AccountSettings, Export, Import, str], bool]
+"""(exporter, export, import, importer's name) -> whether the import's activation token lets it."""
+
+# What every account may ask the system account, each for itself.
+SYSTEM_EXPORTS = (
+    Export("$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response=STREAMED, account_token_position=4),
+    Export("$SYS.REQ.ACCOUNT.*.STATZ", service=True, response=STREAMED, account_token_position=4),
+    Export("$SYS.DEBUG.SUBSCRIBERS", service=True),
+    Export("$SYS.REQ.USER.*.INFO", service=True),
+)
+_PLACE = re.compile(r"\$([1-9][0-9]*)|\{\{\s*[wW]ildcard\s*\(\s*([0-9]+)\s*\)\s*\}\}")
+
+
+def export_of(exports: Iterable[Export], subject: str, service: bool) -> Export | None:
+    """The export that covers an import's subject: the same one, or the first that is wider."""
+    wider = None
+    for export in exports:
+        if export.service == service:
+            if export.subject == subject:
+                return export
+            if wider is None and valid(subject) and subset(subject, export.subject):
+                wider = export
+    return wider
+
+
+def may_import(
+    exporter: AccountSettings, wanted: Import, importer: str, token: TokenCheck | None = None
+) -> Export | None:
+    """The export that lets an account have this; None: there is none, or it is not for it."""
+    exports = [*exporter.exports, *(SYSTEM_EXPORTS if exporter.name == SYSTEM_ACCOUNT else ())]
+    export = export_of(exports, wanted.subject, wanted.service)
+    if export is None:
+        return None
+    if export.account_token_position:
+        place = export.account_token_position - 1
+        tokens = wanted.subject.split(".")
+        fits = export.subject != wanted.subject and place < len(tokens)
+        return export if fits and tokens[place] == importer else None
+    if export.token_required or export.accounts == []:
+        fits = token is not None and token(exporter, export, wanted, importer)
+        return export if fits else None
+    if export.accounts is None or importer in export.accounts:
+        return export
+    return None
+
+
+def local_pattern(wanted: Import) -> str:
+    """The importer's subjects, as a pattern: `$1` and the like are wildcards."""
+    return ".".join("*" if _PLACE.fullmatch(token) else token for token in _local_tokens(wanted))
+
+
+def stream_transform(wanted: Import) -> Transform | None:
+    """What makes the importer's subjects of the exporter's; None: they are the same, or a literal.
+    TransformError.
+    """
+    if literal(wanted.subject) or wanted.local == wanted.subject:
+        return None
+    target = ".".join(_local_tokens(wanted))
+    _check_strict(wanted.subject, target)
+    return parse(wanted.subject, target).apply
+
+
+def service_transform(wanted: Import) -> Transform | None:
+    """What makes the exporter's subjects of the importer's; None: they are the same, or a literal.
+    TransformError.
+    """
+    if literal(wanted.subject) or wanted.local == wanted.subject:
+        return None
+    local = _local_tokens(wanted)
+    _check_strict(wanted.subject, ".".join(local))
+    # The wildcards of the local pattern, in order, stand for these of the exporter's subject.
+    places = [_number(token) for token in local if _PLACE.fullmatch(token)]
+    number, tokens = 0, []
+    for token in wanted.subject.split("."):
+        if token == "*":
+            number += 1
+            token = f"${places.index(number) + 1}"
+        tokens.append(token)
+    return parse(local_pattern(wanted), ".".join(tokens)).apply
+
+
+def _local_tokens(wanted: Import) -> list[str]:
+    """The local subject with its wildcards numbered, as destinations have them."""
+    number, tokens = 0, []
+    for token in wanted.local.split("."):
+        if token == "*":
+            number += 1
+            token = f"${number}"
+        tokens.append(token)
+    return tokens
+
+
+def _number(token: str) -> int:
+    match = _PLACE.fullmatch(token)
+    assert match is not None
+    return int(match[1] or match[2])
+
+
+def _check_strict(source: str, target: str) -> None:
+    for token in target.split("."):
+        if token.startswith("{{") and not _PLACE.fullmatch(token):
+            raise TransformError(
+                "invalid mapping destination: the only mapping function allowed for import "
+                f"transforms is {{{{Wildcard()}}}} in {token}"
+            )
+    used = [_number(token) for token in target.split(".") if _PLACE.fullmatch(token)]
+    parse(source, target)
+    if len(used) < source.split(".").count("*") or len(set(used)) < len(used):
+        raise TransformError(
+            "invalid mapping destination: not using all of the token wildcard(s) in " + target
+        )
+
+
+# -- a whole set of accounts
+
+
+class Imports:
+    """The imports of a set of accounts as they are taken in, one after the other."""
+
+    def __init__(self, accounts: Iterable[AccountSettings]) -> None:
+        """Of these accounts; none is imported yet."""
+        self.accounts = {account.name: account for account in accounts}
+        self._streams: dict[str, list[Import]] = {name: [] for name in self.accounts}
+        self._services: dict[str, list[Import]] = {name: [] for name in self.accounts}
+
+    def add(self, importer: str, wanted: Import, token: TokenCheck | None = None) -> str:
+        """Take one in; what is wrong with it, "" when nothing is."""
+        exporter = self.accounts[wanted.account]
+        if not valid(wanted.subject) or not valid(local_pattern(wanted)):
+            return "invalid subject"
+        if may_import(exporter, wanted, importer, token) is None:
+            what = "service" if wanted.service else "stream"
+            return f"{what} import not authorized"
+        if wanted.prefix and not literal(wanted.prefix.removesuffix(".")):
+            return "stream import prefix can not contain wildcard tokens"
+        try:
+            return (
+                self._service(importer, wanted)
+                if wanted.service
+                else self._stream(importer, wanted)
+            )
+        except TransformError as error:
+            what = "service" if wanted.service else "stream"
+            pair = (
+                (wanted.local, wanted.subject)
+                if wanted.service
+                else (
+                    wanted.subject,
+                    wanted.local,
+                )
+            )
+            return (
+                f"failed to create mapping transform for {what} import subject from "
+                f'"{pair[0]}" to "{pair[1]}": {error}'
+            )
+
+    def _stream(self, importer: str, wanted: Import) -> str:
+        for subject in (local_pattern(wanted), wanted.subject):
+            if self._stream_circle(wanted.account, subject, {importer}):
+                return "import forms a cycle"
+        stream_transform(wanted)
+        for other in self._streams[importer]:
+            if other.account == wanted.account and other.subject == wanted.subject:
+                return "stream import already exists"
+        self._streams[importer].append(wanted)
+        return ""
+
+    def _stream_circle(self, name: str, subject: str, visited: set[str]) -> bool:
+        exports = self.accounts[name].exports
+        if not any(not each.service and subset(subject, each.subject) for each in exports):
+            return False
+        for each in self._streams[name]:
+            local = local_pattern(each)
+            if collide(subject, local):
+                if each.account in visited:
+                    return True
+                visited.add(name)
+                narrower = local if subset(local, subject) else subject
+                if self._stream_circle(each.account, narrower, visited):
+                    return True
+        return False
+
+    def _service(self, importer: str, wanted: Import) -> str:
+        subject = local_pattern(wanted)
+        if self._service_circle(wanted.account, subject, {importer}):
+            return "import forms a cycle"
+        service_transform(wanted)
+        for other in self._services[importer]:
+            if other.account == wanted.account and local_pattern(other) == subject:
+                return (
+                    f'duplicate service import subject "{subject}", previously used in import '
+                    f'for account "{other.account}", subject "{other.subject}"'
+                )
+        self._services[importer].append(wanted)
+        return ""
+
+    def _service_circle(self, name: str, subject: str, visited: set[str]) -> bool:
+        for each in self._services[name]:
+            if collide(subject, each.subject):
+                if each.account in visited:
+                    return True
+                visited.add(name)
+                local = local_pattern(each)
+                narrower = local if subset(local, subject) else subject
+                if self._service_circle(each.account, narrower, visited):
+                    return True
+        return False
+
+
+def problems(accounts: list[AccountSettings], *, no_system: bool = False) -> Iterator[str]:
+    """Everything that is wrong with what the accounts of a configuration share."""
+    names = {account.name for account in accounts}
+    for account in accounts:
+        for export in account.exports:
+            yield from _export_problems(account, export, names, no_system)
+    imports = Imports(accounts)
+    for service in (False, True):
+        what = "service" if service else "stream"
+        for account in accounts:
+            for wanted in account.imports:
+                if wanted.service != service:
+                    continue
+                if wanted.account not in names:
+                    yield f'"{wanted.account}" account not defined for {what} import'
+                    continue
+                problem = imports.add(account.name, wanted)
+                if problem:
+                    yield f'Error adding {what} import "{wanted.subject}": {problem}'
+
+
+def _export_problems(
+    account: AccountSettings, export: Export, names: set[str], no_system: bool
+) -> Iterator[str]:
+    what = "service" if export.service else "stream"
+    for name in export.accounts or ():
+        if name not in names:
+            yield f'"{name}" account not defined for {what} export'
+    position = export.account_token_position
+    tokens = export.subject.split(".")
+    if position and (position > len(tokens) or tokens[position - 1] != "*"):
+        yield f'Error adding {what} export "{export.subject}": invalid subject'
+    latency = export.latency
+    if latency is None:
+        return
+    head = f'Error adding service latency sampling for "{export.subject}"'
+    if no_system:
+        yield f"{head}: system account not setup"
+    elif not literal(latency.subject) or export_of(account.exports, latency.subject, True):
+        yield f'{head} on subject "{latency.subject}": invalid publish subject'
+    elif export.response != SINGLETON:
+        yield f'{head} on subject "{latency.subject}": bad service response type'

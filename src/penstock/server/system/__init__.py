@@ -1,0 +1,190 @@
+"""The system account: what it is told of the server's life, and the services that it and every other
+account can ask.
+
+This module is what a server has from its start: the subjects, a timer, and the test whether anybody
+listens. What is said and answered is in the modules beside it, loaded when it is needed first:
+``events``, ``services``, ``tracing``; ``envelope`` is the frame of all messages.
+
+    $SYS.REQ.SERVER.<id>.*     $SYS.REQ.SERVER.PING[.*]     $SYS.REQ.ACCOUNT.*.*
+    $SYS.REQ.USER.*.INFO       $SYS.DEBUG.SUBSCRIBERS       $JS.API.ACCOUNT.PURGE.*
+    in every account:  $SYS.REQ.USER.INFO  $SYS.REQ.ACCOUNT.PING.{CONNZ,STATZ}
+                       $SYS.REQ.SERVER.PING.CONNZ
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.core.hub import Connection, Trace
+from penstock.core.router import CallbackSink, Router
+from penstock.server.clients import Client, account_name
+from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.monitor.facts import Facts
+    from penstock.server.system.events import Events
+    from penstock.server.system.services import Services
+    from penstock.server.system.tracing import Tracing
+
+FIRST_STATSZ_NS = SECOND_NS // 4
+STATSZ_NS = 10 * SECOND_NS
+ACCOUNT_BEAT_NS = 30 * SECOND_NS  # how often listeners are told of an account's connections
+
+
+class Actions(Protocol):
+    """What the services can do to the server."""
+
+    def reload_configuration(self) -> str:
+        """As a SIGHUP does; what was wrong, or empty."""
+
+    def disconnect_client(self, cid: int) -> bool:
+        """Close the connection; False: there is none."""
+
+    def send_lame_duck(self, cid: int) -> bool:
+        """Tell one client that the server is about to go; False: there is none."""
+
+    def purge_account(self, name: str) -> str:
+        """Remove all that JetStream keeps of an account; what was wrong, or empty."""
+
+
+class System:
+    """The system account's side of one server. It is also the tracer that core/session asks."""
+
+    def __init__(
+        self,
+        facts: "Callable[[], Facts]",
+        server_id: str,
+        router: Router,
+        actions: Actions,
+        random: Random,
+    ) -> None:
+        """`router` has the system account's subjects; facts() is called when they are needed."""
+        self.facts = facts
+        self.server_id = server_id
+        self.router = router
+        self.actions = actions
+        self.random = random
+        self._events: Events | None = None
+        self._services: Services | None = None
+        self._tracing: Tracing | None = None
+        self._statsz_ns = FIRST_STATSZ_NS
+        self._statsz_at_ns = 0
+        self._beat_at_ns = 0
+        self._attach()
+        self._unheard = router.subscription_count()  # our own
+
+    # -- subjects
+
+    def _attach(self) -> None:
+        for pattern in (
+            f"$SYS.REQ.SERVER.{self.server_id}.*",
+            "$SYS.REQ.SERVER.PING",
+            "$SYS.REQ.SERVER.PING.*",
+            "$SYS.REQ.ACCOUNT.*.*",
+            "$SYS.REQ.USER.*.INFO",
+            "$SYS.REQ.USER.INFO",
+            "$SYS.DEBUG.SUBSCRIBERS",
+            "$JS.API.ACCOUNT.PURGE.*",
+        ):
+            self.router.attach(pattern, CallbackSink(self._asked))
+
+    def serve(self, name: str, router: Router) -> None:
+        """Give an account other than the system's its services."""
+
+        def asked(
+            source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
+        ) -> bool:
+            return self._loaded().ask_from(name, router, source, subject, reply, headers, payload)
+
+        for subject in (
+            "$SYS.REQ.ACCOUNT.PING.CONNZ",
+            "$SYS.REQ.ACCOUNT.PING.STATZ",
+            "$SYS.REQ.SERVER.PING.CONNZ",
+            "$SYS.REQ.USER.INFO",
+        ):
+            router.attach(subject, CallbackSink(asked))
+
+    def _asked(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, payload: bytes
+    ) -> bool:
+        return self._loaded().ask(source, subject, reply, headers, payload)
+
+    def _loaded(self) -> "Services":
+        if self._services is None:
+            from penstock.server.system.services import Services
+
+            self._services = Services(self)
+        return self._services
+
+    # -- events
+
+    @property
+    def events(self) -> "Events":
+        """What makes them."""
+        if self._events is None:
+            from penstock.server.system.events import Events
+
+            self._events = Events(self.facts(), self.router, self.random)
+        return self._events
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody could listen to an event at all."""
+        return self.router.subscription_count() > self._unheard
+
+    def connected(self, connection: Connection) -> None:
+        """A client has been let in."""
+        if self.heard:
+            self.events.connected(connection)
+
+    def disconnected(self, connection: Connection, client: Client) -> None:
+        """A connection was closed. Who listens in the account itself hears of a refusal, too."""
+        if self.heard:
+            self.events.disconnected(connection, client)
+
+    def accounts_refusal(self, connection: Connection, client: Client, router: Router) -> None:
+        """A client was refused; its account's own clients may want to know."""
+        if router.has_interest("$SYS.ACCOUNT.CLIENT.AUTH.ERR"):
+            self.events.refused(connection, client, router)
+
+    def leaving(self, lame_duck: bool) -> None:
+        """The server shuts down, or is about to."""
+        if self.heard:
+            self.events.leaving(lame_duck)
+
+    def tick(self, now_ns: int) -> int:
+        """Say what is said from time to time; when to call again (ns)."""
+        if now_ns >= self._statsz_at_ns:
+            if self._statsz_at_ns and self.heard:
+                self.events.statistics()
+            self._statsz_at_ns = now_ns + self._statsz_ns
+            self._statsz_ns = min(2 * self._statsz_ns, STATSZ_NS)
+        if now_ns >= self._beat_at_ns:
+            if self._beat_at_ns and self.heard:
+                self.events.all_accounts()
+            self._beat_at_ns = now_ns + ACCOUNT_BEAT_NS
+        return min(self._statsz_at_ns, self._beat_at_ns)
+
+    # -- traces
+
+    @property
+    def tracing(self) -> "Tracing":
+        """What makes them."""
+        if self._tracing is None:
+            from penstock.server.system.tracing import Tracing
+
+            self._tracing = Tracing(self.facts(), self.random)
+        return self._tracing
+
+    def begin(
+        self, connection: Connection, subject: str, headers: bytes, size: int
+    ) -> Trace | bool | None:
+        """See core/session: a message may want to be traced."""
+        return self.tracing.begin(connection, subject, headers, size)
+
+    def end(self, connection: Connection, trace: Trace) -> None:
+        """The traced message was published."""
+        self.tracing.end(connection, trace)
+
+
+__all__ = ["Actions", "System", "account_name"]

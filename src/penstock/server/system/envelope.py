@@ -1,0 +1,72 @@
+"""The frame of what the system account sends: who the server is, compact JSON, compression when it
+is asked for.
+"""
+
+import gzip
+from itertools import count
+from typing import Any
+
+from penstock.api.times import format_time
+from penstock.core.expect import value
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.form import present, to_json
+from penstock.server.settings import COMPATIBLE_VERSION
+
+JETSTREAM, BINARY_SNAPSHOT = 1, 2  # bits of `flags`
+_SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
+_sequence = count(1)  # of the messages of this process
+
+
+def server_info(facts: Facts) -> dict[str, Any]:
+    """Who says it, and when."""
+    settings = facts.settings
+    on = facts.jetstream() is not None
+    info: dict[str, Any] = {
+        "name": facts.server_name,
+        "host": facts.host,
+        "id": facts.server_id,
+    }
+    info |= present(domain=settings.domain if on else "")
+    info["ver"] = COMPATIBLE_VERSION
+    info |= present(
+        tags=list(getattr(settings, "server_tags", ()) or ()),
+        metadata=dict(getattr(settings, "server_metadata", {}) or {}),
+    )
+    return info | {
+        "jetstream": on,
+        "flags": JETSTREAM | BINARY_SNAPSHOT if on else 0,
+        "seq": next(_sequence),
+        "time": format_time(facts.now_ns),
+    }
+
+
+def written(body: object) -> bytes:
+    """As JSON on one line."""
+    return to_json(body, None).encode("utf-8", "replace")
+
+
+def packed(data: bytes, asked_headers: bytes) -> tuple[bytes, bytes]:
+    """(headers, data) compressed as the asker's headers want it."""
+    wanted = value(asked_headers, b"Accept-Encoding") if asked_headers else None
+    return compressed(data, wanted.decode("latin-1").lower() if wanted else "")
+
+
+def compressed(data: bytes, wanted: str) -> tuple[bytes, bytes]:
+    """(headers, data) in an encoding that `wanted` names; empty: as it is, without headers."""
+    if not wanted or not data:
+        return b"", data
+    if "snappy" in wanted or "s2" in wanted:
+        from penstock.core.s2 import FrameWriter
+
+        frames = FrameWriter(1 << 16)  # snappy's blocks
+        frames.put(data)
+        frames.finish()
+        # the core's compressor makes nothing that snappy does not know; only the head says S2
+        return _encoding("snappy"), _SNAPPY_HEAD + frames.take(len(frames))[len(_SNAPPY_HEAD) :]
+    if "gzip" in wanted:
+        return _encoding("gzip"), gzip.compress(data)
+    return _encoding("identity"), data
+
+
+def _encoding(name: str) -> bytes:
+    return f"NATS/1.0\r\nContent-Encoding: {name}\r\n\r\n".encode()

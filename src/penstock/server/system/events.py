@@ -1,0 +1,204 @@
+"""What the system account is told of the server's life. An event is made only when somebody listens
+to its subject.
+"""
+
+from random import Random
+from typing import Any
+
+from penstock.api.times import format_time
+from penstock.core.hub import Connection
+from penstock.core.router import Router
+from penstock.nuid import Nuid
+from penstock.server.clients import Client, account_name
+from penstock.server.monitor import jetstream
+from penstock.server.monitor.accstatz import connections_by_account
+from penstock.server.monitor.accstatz import statistics as account_statistics
+from penstock.server.monitor.facts import (
+    GLOBAL_ACCOUNT,
+    AccountFacts,
+    Facts,
+    client_of,
+    cores,
+)
+from penstock.server.monitor.form import number, present
+from penstock.server.system.envelope import server_info, written
+
+_ADVISORY = "io.nats.server.advisory.v1."
+REFUSALS = {"Authentication Failure", "Proxy Not Trusted", "Proxy Required"}
+
+
+class Events:
+    """Makes and publishes them."""
+
+    def __init__(self, facts: Facts, router: Router, random: Random) -> None:
+        """`router`: the system account's subjects."""
+        self._facts = facts
+        self._router = router
+        self._ids = Nuid(random)
+
+    # -- clients
+
+    def connected(self, connection: Connection) -> None:
+        """A client was let in."""
+        client = client_of(connection)
+        if client is None:
+            return
+        self._account_changed(client)
+        subject = f"$SYS.ACCOUNT.{account_name(client)}.CONNECT"
+        if self._router.has_interest(subject):
+            self._publish(
+                self._router, subject, "client_connect", {"client": describe(connection, client)}
+            )
+
+    def disconnected(self, connection: Connection, client: Client) -> None:
+        """A connection was closed."""
+        if connection.reason in REFUSALS:
+            subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
+            self._gone(self._router, subject, connection, client)
+        subject = f"$SYS.ACCOUNT.{account_name(client)}.DISCONNECT"
+        self._gone(self._router, subject, connection, client)
+        if connection.ready:
+            self._account_changed(client)
+
+    def refused(self, connection: Connection, client: Client, router: Router) -> None:
+        """Told to the clients of the account that it wanted to be in."""
+        self._gone(router, "$SYS.ACCOUNT.CLIENT.AUTH.ERR", connection, client)
+
+    def _gone(self, router: Router, subject: str, connection: Connection, client: Client) -> None:
+        if not router.has_interest(subject):
+            return
+        stop = format_time(self._facts.now_ns)
+        body = {
+            "client": describe(connection, client, stop),
+            "sent": {"msgs": connection.in_msgs, "bytes": connection.in_bytes},
+            "received": {"msgs": connection.out_msgs, "bytes": connection.out_bytes},
+            "reason": connection.reason,
+        }
+        self._publish(router, subject, "client_disconnect", body)
+
+    # -- accounts
+
+    def _account_changed(self, client: Client) -> None:
+        name = account_name(client)
+        account = self._facts.account(name)
+        if name != GLOBAL_ACCOUNT and account is not None:
+            self._account(account, None)
+
+    def all_accounts(self) -> None:
+        """From time to time, of every account with connections."""
+        by_account = connections_by_account(self._facts)
+        for account in self._facts.accounts():
+            found = by_account.get(account.name)
+            if found and account.name != GLOBAL_ACCOUNT:
+                self._account(account, found)
+
+    def _account(self, account: AccountFacts, connections: list[Connection] | None) -> None:
+        name = account.name
+        subjects = (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS")
+        for subject in subjects:
+            if self._router.has_interest(subject):
+                if connections is None:
+                    connections = connections_by_account(self._facts).get(name, [])
+                body = account_statistics(self._facts, account, connections)
+                self._publish(self._router, subject, "account_connections", body)
+
+    def account_answer(self, account: AccountFacts) -> bytes | None:
+        """The same as an answer; None when the account has no connections."""
+        connections = connections_by_account(self._facts).get(account.name)
+        if not connections:
+            return None
+        body = account_statistics(self._facts, account, connections)
+        return written(self._typed("account_connections", body))
+
+    # -- the server
+
+    def statistics(self) -> None:
+        """The numbers of the server, from time to time."""
+        subject = f"$SYS.SERVER.{self._facts.server_id}.STATSZ"
+        if self._router.has_interest(subject):
+            self._router.publish_message(subject, written(statsz(self._facts)))
+
+    def leaving(self, lame_duck: bool) -> None:
+        """The server is about to go, or goes."""
+        word = "LAMEDUCK" if lame_duck else "SHUTDOWN"
+        subject = f"$SYS.SERVER.{self._facts.server_id}.{word}"
+        if self._router.has_interest(subject):
+            self._router.publish_message(subject, written(server_info(self._facts)))
+
+    # -- frames
+
+    def _typed(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        head = {
+            "type": _ADVISORY + kind,
+            "id": self._ids.next(),
+            "timestamp": format_time(self._facts.now_ns),
+            "server": server_info(self._facts),
+        }
+        return head | body
+
+    def _publish(self, router: Router, subject: str, kind: str, body: dict[str, Any]) -> None:
+        router.publish_message(subject, written(self._typed(kind, body)))
+
+
+def describe(connection: Connection, client: Client, stop: str = "") -> dict[str, Any]:
+    """A client as the events show it; `stop`: when it was closed."""
+    account = account_name(client)
+    kind = getattr(client, "kind", "") or "Client"
+    client_type = "websocket" if getattr(client, "ws", None) else "nats"
+    return present(
+        start=format_time(connection.start_ns),
+        host=client.host,
+        id=connection.id,
+        acc=account,
+        user=client.user,
+        name=client.name,
+        lang=client.lang,
+        ver=client.version,
+        rtt=connection.rtt_ns if stop else 0,
+        stop=stop,
+        jwt=getattr(client, "jwt", ""),
+        issuer_key=getattr(client, "issuer_key", ""),
+        name_tag=getattr(getattr(client, "account", None), "tag", "") or account,
+        tags=list(getattr(client, "tags", ()) or ()),
+        kind=kind,
+        client_type=client_type if kind == "Client" else "",
+    )
+
+
+def statsz(facts: Facts) -> dict[str, Any]:
+    """{server, statsz}."""
+    hub, clients = facts.hub, facts.clients
+    sent = {"msgs": hub.out_msgs, "bytes": hub.out_bytes}
+    received = {"msgs": hub.in_msgs, "bytes": hub.in_bytes}
+    body: dict[str, Any] = {
+        "start": format_time(facts.start_ns),
+        "mem": facts.memory_bytes(),
+        "cores": cores(),
+        "cpu": number(facts.cpu_percent()),
+        "connections": clients.open,
+        "total_connections": clients.total,
+        "active_accounts": len(connections_by_account(facts)),
+        "subscriptions": facts.subscriptions(),
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": hub.slow_consumers,
+    }
+    body |= present(
+        slow_consumer_stats=_kinds(hub.slow_consumers),
+        stale_connections=clients.stale,
+        stale_connection_stats=_kinds(clients.stale),
+        stalled_clients=hub.stalls,
+    )
+    summary = jetstream.summary(facts)
+    if summary:
+        summary["config"].pop("store_dir", None)
+    body |= {"active_servers": 1}
+    body |= present(jetstream=summary)
+    body["gomaxprocs"] = 1
+    return {"server": server_info(facts), "statsz": body}
+
+
+def _kinds(clients: int) -> dict[str, int]:
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0} if clients else {}

@@ -1,0 +1,377 @@
+"""The services that can be asked over the system account, and the few that every account has.
+
+An answer is {server, data} or {server, error}; options come as JSON and may name the servers that
+are meant. Reports are those of monitoring. Who may ask is decided by which account's subjects a
+request came on.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core.hub import Connection
+from penstock.core.router import Router
+from penstock.core.subjects import literal, subset
+from penstock.server.clients import account_name
+from penstock.server.monitor import QueryError, Skip, family
+from penstock.server.monitor.facts import SYSTEM_ACCOUNT, client_of
+from penstock.server.monitor.form import present
+from penstock.server.system.envelope import packed, server_info, written
+from penstock.server.system.events import statsz
+
+if TYPE_CHECKING:
+    from penstock.server.system import System
+
+REPORTS = {
+    "VARZ": "varz",
+    "SUBSZ": "subsz",
+    "CONNZ": "connz",
+    "ROUTEZ": "routez",
+    "GATEWAYZ": "gatewayz",
+    "LEAFZ": "leafz",
+    "ACCOUNTZ": "accountz",
+    "JSZ": "jsz",
+    "HEALTHZ": "healthz",
+    "EXPVARZ": "expvarz",
+    "IPQUEUESZ": "ipqueuesz",
+    "RAFTZ": "raftz",
+}
+_BAD, _FAILED = 400, 500
+
+
+class Filter(msgspec.Struct):
+    """Which servers a request is for; an empty field means all."""
+
+    server_name: str = ""
+    cluster: str = ""
+    host: str = ""
+    exact_match: bool = False
+    tags: list[str] = []
+    domain: str = ""
+
+
+class Cid(msgspec.Struct):
+    """Which connection."""
+
+    cid: int = 0
+
+
+class Request:
+    """One request: where the answer goes, what was asked."""
+
+    __slots__ = ("body", "headers", "reply", "router", "source")
+
+    def __init__(
+        self, router: Router, source: Connection | None, reply: str, headers: bytes, body: bytes
+    ) -> None:
+        """`router`: of the account that asks."""
+        self.router = router
+        self.source = source
+        self.reply = reply
+        self.headers = headers
+        self.body = body
+
+
+class Services:
+    """Answers requests."""
+
+    def __init__(self, system: "System") -> None:
+        """Of one server."""
+        self._system = system
+        self._facts = system.facts()
+
+    def ask(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+    ) -> bool:
+        """A request in the system account; False: there is no such service."""
+        request = Request(self._system.router, source, reply, headers, body)
+        words = subject.split(".")
+        if words[0] == "$JS":
+            self._purge(request, words[-1])
+        elif subject == "$SYS.DEBUG.SUBSCRIBERS":
+            self._count_subscribers(request)
+        elif words[2] == "SERVER":
+            return self._server(request, words[3:])
+        elif words[2] == "ACCOUNT":
+            return self._account(request, words[3], words[4])
+        else:
+            self._user(request)
+        return True
+
+    def ask_from(
+        self,
+        account: str,
+        router: Router,
+        source: Connection | None,
+        subject: str,
+        reply: str,
+        headers: bytes,
+        body: bytes,
+    ) -> bool:
+        """A request of another account: it is about that account alone."""
+        request = Request(router, source, reply, headers, body)
+        if subject == "$SYS.REQ.USER.INFO":
+            self._user(request)
+            return True
+        return self._account(request, account, subject.rpartition(".")[2])
+
+    # -- of the server
+
+    def _server(self, request: Request, words: list[str]) -> bool:
+        name = words[1] if len(words) > 1 else "STATSZ"
+        if name in REPORTS:
+            self._report(request, REPORTS[name])
+            return True
+        own = words[0] == self._system.server_id
+        others: dict[str, Callable[[Request], None]] = {
+            "STATSZ": self._statsz,
+            "IDZ": self._identity,
+            "PROFILEZ": self._profile,
+        }
+        if own:
+            others |= {"RELOAD": self._reload, "KICK": self._kick, "LDM": self._lame_duck}
+        if name not in others:
+            return False
+        others[name](request)
+        return True
+
+    def _report(self, request: Request, name: str) -> None:
+        module = family(name)
+        self._answer(request, module.Options, lambda options: module.report(self._facts, options))
+
+    def _statsz(self, request: Request) -> None:
+        if not request.reply:
+            self._system.events.statistics()
+            return
+        try:
+            if self._filtered(request):
+                return
+        except msgspec.DecodeError as problem:
+            self._send(request, _error(_BAD, str(problem)))
+            return
+        self._send_whole(request, statsz(self._facts))
+
+    def _identity(self, request: Request) -> None:
+        facts = self._facts
+        who = {"name": facts.server_name, "host": facts.host, "id": facts.server_id}
+        self._send_whole(request, who)
+
+    def _reload(self, request: Request) -> None:
+        def reload(_: object) -> None:
+            problem = self._system.actions.reload_configuration()
+            if problem:
+                raise QueryError(problem)
+
+        self._answer(request, Filter, reload)
+
+    def _kick(self, request: Request) -> None:
+        def kick(asked: Cid) -> None:
+            if not self._system.actions.disconnect_client(asked.cid):
+                raise QueryError("no such client or leafnode id")
+
+        self._answer(request, Cid, kick)
+
+    def _lame_duck(self, request: Request) -> None:
+        def tell(asked: Cid) -> None:
+            if not self._system.actions.send_lame_duck(asked.cid):
+                raise QueryError("no such client id")
+
+        self._answer(request, Cid, tell)
+
+    def _profile(self, request: Request) -> None:
+        """A profile of the processor takes as long as it was asked for: it is made beside the loop,
+        and sent from there.
+        """
+        from penstock.server.monitor import profile
+
+        def make(options: profile.Options) -> dict[str, Any]:
+            if options.name != "cpu" or profile.refusal(options):
+                return profile.report(self._facts, options)
+            body: dict[str, Any] = {}
+            later = self._system.later
+
+            def run() -> None:
+                body.update(profile.report(self._facts, options))
+                later(lambda: self._send(request, {"data": body}))
+
+            threading.Thread(target=run, name="profile", daemon=True).start()
+            raise Skip
+
+        self._answer(request, profile.Options, make)
+
+    # -- of an account
+
+    def _account(self, request: Request, account: str, name: str) -> bool:
+        facts = self._facts
+        if name == "SUBSZ":
+            subsz = family("subsz")
+            self._answer(
+                request,
+                subsz.Options,
+                lambda o: subsz.report(facts, _with(o, account=account, subscriptions=True)),
+            )
+        elif name == "CONNZ":
+            connz = family("connz")
+            self._answer(
+                request, connz.Options, lambda o: connz.report(facts, _with(o, acc=account))
+            )
+        elif name == "LEAFZ":
+            leafz = family("leafz")
+            self._answer(
+                request, leafz.Options, lambda o: leafz.report(facts, _with(o, account=account))
+            )
+        elif name == "JSZ":
+            jsz = family("jsz")
+            self._answer(request, jsz.Options, lambda o: jsz.one_account(facts, account, o))
+        elif name == "INFO":
+            accountz = family("accountz")
+            self._answer(request, Filter, lambda o: accountz.details(facts, account))
+        elif name == "STATZ":
+            self._account_statistics(request, account)
+        elif name == "CONNS":
+            self._account_connections(request, account)
+        else:
+            return False
+        return True
+
+    def _account_statistics(self, request: Request, account: str) -> None:
+        accstatz = family("accstatz")
+
+        def report(options: Any) -> dict[str, Any]:
+            if account != "PING":
+                options.accounts = [account]
+            found: dict[str, Any] = accstatz.report(self._facts, options)
+            if not found["account_statz"] and not options.include_unused:
+                raise Skip
+            return found
+
+        self._answer(request, accstatz.Options, report)
+
+    def _account_connections(self, request: Request, name: str) -> None:
+        account = self._facts.account(name)
+        if account is None or not request.reply:
+            return
+        answer = self._system.events.account_answer(account)
+        if answer is not None:
+            request.router.publish_message(request.reply, answer)
+
+    def _user(self, request: Request) -> None:
+        client = client_of(request.source) if request.source is not None else None
+        if client is None:
+            self._send(request, {"error": {"code": _BAD}})
+            return
+        account = account_name(client)
+        data = {"user": client.user, "account": account}
+        data |= present(
+            account_name=getattr(getattr(client, "account", None), "tag", "") or account,
+            user_name=getattr(client, "name_tag", ""),
+            permissions=_permissions(client),
+            expires=max(getattr(client, "expires_ns", 0) - self._facts.now_ns, 0),
+        )
+        self._send(request, {"data": data})
+
+    def _count_subscribers(self, request: Request) -> None:
+        words = request.body.decode("utf-8", "replace").strip().split(" ")
+        subject, queue = words[0], (words[1].encode() if len(words) > 1 else None)
+        router = request.router
+        if not subject:
+            count = 0
+        elif literal(subject):
+            found = router.matching(subject)
+            count = sum(queue in (None, each.queue) for each in found)
+        else:
+            wanted = subject.encode()
+            count = sum(
+                subset(each.subject, wanted) and queue in (None, each.queue)
+                for connection in self._facts.hub.all_connections()
+                if account_name(client_of(connection)) == SYSTEM_ACCOUNT
+                for each in connection.all_subscriptions()
+            )
+        if request.reply:
+            router.publish_message(request.reply, str(count).encode())
+
+    def _purge(self, request: Request, account: str) -> None:
+        kind = "io.nats.jetstream.api.v1.account_purge_response"
+        problem = self._system.actions.purge_account(account)
+        if problem:
+            error = {"code": _FAILED, "err_code": 10051, "description": problem}
+            self._send_whole(request, {"type": kind, "error": error})
+        else:
+            self._send_whole(request, {"type": kind, "initiated": True})
+
+    # -- answers
+
+    def _filtered(self, request: Request) -> bool:
+        """Whether it is meant for other servers; msgspec.DecodeError."""
+        if not request.body:
+            return False
+        wanted = msgspec.json.decode(request.body, type=Filter)
+        facts, settings = self._facts, self._facts.settings
+        for asked, own in (
+            (wanted.server_name, facts.server_name),
+            (wanted.host, facts.host),
+            (wanted.cluster, ""),
+        ):
+            if asked and (asked != own if wanted.exact_match else asked not in own):
+                return True
+        tags = getattr(settings, "server_tags", ()) or ()
+        if any(tag not in tags for tag in wanted.tags):
+            return True
+        return bool(wanted.domain) and wanted.domain != settings.domain
+
+    def _answer(self, request: Request, kind: Any, report: Callable[[Any], Any]) -> None:
+        """{server, data} or {server, error}; nothing when it is not for this server."""
+        if not request.reply:
+            return
+        try:
+            if self._filtered(request):
+                return
+            options = msgspec.json.decode(request.body, type=kind) if request.body else kind()
+        except msgspec.DecodeError as problem:
+            self._send(request, _error(_BAD, str(problem)))
+            return
+        try:
+            data = report(options)
+        except Skip:
+            return
+        except QueryError as problem:
+            self._send(request, _error(_FAILED, str(problem)))
+            return
+        self._send(request, {} if data is None else {"data": data})
+
+    def _send(self, request: Request, body: dict[str, Any]) -> None:
+        self._send_whole(request, {"server": server_info(self._facts)} | body)
+
+    def _send_whole(self, request: Request, body: dict[str, Any]) -> None:
+        if request.reply:
+            headers, data = packed(written(body), request.headers)
+            request.router.publish_message(request.reply, data, headers=headers)
+
+
+def _error(code: int, description: str) -> dict[str, Any]:
+    return {"error": {"code": code, "description": description}}
+
+
+def _with(options: Any, **fields: Any) -> Any:
+    return msgspec.structs.replace(options, **fields)
+
+
+def _permissions(client: object) -> dict[str, Any]:
+    """What it may do, as the answer to a user shows it."""
+    rules = getattr(client, "permissions", None)
+    if rules is None:
+        return {}
+    body: dict[str, Any] = {}
+    for name in ("publish", "subscribe"):
+        one = getattr(rules, name, None)
+        shown = present(
+            allow=list(getattr(one, "allow", None) or ()),
+            deny=list(getattr(one, "deny", None) or ()),
+        )
+        body[name] = shown
+    responses = getattr(rules, "responses", None)
+    if responses is not None:
+        body["responses"] = {"max": responses.max, "ttl": responses.expires_ns}
+    return body

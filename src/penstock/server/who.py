@@ -1,0 +1,46 @@
+"""Who a connection is, as other accounts, advisories and measurements tell it."""
+
+from penstock.api.calls import ClientInfo
+from penstock.api.codec import encode
+from penstock.core.hub import Connection
+from penstock.server.clients import Client
+
+
+def client_info(
+    connection: Connection, *, detailed: bool, server: str = "", service: str = ""
+) -> ClientInfo:
+    """All about a connection, or only its account and round trip; `server` is this server's name
+    when it may be told, `service` the account that passed a request on.
+    """
+    client = connection.session
+    account = getattr(client, "account", None)
+    info = ClientInfo(
+        acc=account.name if account is not None else "$G",
+        svc=service,
+        rtt=getattr(client, "rtt_ns", 0),
+        server=server,
+    )
+    if detailed:
+        info.start = connection.start_ns
+        info.id = connection.id
+        info.kind = "Client"
+        info.client_type = "nats"
+        if isinstance(client, Client):
+            info.host, info.user = client.host, client.user
+            info.name, info.lang, info.ver = client.name, client.lang, client.version
+    return info
+
+
+class Describer:
+    """Makes the `Nats-Request-Info` of requests to other accounts."""
+
+    def __init__(self, server_name: str) -> None:
+        """This server's name."""
+        self._server = server_name
+
+    def __call__(
+        self, connection: Connection, detailed: bool, with_server: bool, service: str
+    ) -> bytes:
+        """ClientInfo as JSON."""
+        server = self._server if detailed or with_server else ""
+        return encode(client_info(connection, detailed=detailed, server=server, service=service))

@@ -1,0 +1,210 @@
+"""What accounts share: our server and nats-server side by side, message by message."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compat.cast import Cast, cast
+from tests.peers import available_servers
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        "nats-server" not in available_servers(), reason="no nats-server from 2.14 on"
+    ),
+]
+
+CONFIG = """
+accounts {
+  A {
+    users: [{user: a, password: pw}]
+    exports: [
+      {stream: "pub.>"}
+      {stream: "private.*", accounts: [B]}
+      {stream: "fixed"}
+      {stream: "reg.*.*"}
+      {service: "help"}
+      {service: "calc.*.*"}
+      {service: "many", response: stream}
+      {service: "chunks", response: chunked}
+      {service: "secret", accounts: [C]}
+      {service: "quick", threshold: "200ms"}
+      {service: "by.*", account_token_position: 2}
+      {service: "js.in.>"}
+    ]
+  }
+  B {
+    users: [{user: b, password: pw}]
+    imports: [
+      {stream: {account: A, subject: "pub.>"}, prefix: "from.a"}
+      {stream: {account: A, subject: "private.*"}, to: "mine.$1.now"}
+      {stream: {account: A, subject: "fixed"}}
+      {stream: {account: A, subject: "reg.*.*"}, to: "reg.$2.$1"}
+      {service: {account: A, subject: "help"}}
+      {service: {account: A, subject: "calc.*.*"}, to: "do.$2.$1"}
+      {service: {account: A, subject: "many"}, to: "all"}
+      {service: {account: A, subject: "chunks"}, share: true}
+      {service: {account: A, subject: "quick"}}
+      {service: {account: A, subject: "by.B"}, to: "by"}
+    ]
+    exports: [{service: "help"}, {service: "onward"}, {stream: "from.a.>"}]
+    mappings: {
+      "old.*": "new.$1"
+      "gone": [{destination: "gone", weight: 0}]
+      "half": [{destination: "half.a", weight: 100}]
+    }
+  }
+  C {
+    users: [{user: c, password: pw}]
+    imports: [
+      {service: {account: B, subject: "help"}, to: "please", share: true}
+      {service: {account: A, subject: "secret"}}
+      {stream: {account: B, subject: "from.a.>"}}
+    ]
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("accounts")
+
+
+@pytest.fixture(scope="module")
+def servers(folder: Path) -> Iterator[Cast]:
+    with cast(CONFIG, folder, []) as both:
+        yield both
+
+
+@pytest.fixture
+def users(servers: Cast) -> Iterator[Cast]:
+    """A fresh connection of every user."""
+    fresh = Cast(*servers.ports, ["a", "b", "c"])
+    yield fresh
+    fresh.close()
+
+
+def test_accounts_do_not_hear_each_other(users: Cast) -> None:
+    for name in "abc":
+        users.say(name, "SUB > 1\r\n")
+    seen = users.publish("a", "quiet", "x", reply="back")
+    assert seen["a"]["1"] and not seen["b"] and not seen["c"]
+
+
+def test_streams_arrive_under_the_importers_subjects(users: Cast) -> None:
+    users.say("b", "SUB from.a.> 1\r\nSUB mine.*.now 2\r\nSUB fixed 3\r\nSUB reg.> 4\r\n")
+    seen = users.publish("a", "pub.x.y", "one", reply="back")
+    assert seen["b"]["1"][0][0] == b"from.a.pub.x.y"
+    seen = users.publish("a", "private.z", "two", headers="A: b")
+    assert seen["b"]["2"][0][0] == b"mine.z.now"
+    assert users.publish("a", "fixed", "three")["b"]["3"]
+    assert users.publish("a", "reg.de.by", "four")["b"]["4"][0][0] == b"reg.by.de"
+    assert not users.publish("b", "from.a.pub.q", "own")["a"]
+    users.say("b", "UNSUB 1\r\n")
+    assert not users.publish("a", "pub.x", "nobody")["b"]
+
+
+def test_a_stream_has_interest_only_where_somebody_listens(users: Cast) -> None:
+    users.say("a", "SUB in.* 9\r\n")
+    assert users.publish("a", "pub.x", reply="in.1")["a"]["9"][0][2].startswith(b"NATS/1.0 503")
+    users.say("b", "SUB from.a.pub.* 1\r\n")
+    assert "9" not in users.publish("a", "pub.x", reply="in.1")["a"]
+
+
+def test_queue_groups_share_an_imported_stream(users: Cast) -> None:
+    users.say("b", "SUB from.a.> q 1\r\nSUB from.a.> 2\r\n")
+    seen = users.publish("a", "pub.x", "one")["b"]
+    assert len(seen["1"]) == len(seen["2"]) == 1
+
+
+def test_a_stream_is_not_passed_on(users: Cast) -> None:
+    users.say("c", "SUB from.a.> 1\r\n")
+    users.publish("a", "pub.x", "one")
+    assert users.publish("b", "from.a.pub.x", "one")["c"]["1"]
+
+
+def test_a_request_and_its_answer(users: Cast) -> None:
+    users.say("a", "SUB help 1\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    seen = users.publish("b", "help", "me", reply="in.7")
+    assert seen["a"]["1"][0][1] == b"_R_"
+    assert users.answer("a", "gladly")["b"]["1"] == [(b"in.7", b"", b"", b"gladly")]
+    assert not users.answer("a", "again")["b"]
+    users.publish("b", "help", "me", reply="in.8", headers="A: b\nNats-Request-Info: forged\nC: d")
+    users.answer("a", "yes", reply="more")
+    users.publish("b", "help", "no reply")
+
+
+def test_nobody_serves(users: Cast) -> None:
+    users.say("b", "SUB in.* 1\r\n")
+    assert users.publish("b", "help", "me", reply="in.7")["b"]["1"][0][2].startswith(b"NATS/1.0 503")
+
+
+def test_a_services_subject_may_be_another_one(users: Cast) -> None:
+    users.say("a", "SUB calc.> 1\r\nSUB by.* 2\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    assert users.publish("b", "do.2.1", "x", reply="in.1")["a"]["1"][0][0] == b"calc.1.2"
+    users.answer("a", "3")
+    assert users.publish("b", "by", "x", reply="in.1")["a"]["2"][0][0] == b"by.B"
+    users.answer("a", "3")
+
+
+def test_many_answers(users: Cast) -> None:
+    users.say("a", "SUB many 1\r\nSUB chunks 2\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    for subject in ("all", "chunks"):
+        users.publish("b", subject, "x", reply="in.1")
+        for body in ("one", "two"):
+            assert users.answer("a", body)["b"]["1"][0][3] == body.encode()
+        users.answer("a", "")
+        assert not users.answer("a", "late")["b"]
+
+
+def test_answers_end_with_the_interest(users: Cast) -> None:
+    users.say("a", "SUB many 1\r\nSUB in 9\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    users.publish("b", "all", "x", reply="in.1")
+    users.answer("a", "one")
+    users.say("b", "UNSUB 1\r\n")
+    users.answer("a", "two")
+    users.say("b", "SUB in.* 1\r\n")
+    users.answer("a", "three")
+
+
+def test_an_answer_that_takes_too_long(users: Cast) -> None:
+    users.say("a", "SUB quick 1\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    users.publish("b", "quick", "x", reply="in.1")
+    users.wait(0.7)
+    assert not users.answer("a", "late")["b"]
+
+
+def test_services_through_three_accounts(users: Cast) -> None:
+    users.say("a", "SUB help 1\r\n")
+    users.say("c", "SUB in.* 1\r\n")
+    assert users.publish("c", "please", "x", reply="in.1")["a"]["1"]
+    assert users.answer("a", "yes")["c"]["1"][0][3] == b"yes"
+    users.say("b", "SUB help 5\r\n")
+    users.publish("c", "please", "x", reply="in.2")
+    users.answer("b", "from b")
+
+
+def test_queue_groups_serve(users: Cast) -> None:
+    users.say("a", "SUB help workers 1\r\n")
+    users.add("a", "another")
+    users.say("another", "SUB elsewhere workers 1\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    assert len(users.publish("b", "help", "x", reply="in.1")["a"]["1"]) == 1
+
+
+def test_mappings(users: Cast) -> None:
+    users.say("b", "SUB > 1\r\n")
+    assert users.publish("b", "old.x", "1")["b"]["1"][0][0] == b"new.x"
+    assert users.publish("b", "half", "1")["b"]["1"][0][0] == b"half.a"
+    assert "1" not in users.publish("b", "gone", "1")["b"]
+    users.publish("b", "old.x", "1", reply="old.y")
+    users.say("b", "UNSUB 1\r\nSUB in.* 2\r\n")
+    users.publish("b", "old.x", "1", reply="in.1")
+    users.publish("b", "gone", "1", reply="in.1")
