@@ -31,7 +31,7 @@ class RemoteServer:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    ca_file: str = ""  # "": the system's certificates
+    tls: Tls | None = None  # what it is shown, and how it is checked; None: as the system does
 
 
 @dataclass(slots=True)
