@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# NATS_SERVER (a nats-server to compare with).
+# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,11 +18,11 @@ PEER := $(VENV)/peer/usr/sbin/nats-server
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run test bench lint types wheel clean
+.PHONY: help setup run test conformance bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/.with-test build/.core ## all that run and test need, into .venv; nothing else on the machine is touched
 
@@ -33,6 +33,10 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 
 test: setup $(VENV)/.peer ## the whole test suite (ARGS: options for pytest)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m pytest $(ARGS)
+
+conformance: $(VENV)/.with-test build/.core ## the official clients' own suites (SUITES=folder; NATS_SERVER=file to compare with; ARGS)
+	@test -n "$(SUITES)" || { echo "which suites? make conformance SUITES=folder; see docs/howto/run-official-suites.md" >&2; exit 2; }
+	@$(BIN)/python -m tests.conformance.run "$(SUITES)" $(if $(NATS_SERVER),--peer "$(NATS_SERVER)") $(ARGS)
 
 bench: build/.core $(VENV)/.with-base ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python bench/compare.py $(ARGS)

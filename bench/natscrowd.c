@@ -26,7 +26,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -198,7 +197,7 @@ static void turn(void (*after)(struct peer *))
             flush(p);
         if (p->fd >= 0 && !p->deaf && events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
             read_in(p);
-        if (after)
+        if (after && !p->deaf)
             after(p);
     }
 }
@@ -209,6 +208,7 @@ static void dial(int deaf)
     struct peer *p = peers + count;
     int on = 1, small = 4096;
     memset(p, 0, sizeof *p);
+    p->deaf = deaf;
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (u32)(count / 10000));    /* more ports than one address has */
     p->number = count++;
@@ -355,11 +355,12 @@ static void settle(struct peer *p)
 
 static void deafen(int n)
 {
+    static const char hello[] = "CONNECT {\"verbose\":false,\"pedantic\":false}\r\nSUB slow 999999\r\n";
     int first = count;
     for (int i = 0; i < n; i++)
         dial(1);
     for (int i = first; i < count; i++)
-        put(peers + i, "CONNECT {\"verbose\":false,\"pedantic\":false}\r\nSUB slow 999999\r\n", 63);
+        put(peers + i, hello, strlen(hello));
     for (int i = first; i < count; i++)
         while (peers[i].out_len)
             turn(NULL);
@@ -369,11 +370,12 @@ static void deafen(int n)
 
 static void flood(int k, u64 n, u64 bytes)
 {
+    static u32 next;                /* goes on from flood to flood */
     char *line = malloc(bytes + 64);
     double begun = seconds();
     u64 lost = closed;
     for (u64 i = 0; i < n; i++) {
-        u32 number = (u32)i;
+        u32 number = next++;
         size_t at = (size_t)sprintf(line, "PUB slow %llu\r\n", (unsigned long long)bytes);
         memset(line + at, 'x', bytes);
         memcpy(line + at, &number, 4);

@@ -52,12 +52,22 @@ class User(Twin):
             self.acks.append(reply)
             reply = ACK.sub(rb"\1time\2", reply)
         super()._keep(subject, sid, reply, INFO.sub(_plain_info, head), body)
+        if body.startswith(b'{"type":"io.nats.server.metric'):
+            kept = self.seen[sid][-1]
+            self.seen[sid][-1] = (*kept[:3], _plain_measurement(json.loads(body)))
 
 
 def _plain_info(match: re.Match[bytes]) -> bytes:
     info = json.loads(match[1])
     kept = {name: value for name, value in info.items() if name not in PASSING}
     return b"Nats-Request-Info: " + json.dumps(kept).encode() + b"\r\n"
+
+
+def _plain_measurement(event: Any) -> Any:
+    if not isinstance(event, dict):
+        return event
+    passing = {*PASSING, "timestamp", "service", "system", "total"}
+    return {name: _plain_measurement(each) for name, each in event.items() if name not in passing}
 
 
 class Cast:
@@ -111,7 +121,7 @@ class Cast:
     def say(self, name: str, data: str | bytes) -> dict[str, Any]:
         """The user sends these lines, and a PING."""
         raw = data.encode() if isinstance(data, str) else data
-        if not raw.endswith(b"\r\n"):
+        if raw and not raw.endswith(b"\r\n"):
             raw += b"\r\n"
         return self.both(name, lambda user: user.send(raw + b"PING\r\n"), repr(raw))
 

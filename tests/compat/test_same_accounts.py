@@ -90,7 +90,9 @@ def test_accounts_do_not_hear_each_other(users: Cast) -> None:
     for name in "abc":
         users.say(name, "SUB > 1\r\n")
     seen = users.publish("a", "quiet", "x", reply="back")
-    assert seen["a"]["1"] and not seen["b"] and not seen["c"]
+    assert seen["a"]["1"]
+    assert not seen["b"]
+    assert not seen["c"]
 
 
 def test_streams_arrive_under_the_importers_subjects(users: Cast) -> None:
@@ -139,7 +141,9 @@ def test_a_request_and_its_answer(users: Cast) -> None:
 
 def test_nobody_serves(users: Cast) -> None:
     users.say("b", "SUB in.* 1\r\n")
-    assert users.publish("b", "help", "me", reply="in.7")["b"]["1"][0][2].startswith(b"NATS/1.0 503")
+    assert users.publish("b", "help", "me", reply="in.7")["b"]["1"][0][2].startswith(
+        b"NATS/1.0 503"
+    )
 
 
 def test_a_services_subject_may_be_another_one(users: Cast) -> None:

@@ -142,7 +142,9 @@ def test_a_missing_include_and_an_endless_one_are_mistakes():
     def missing(including, path):
         raise FileNotFoundError(2, "No such file or directory")
 
-    with pytest.raises(ConfigError, match=r"t.conf:2:8: can't include no.conf: No such file"):
+    with pytest.raises(
+        ConfigError, match=r"t.conf:2:8: Parse error: can't include no.conf: No such file"
+    ):
         parse("a: 1\ninclude no.conf", "t.conf", read_include=missing)
     with pytest.raises(ConfigError, match="nested too deep"):
         parse("include a", "t.conf", read_include=lambda _, path: (path, "include a"))

@@ -84,7 +84,8 @@ def test_a_store_that_cant_be_used_is_told_in_one_line(tmp_path, where):
     server = start(where)
     assert server.end() == 1
     (line,) = server.text.splitlines()
-    assert line.startswith(f"penstock-server: can't use store folder {where}: ")
+    assert "[FTL] Can't start JetStream: " in line
+    assert where in line
     assert line.endswith("choose another with -sd")
 
 

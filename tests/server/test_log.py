@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import socket
 
 import pytest
 
@@ -85,12 +86,107 @@ def test_a_rotated_file_is_opened_again(tmp_path):
 def test_moving_to_a_file_that_cant_be_opened_stays(tmp_path):
     path = tmp_path / "log"
     log = Log(str(path))
-    log.move(str(tmp_path / "no" / "log"))
+    with pytest.raises(StartError, match="can't open log file"):
+        log.move(str(tmp_path / "no" / "log"))
     log.info("still here")
     log.close()
-    text = path.read_text()
-    assert "can't open log file" in text
-    assert "still here" in text
+    assert "still here" in path.read_text()
+
+
+def test_a_large_file_is_put_aside_and_the_oldest_go(tmp_path):
+    path = tmp_path / "log"
+    log = Log(str(path), limit=1500, keep=3)
+    for number in range(200):
+        log.info(f"line {number}")
+    log.close()
+    aside = sorted(each for each in tmp_path.iterdir() if each != path)
+    assert len(aside) == 2
+    assert all(re.fullmatch(r"log(\.\d+){7}", each.name) for each in aside)
+    assert all(1500 < each.stat().st_size < 1800 for each in aside)
+    assert "Rotated log, backup saved as" in path.read_text()
+    kept = "".join(each.read_text() for each in (*aside, path))
+    assert "line 199\n" in kept
+    assert "line 0\n" not in kept
+    assert "Purged log file" in kept
+
+
+def test_without_a_number_all_files_are_kept(tmp_path):
+    log = Log(str(tmp_path / "log"), limit=100)
+    for number in range(40):
+        log.info(f"line {number}")
+    log.close()
+    kept = "".join(each.read_text() for each in tmp_path.iterdir())
+    assert [f"line {n}\n" in kept for n in range(40)] == [True] * 40
+
+
+def test_a_size_that_is_there_already_counts(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("x" * 500)
+    log = Log(str(path), limit=400)
+    log.info("one more")
+    log.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_happens_often_is_said_once_a_second():
+    stream, now = io.StringIO(), [100.0]
+    log = Log(stream=stream, now=lambda: now[0], stamps=False)
+    for _ in range(5):
+        log.often("ERR", "auth", "no entry")
+    log.often("ERR", "other", "something else")
+    now[0] += 1
+    log.often("ERR", "auth", "no entry")
+    assert [line.split("] ", 1)[1] for line in stream.getvalue().splitlines()] == [
+        "[ERR] no entry",
+        "[ERR] something else",
+        "[ERR] no entry (and 4 more like this before)",
+    ]
+
+
+def test_lines_go_to_a_syslog_over_udp():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.settimeout(5)
+        log = Log(syslog=f"udp://127.0.0.1:{daemon.getsockname()[1]}")
+        log.info("hello")
+        log.error("trouble")
+        lines = [daemon.recv(1000).decode() for _ in range(2)]
+        log.close()
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d"
+    head = f"{stamp} {re.escape(socket.gethostname())} penstock-server\\[{os.getpid()}\\]: "
+    assert re.fullmatch(f"<29>{head}hello", lines[0]), lines
+    assert re.fullmatch(f"<27>{head}trouble", lines[1]), lines
+
+
+def test_lines_go_to_a_syslog_over_tcp_and_nobody_waits_for_it():
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+        log = Log(syslog=f"tcp://127.0.0.1:{daemon.getsockname()[1]}")
+        peer, _ = daemon.accept()
+        log.warn("hello")
+        with peer, peer.makefile() as lines:
+            assert lines.readline().endswith(f"penstock-server[{os.getpid()}]: hello\n")
+        for number in range(50):
+            log.warn(f"nobody there {number}")
+        log.close()
+
+
+def test_lines_go_to_a_socket_of_this_machine(tmp_path):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(path)
+        log = Log(syslog=path)
+        for number in range(3000):
+            log.info(f"line {number}")  # more than it holds: the rest is dropped
+        assert daemon.recv(1000).endswith(b": line 0")
+        log.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["udp://nowhere", "tcp://127.0.0.1:1", "http://x:1", "/no/such/socket"]
+)
+def test_a_syslog_that_cant_be_reached_stops_the_start(address):
+    with pytest.raises(StartError, match="can't reach syslog at"):
+        Log(syslog=address)
 
 
 def test_a_file_that_cant_be_opened_stops_the_start(tmp_path):

@@ -27,17 +27,18 @@ class Store:
         settings = EngineSettings(server_name="name", server_version="2.14.0", max_storage=1 << 30)
         self.engine = Engine(
             hub,
-            router,
             Disk(),
             str(folder),
             settings=settings,
             random=Random(1),
             report=lambda text: None,
         )
+        self.engine.add("$G", router)
+        hub.turn()
         self.engine.start()
 
     def accounts(self):
-        return [self.engine.account]
+        return list(self.engine.accounts.values())
 
     def configuration(self):
         return {"max_memory": 1 << 20, "max_storage": 1 << 30, "store_dir": self.folder}
@@ -175,7 +176,8 @@ def test_connz_pages_sorts_and_filters():
     assert order(offset="1") == [bob.id]
     assert order(offset="9") == []
     assert order(cid="77") == []
-    assert order(user="b") == []
+    assert order(user="b") == [bob.id]
+    assert order(user="c") == []
 
 
 def test_connz_remembers_the_closed():

@@ -23,6 +23,8 @@ class Session:
     user: str
     password: str
     token: str
+    creds: str
+    nkey: str
     domain: str
     timeout: int  # nanoseconds
     as_json: bool
@@ -38,6 +40,8 @@ class Session:
             user=self.user,
             password=self.password,
             token=self.token,
+            creds=self.creds,
+            nkey=self.nkey,
             timeout=seconds,
             connect_timeout=seconds,
             reconnect=False,

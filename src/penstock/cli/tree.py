@@ -96,6 +96,8 @@ account = _group("account", "Look at the account.", ACCOUNT)
 @click.option("--user", default="", envvar="NATS_USER", help="User name.")
 @click.option("--password", default="", envvar="NATS_PASSWORD", help="Password.")
 @click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
+@click.option("--creds", default="", envvar="NATS_CREDS", help="File with a user's JWT and seed.")
+@click.option("--nkey", default="", envvar="NATS_NKEY", help="File with the seed of an nkey user.")
 @click.option("--domain", default="", help="JetStream domain.")
 @click.option(
     "--timeout",
@@ -112,12 +114,14 @@ def penstock(
     user: str,
     password: str,
     token: str,
+    creds: str,
+    nkey: str,
     domain: str,
     timeout: int,
     as_json: bool,
 ) -> None:
     """Publish, subscribe, and manage streams of a NATS server."""
-    ctx.obj = Session(server, user, password, token, domain, timeout, as_json)
+    ctx.obj = Session(server, user, password, token, creds, nkey, domain, timeout, as_json)
 
 
 penstock.rows = TOP

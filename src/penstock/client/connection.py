@@ -472,7 +472,8 @@ class Connection:
         try:
             line = connect_line(self.options, self._server, self.info, self._tls)
         except Exception as error:  # the authenticator is the user's code
-            self._disconnect(AuthenticationError(f"the authenticator failed: {error}"))
+            who = "the credentials" if self.options.authenticator is None else "the authenticator"
+            self._disconnect(AuthenticationError(f"{who} failed: {error}"))
             return
         self._send(line)
         self._send(PING)
@@ -509,8 +510,10 @@ class Connection:
             self._events.append(ServerComplaint(error))
         elif isinstance(error, AuthenticationError):
             hint = ""
-            if self.info.nonce and self.options.authenticator is None:
-                hint = "; the server takes nkey signatures: give an authenticator"
+            options = self.options
+            signs = options.authenticator or options.creds or options.nkey or options.jwt
+            if self.info.nonce and not signs:
+                hint = "; the server takes nkey signatures: give creds, an nkey or an authenticator"
             self._disconnect(AuthenticationError(f"{self._server} refused us: {text}{hint}"))
         elif self.state is State.CONNECTED:
             self._disconnect(error)

@@ -59,7 +59,9 @@ def decode_info(text: bytes) -> ServerInfo:
 
 
 def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) -> bytes:
-    """The CONNECT operation; credentials of the URL win over those of the options."""
+    """The CONNECT operation; credentials of the URL win over those of the options. Raises
+    CredentialsError, or what the authenticator raises.
+    """
     fields: dict[str, object] = {
         "verbose": False,
         "pedantic": False,
@@ -78,6 +80,10 @@ def connect_line(options: Options, server: Server, info: ServerInfo, tls: bool) 
     elif server.user or options.user:
         fields["user"] = server.user or options.user
         fields["pass"] = server.password if server.user else options.password
+    if options.creds or options.nkey or options.jwt:
+        from .credentials import signed_fields
+
+        fields.update(signed_fields(options, info.nonce))
     if options.authenticator is not None:
         fields.update(options.authenticator(info.nonce))
     return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"

@@ -105,6 +105,12 @@ class Options:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    creds: str = ""
+    """A ``.creds`` file: a user's JWT and the seed that proves it; read at every connect."""
+    nkey: str = field(default="", repr=False)
+    """The seed of an nkey user, or the file that it is in; with ``jwt``, that user's."""
+    jwt: str = field(default="", repr=False)
+    """A user's JWT; without ``nkey`` it has to be a bearer's."""
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)
     """Called with the server's nonce ("" when it sent none); returns CONNECT fields: ``nkey``,
     ``jwt``, ``sig``.
@@ -137,6 +143,8 @@ class Options:
             raise ValueError("no server address given")
         if self.token and self.user:
             raise ValueError("give user and password, or a token, not both")
+        if self.creds and (self.nkey or self.jwt):
+            raise ValueError("give a .creds file, or an nkey and a JWT, not both")
         for what in ("connect_timeout", "timeout", "ping_interval"):
             if getattr(self, what) <= 0:
                 raise ValueError(f"{what} must be above 0, got {getattr(self, what)}")

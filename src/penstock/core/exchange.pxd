@@ -1,8 +1,11 @@
-"""What accounts share: stream imports, service imports, and the replies that find their way back."""
+"""What accounts share: the border of each, service imports, and the replies that find their way back."""
 from libc.stdint cimport uint64_t
 from penstock.core.hub cimport Connection, Hub, Task
 from penstock.core.router cimport Border, Message, Router, Sink
 from penstock.core.subjects cimport Route
+
+
+cdef str text_of(const char* p, size_t n)
 
 
 cdef class Sharing:
@@ -28,11 +31,16 @@ cdef class AccountBorder(Border):
     cdef bytes prefix                      # of its reply subjects, `_R_.<token>.`; b"" until one is needed
     cdef dict responses                    # reply subject -> Response, of requests that went to services here
     cdef dict expected                     # reply subject -> [Response], of requests that came from here
-    cdef list imports                      # StreamImports into this account
+    cdef list imports                      # stream imports into this account
     cdef Response expect(self, Service service, AccountBorder requester, bytes reply)
     # A message from another account, with `m` for clients and `bare` for what is inside the server; how many took it.
     cdef int enter(self, Connection source, Message* m, Message* bare, bint of_stream) except -1
     cdef int show(self, Route route, Connection source, Message* m, Message* bare, bint of_stream) except -1
+
+
+cdef class Inflow(Sink):
+    """A stream import, for the importer's border."""
+    cdef int interest(self, bytes subject) except -1       # it has come or gone, in a subject or pattern of the importer
 
 
 cdef class Service:
@@ -81,21 +89,3 @@ cdef class ServiceImport(Sink):
     cdef readonly bint closed
     cdef Sharing sharing
     cdef bytes info_line(self, Connection source)
-
-
-cdef class StreamImport(Sink):
-    """An exported stream, where it leaves the exporter."""
-    cdef readonly AccountBorder home, away  # of the exporter, of the importer
-    cdef readonly str subject, local        # patterns of the exporter, of the importer
-    cdef public bint allow_trace            # traces go on in the importer's account
-    cdef bytes target                       # the importer's subject when that is literal
-    cdef object transform
-    cdef readonly bint closed
-    cdef bytes place(self, const char* subject, size_t n)
-
-
-cdef class BoundImport(Sink):
-    """A stream import on one literal subject."""
-    cdef StreamImport source
-    cdef bytes subject, queue               # as the importer sees it
-    cdef Route route(self)

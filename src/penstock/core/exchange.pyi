@@ -1,4 +1,4 @@
-"""What accounts share: stream imports, service imports, and the replies that find their way back."""
+"""What accounts share: the border of each, service imports, and the replies that find their way back."""
 
 from collections.abc import Callable
 
@@ -53,6 +53,9 @@ class AccountBorder(Border):
     def interest_lost(self, subject: bytes) -> None: ...
     def close(self) -> None:
         """The account is gone: nothing is waited for."""
+
+class Inflow(Sink):
+    """A stream import, for the importer's border."""
 
 class Service:
     """An exported service. `response_type`: SINGLETON, STREAMED or CHUNKED."""
@@ -114,28 +117,3 @@ class ServiceImport(Sink):
     share: bool
     closed: bool
     def close(self) -> None: ...
-
-class StreamImport(Sink):
-    """An exported stream, where it leaves the exporter. `transform` makes the importer's subject of the exporter's; without one it
-    is `local` when that is literal, or the same.
-    """
-
-    def __init__(
-        self,
-        home: AccountBorder,
-        away: AccountBorder,
-        subject: str,
-        local: str,
-        *,
-        transform: Transform | None = None,
-    ) -> None: ...
-    allow_trace: bool  # traces go on in the importer's account
-    home: AccountBorder
-    away: AccountBorder
-    subject: str
-    local: str
-    closed: bool
-    def wake_watchers(self, pattern: bytes) -> None: ...
-    def close(self) -> None: ...
-
-class BoundImport(Sink): ...

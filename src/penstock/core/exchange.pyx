@@ -1,9 +1,4 @@
-"""What accounts share: stream imports, service imports, and the replies that find their way back.
-
-A stream import is a sink on the exporter's router. It maps the subject and hands the message to those who listen in the
-importer's account; whoever asks the exporter's router for interest sees theirs. A stream that was imported is not exported again.
-
-    exporter: publish orders.1 ──► StreamImport(orders.>) ──► importer: subscribers of shop.orders.1
+"""What accounts share: the border of each, service imports, and the replies that find their way back. Streams: core/stream_import.
 
 A service import is a sink on the importer's router. It publishes the request in the exporter's account with a reply subject made
 for this request alone, and the answer goes back the same way. Services may be chained over several accounts.
@@ -52,7 +47,7 @@ cdef bytes random_word(Hub hub, int n):
     return PyBytes_FromStringAndSize(word, n)
 
 
-cdef inline str text_of(const char* p, size_t n):
+cdef str text_of(const char* p, size_t n):
     return PyBytes_FromStringAndSize(p, n).decode("utf-8", "surrogateescape")
 
 
@@ -190,9 +185,8 @@ cdef class AccountBorder(Border):
             if type(item) is Subscription:
                 took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += (self.router.deliver_group_traced(<QueueGroup>item, source, m) if traced
-                         else self.router.deliver_group(<QueueGroup>item, source, m))
-            elif type(item) is StreamImport or (of_stream and (<Sink>item).elsewhere):
+                took += self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m)
+            elif isinstance(item, Inflow) or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
                 shown = m if (<Sink>item).as_client else bare
@@ -200,10 +194,9 @@ cdef class AccountBorder(Border):
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:
-        cdef StreamImport each
+        cdef Inflow each
         for each in self.imports:
-            if each.home.router.watchers:
-                each.wake_watchers(subject)
+            each.interest(subject)
         if not came and self.expected:
             self.interest_lost(subject)
         return 0
@@ -233,6 +226,13 @@ cdef class AccountBorder(Border):
             for response in list(waiting):
                 response.close()
         self.router.border = None
+
+
+cdef class Inflow(Sink):
+    """A stream import, for the importer's border."""
+
+    cdef int interest(self, bytes subject) except -1:
+        return 0
 
 
 cdef class Service:
@@ -470,134 +470,16 @@ cdef class ServiceImport(Sink):
             out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         if trace is not None:
             trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
-            if not self.service.allow_trace:
-                if trace.only:
-                    return 1                           # what was made for the answer ends with the service's threshold
-                sharing.hub.trace = None
+            if trace.only and not self.service.allow_trace:
+                return 1                               # what was made for the answer ends with the service's threshold
+            sharing.hub.trace = trace if self.service.allow_trace else None
         sharing.chain.append(self)
         try:
             took = home.enter(source, &out, &bare, False)
         finally:
             sharing.chain.pop()
-            if trace is not None:
-                sharing.hub.trace = trace
+            sharing.hub.trace = trace
         if took == 0 and response is not None:
             response.close()
             sharing.tell(response, STATUS_NO_DELIVERY)
         return took
-
-
-cdef class StreamImport(Sink):
-    """An exported stream, where it leaves the exporter. `transform` makes the importer's subject of the exporter's; without one it is
-    `local` when that is literal, or the same.
-    """
-
-    def __init__(self, AccountBorder home, AccountBorder away, str subject, str local, *, transform=None) -> None:
-        self.home = home
-        self.away = away
-        self.subject = subject
-        self.local = local
-        place = local.encode("utf-8", "surrogateescape")
-        literal = not subject_has_wildcard(PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place))
-        self.target = place if literal and transform is None else b""
-        self.transform = transform
-        away.imports.append(self)
-        home.router.share(subject, self)
-        self.wake_watchers(place)
-
-    def close(self) -> None:
-        """It is not imported any more."""
-        if not self.closed:
-            self.closed = True
-            self.away.imports.remove(self)
-            self.home.router.unshare(self.subject, self)
-            self.wake_watchers(self.local.encode("utf-8", "surrogateescape"))
-
-    def wake_watchers(self, bytes pattern) -> None:
-        """Interest in a subject of the importer has come or gone: tell those of the exporter's who want to know."""
-        cdef bytes place
-        cdef bytes source = self.subject.encode("utf-8", "surrogateescape")
-        cdef Task task
-        for watched, tasks in list(self.home.router.watchers.items()):
-            if not subject_matches(PyBytes_AS_STRING(<bytes>watched), PyBytes_GET_SIZE(<bytes>watched),
-                                   PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source)):
-                continue
-            place = self.place(PyBytes_AS_STRING(<bytes>watched), PyBytes_GET_SIZE(<bytes>watched))
-            if place is not None and subject_matches(
-                    PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place), PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                for task in list(tasks):
-                    task.wake()
-
-    cdef bytes place(self, const char* subject, size_t n):
-        """What a subject of the exporter is for the importer; None: nothing."""
-        if self.transform is not None:
-            found = self.transform(text_of(subject, n))
-            return None if found is None else (<str?>found).encode("utf-8", "surrogateescape")
-        return self.target or PyBytes_FromStringAndSize(subject, n)
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        cdef Message out = m[0]
-        cdef Trace trace = self.away.router.hub.trace if source is not None else None
-        cdef bytes place = None
-        if self.closed:
-            return 0
-        if self.transform is not None:
-            place = self.place(m.subject, m.subject_len)
-            if place is None:
-                return 0
-        elif self.target:
-            place = self.target
-        if place is not None:
-            out.subject = PyBytes_AS_STRING(place)
-            out.subject_len = <uint32_t>PyBytes_GET_SIZE(place)
-        route = self.away.router.trie.route(out.subject, out.subject_len)
-        if (<Route>route).n == 0:
-            return 0
-        if trace is None:
-            return self.away.show(route, source, &out, &out, True)
-        trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len)))
-        if not self.allow_trace and trace.only:
-            return 1
-        self.away.router.hub.trace = trace if self.allow_trace else None
-        try:
-            return self.away.show(route, source, &out, &out, True)
-        finally:
-            self.away.router.hub.trace = trace
-
-    cdef int traced(self, Connection source, Message* m) except -1:
-        return self.take(source, m)            # says there what it is, and the trace goes on
-
-    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
-        place = self.place(subject, n)
-        return None if place is None else BoundImport(self, place, queue)
-
-
-cdef class BoundImport(Sink):
-    """A stream import on one literal subject: what a consumer delivers there."""
-
-    def __init__(self, StreamImport source, bytes subject, bytes queue) -> None:
-        self.source = source
-        self.subject = subject
-        self.queue = queue
-        self.as_client = True
-
-    cdef Route route(self):
-        cdef Router router = self.source.away.router
-        if PyBytes_GET_SIZE(self.queue):
-            return router.interest_in(PyBytes_AS_STRING(self.subject), PyBytes_GET_SIZE(self.subject), self.queue)
-        return router.trie.route(PyBytes_AS_STRING(self.subject), PyBytes_GET_SIZE(self.subject))
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        cdef Message bare = m[0]
-        cdef bytes place = self.subject
-        if self.source.closed:
-            return 0
-        bare.subject = PyBytes_AS_STRING(place)
-        bare.subject_len = <uint32_t>PyBytes_GET_SIZE(place)
-        route = self.source.away.router.trie.route(PyBytes_AS_STRING(place), PyBytes_GET_SIZE(place))
-        return self.source.away.show(<Route>route, source, m, &bare, True)
-
-    cdef int ready(self, Task waiter) except -1:
-        if self.source.closed:
-            return 0
-        return self.source.away.router.readiness(self.route(), waiter)

@@ -54,6 +54,8 @@ cdef class Connection(Task):
     cdef Owner router                      # the account's Router (core/router), set when accepted
     cdef dict subscriptions                # sid: bytes -> Subscription
     cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
+    cdef readonly int64_t subscription_bytes   # memory that its subscriptions may take (core/router reckons)
+    cdef readonly uint64_t partial_ns      # since when an operation is on its way that is not whole yet; 0: none is
     cdef Permits allowed                   # None: everything; set it through `permits`
     cdef bint guarded                      # deliveries have to be asked for: the two below
     cdef bint filtered                     # a subscription overlaps what is denied
@@ -93,10 +95,14 @@ cdef class Hub:
     cdef public int64_t max_pending        # output of a connection above this: slow consumer, closed
     cdef public int64_t max_payload
     cdef public uint32_t max_line
+    cdef public int64_t max_output_bytes   # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    cdef public int64_t max_subscription_bytes     # of all connections; one may have half of it; 0: no limit
+    cdef readonly int64_t subscription_bytes
     cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
     cdef Operator operator                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
     cdef public object on_error            # None, or called with an exception that no task may leak
+    cdef public object tracer              # None, or what is shown the traffic of clients: received(), sent()
     cdef list dirty                        # Connections with output
     cdef list resumed                      # Connections to be read from again
     cdef Out spare[64]                     # output buffers without an owner

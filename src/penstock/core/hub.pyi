@@ -40,6 +40,8 @@ class Connection:
     start_ns: int
     last_ns: int
     pings_out: int
+    subscription_bytes: int  # memory that its subscriptions may take
+    partial_ns: int  # since when an operation is on its way that is not whole yet; 0: none is
     ping_ns: int
     rtt_ns: int
     stalls: int
@@ -73,6 +75,9 @@ class Hub:
     max_pending: int
     max_payload: int
     max_line: int
+    max_output_bytes: int  # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    max_subscription_bytes: int  # of all connections; one may have half of it; 0: no limit
+    subscription_bytes: int
     drop_for_slow: (
         bool  # a congested subscriber misses messages instead of holding up who publishes
     )
@@ -88,6 +93,9 @@ class Hub:
     trace: Trace | None
     on_close: Callable[[Connection], object] | None
     on_error: Callable[[BaseException], object] | None
+    tracer: Any
+    """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
+    sent(connection, whole operations)."""
     def all_connections(self) -> list[Connection]: ...
     def turn(self) -> bool:
         """Take the clock's time and finish a turn: commits, deliveries, output. True when there is more to do at once."""

@@ -109,6 +109,8 @@ cdef class Connection(Task):
     cdef int commit(self, size_t n) except -1:
         cdef size_t waiting
         self.out.len += n
+        if self.hub.tracer is not None:
+            self.hub.tracer.sent(self, PyBytes_FromStringAndSize(self.out.data + self.out.len - n, n))
         if not self.dirty:
             self.dirty = True
             self.hub.dirty.append(self)

@@ -45,6 +45,11 @@ cdef class Subscription:
     cdef readonly uint64_t delivered
     cdef uint64_t max                              # auto-unsubscribe after that many; 0 = never
     cdef readonly bint closed
+    cdef Py_ssize_t place                          # in its queue group
+
+
+# What a subscription may take of memory at most: itself, its strings, a node for each token.
+cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept
 
 
 cdef class QueueGroup:
@@ -84,6 +89,7 @@ cdef class Router(Owner):
     cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
+    cdef int reckon(self, Subscription s, int sign) except -1
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1
     cdef bint guard(self, Subscription s, Message* m) except -1

@@ -18,6 +18,8 @@ from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, su
 cdef enum:
     HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
     STUCK_NS = 100000000               # no bytes taken for so long: nobody waits for it any more
+    SUBSCRIPTION_BYTES = 640           # memory of one with everything that points to it,
+    TOKEN_BYTES = 192                  # and of a node of the trie
     LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
 
 
@@ -84,6 +86,14 @@ cdef class Subscription:
     def client(self) -> Connection:
         """The connection it belongs to."""
         return self.connection
+
+
+cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept:
+    cdef int64_t cost = SUBSCRIPTION_BYTES + TOKEN_BYTES
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(subject)):
+        cost += TOKEN_BYTES if PyBytes_AS_STRING(subject)[i] == c'.' else 1
+    return cost + 2 * PyBytes_GET_SIZE(queue) + PyBytes_GET_SIZE(sid)
 
 
 cdef class QueueGroup:
@@ -359,12 +369,14 @@ cdef class Router(Owner):
         cdef Subscription s = Subscription(c, sid, subject, queue)
         cdef QueueGroup group
         c.subscriptions[sid] = s
+        self.reckon(s, 1)
         if queue:
             key = subject + b" " + queue
             group = self.groups.get(key)
             if group is None:
                 group = self.groups[key] = QueueGroup(key)
                 self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
+            s.place = len(group.members)
             group.members.append(s)
         else:
             self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
@@ -376,16 +388,28 @@ cdef class Router(Owner):
             self.border.changed(subject, True)
         return s
 
+    cdef int reckon(self, Subscription s, int sign) except -1:
+        """The memory of a subscription that has come (1) or gone (-1)."""
+        cdef int64_t cost = sign * subscription_cost(s.subject, s.queue, s.sid)
+        s.connection.subscription_bytes += cost
+        self.hub.subscription_bytes += cost
+        return 0
+
     cdef int unsubscribe(self, Subscription s) except -1:
         cdef QueueGroup group
+        cdef Subscription last
         if s.closed:
             return 0
         s.closed = True
         s.connection.subscriptions.pop(s.sid, None)
+        self.reckon(s, -1)
         if s.queue:
             key = s.subject + b" " + s.queue
             group = self.groups[key]
-            group.members.remove(s)
+            last = <Subscription>group.members.pop()     # order means nothing in a group
+            if last is not s:
+                group.members[s.place] = last
+                last.place = s.place
             if not group.members:
                 del self.groups[key]
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)

@@ -1,4 +1,5 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits."""
+from libc.stdint cimport int64_t
 from penstock.core.hub cimport Connection, Hub, Operator
 from penstock.core.router cimport Message, Router
 from penstock.core.wire cimport Op, Reader
@@ -18,7 +19,9 @@ cdef class Sessions(Operator):
     cdef int trace(self, Connection c, Router router, Message* m) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
+    cdef bint room_for(self, Connection c, int64_t cost) noexcept
     cdef int unsubscribe(self, Connection c, Op* op) except -1
+    cdef int show(self, Connection c, int kind, Op* op) except -1
     cdef int join(self, Connection c, Router router) except -1
     cdef int check_publish(self, Connection c, Op* op) except -1
     cdef int violation(self, Connection c, str text) except -1

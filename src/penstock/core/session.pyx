@@ -8,12 +8,12 @@ While the decision about a CONNECT is awaited (`connect` returned PENDING) nothi
 read; an adapter that feeds on may leave AWAITING_BYTES.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
 from penstock.core.permits cimport SUB_ALLOWED, SUB_FILTERED, SUB_REFUSED
 from penstock.core.quoting import quoted
-from penstock.core.router cimport Message, Router, Subscription
+from penstock.core.router cimport Message, Router, Subscription, subscription_cost
 from penstock.core.subjects cimport Route, subject_literal, subject_valid
 from penstock.core.wire cimport (
     BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_INFO, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
@@ -127,11 +127,14 @@ cdef class Sessions(Operator):
         cdef Op op
         cdef int kind
         cdef size_t pos
+        cdef bint whole = False            # an operation was read to its end
         c.last_ns = self.hub.now_ns
         r.headers = c.headers
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
             kind = read_op(r, &op)
+            if self.hub.tracer is not None and kind > OP_MORE and (kind != OP_PUB or self.held is None):
+                self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
                 if self.held is None:
                     self.publish(c, &op)
@@ -145,12 +148,12 @@ cdef class Sessions(Operator):
             elif kind < 0:
                 self.failed(c, kind)
             elif kind == OP_CONNECT:
+                if not c.rtt_ns and self.hub.now_ns > c.start_ns:
+                    c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
                 router = self.connect(c, PyBytes_FromStringAndSize(op.body, op.body_len))
                 r.headers = c.headers
                 r.max_line = c.reader.max_line
                 r.max_payload = c.reader.max_payload
-                if not c.rtt_ns and self.hub.now_ns > c.start_ns:
-                    c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
                 if router is PENDING:
                     c.awaiting = c.stalled = not (c.closed or c.closing)
                 elif router is not None and not c.closed and not c.closing:
@@ -170,6 +173,29 @@ cdef class Sessions(Operator):
                 self.unsubscribe(c, &op)
             elif kind == OP_INFO:
                 self.informed(c, PyBytes_FromStringAndSize(op.body, op.body_len))
+            whole = True
+        if r.pos == r.end or c.stalled:
+            c.partial_ns = 0
+        elif whole or c.partial_ns == 0:
+            c.partial_ns = c.last_ns
+        return 0
+
+    cdef int show(self, Connection c, int kind, Op* op) except -1:
+        """Let the tracer see an operation, written anew from what was read of it."""
+        words = {OP_PUB: b"HPUB" if op.hlen else b"PUB", OP_SUB: b"SUB", OP_UNSUB: b"UNSUB", OP_CONNECT: b"CONNECT",
+                 OP_PING: b"PING", OP_PONG: b"PONG"}
+        line = [words.get(kind, b"")]
+        body = None
+        if kind == OP_PUB:
+            line += [op.subject[:op.subject_len], op.reply[:op.reply_len], b"%d" % op.hlen if op.hlen else b"", b"%d" % op.body_len]
+            body = PyBytes_FromStringAndSize(op.body, op.body_len)
+        elif kind == OP_SUB:
+            line += [op.subject[:op.subject_len], op.queue[:op.queue_len], op.sid[:op.sid_len]]
+        elif kind == OP_UNSUB:
+            line += [op.sid[:op.sid_len], b"%d" % op.max if op.max else b""]
+        elif kind == OP_CONNECT:
+            line.append(PyBytes_FromStringAndSize(op.body, op.body_len))
+        self.hub.tracer.received(c, b" ".join([word for word in line if word]), body, op.hlen)
         return 0
 
     def informed(self, Connection c, bytes text) -> None:
@@ -322,12 +348,20 @@ cdef class Sessions(Operator):
             if not subject_valid(op.subject, op.subject_len):
                 self.deny(c, b"Invalid Subject")
                 return 0
+            if not self.room_for(c, subscription_cost(subject, queue, sid)):
+                self.deny(c, b"maximum subscriptions exceeded")
+                return 0
             if verdict == SUB_FILTERED:
                 c.filter()
             router.subscribe(c, subject, queue, sid)
         if c.verbose:
             c.put(b"+OK\r\n", 5)
         return 0
+
+    cdef bint room_for(self, Connection c, int64_t cost) noexcept:
+        """Whether the memory for subscriptions, of the server and of this connection, allows one more."""
+        cdef int64_t most = self.hub.max_subscription_bytes
+        return most == 0 or (self.hub.subscription_bytes + cost <= most and c.subscription_bytes + cost <= most // 2)
 
     cdef int unsubscribe(self, Connection c, Op* op) except -1:
         cdef Subscription s = c.subscriptions.get(op.sid[:op.sid_len])

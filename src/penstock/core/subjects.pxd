@@ -7,6 +7,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from penstock.core.maps cimport BytesMap
+from penstock.core.subject_nodes cimport Node
 
 
 cdef bint subject_valid(const char* s, size_t n) noexcept nogil      # non-empty tokens, no space, tab, CR, LF, FF, `>` only last; wildcards allowed
@@ -29,16 +30,6 @@ cdef class Route:
     cdef tuple held
 
 
-cdef class Node:
-    """A token of the trie: what ends here, and what comes after it."""
-    cdef bytes token
-    cdef list values               # the objects of the pattern that ends here
-    cdef list kids                 # literal next tokens while they are few
-    cdef dict index                # token -> Node once they are many (then kids is None)
-    cdef Node star                 # next token `*`
-    cdef Node tail                 # next token `>`
-
-
 cdef class SubjectTrie:
     """Pattern -> objects, with a cache of routes for literal subjects that are used more than once."""
     cdef readonly uint64_t generation       # changes when any wildcard pattern does (cached routes go stale lazily)
@@ -46,6 +37,7 @@ cdef class SubjectTrie:
     cdef Node root
     cdef list lines                         # cached routes; None where a line is free
     cdef list free_lines                    # indexes of such lines
+    cdef size_t line_items                  # objects in the cached routes
     cdef BytesMap line_of                   # subject -> index in lines
     cdef uint16_t* seen                     # bits of the hashes of subjects used once, direct-mapped
     cdef uint64_t changes                   # counts insert and discard
@@ -59,6 +51,7 @@ cdef class SubjectTrie:
     cdef Route match(self, const char* s, size_t n)        # uncached: for subjects that are never used twice (reply inboxes)
     cdef int gather(self, Node node, const char* s, const char* end) except -1
     cdef int gather_values(self, Node node) except -1
+    cdef int keep(self, Route route) except -1
     cdef int grow_found(self, size_t n) except -1
     cdef Route build(self, const char* s, size_t n)
     cdef int changed(self, const char* pattern, size_t n, bint removed) except -1

@@ -9,7 +9,6 @@ line keeps an object alive that has left the trie.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
@@ -19,6 +18,9 @@ from libc.string cimport memchr, memcmp
 
 from penstock.core.buffer cimport hash_bytes
 from penstock.core.maps cimport BytesMap
+from penstock.core.subject_nodes cimport (
+    Node, add_value, discard_below, is_star, is_tail, kid_to_insert, literal_kid, new_node, token_end,
+)
 
 cdef extern from *:
     """
@@ -28,22 +30,10 @@ cdef extern from *:
 
 cdef enum:
     TOKENS_MAX = 4096           # of a pattern: bounds the depth of recursion
-    FEW_KIDS = 8                # scanned; more are looked up by hash
-    LINES_MAX = 65536           # routes kept
+    LINES_MAX = 65536           # routes kept,
+    LINE_ITEMS_MAX = 2097152    # with so many objects in all,
+    LINE_SUBJECT_MAX = 512      # of subjects that are not longer
     SEEN_SLOTS = 65536
-
-
-cdef inline const char* token_end(const char* s, const char* end) noexcept nogil:
-    cdef const char* dot = <const char*>memchr(s, c'.', <size_t>(end - s))
-    return end if dot == NULL else dot
-
-
-cdef inline bint is_star(const char* s, const char* stop) noexcept nogil:
-    return stop - s == 1 and s[0] == c'*'
-
-
-cdef inline bint is_tail(const char* s, const char* stop) noexcept nogil:
-    return stop - s == 1 and s[0] == c'>'
 
 
 cdef inline bint same(const char* a, const char* a_stop, const char* b, const char* b_stop) noexcept nogil:
@@ -166,123 +156,6 @@ cdef Route own(Route route):
     return route
 
 
-@cython.final
-@cython.trashcan(True)
-cdef class Node:
-    """A token of the trie."""
-
-
-cdef Node new_node(bytes token):
-    cdef Node node = Node.__new__(Node)
-    node.token = token
-    return node
-
-
-cdef Node literal_kid(Node node, const char* s, const char* stop):
-    # The child of a literal token, or None.
-    cdef Py_ssize_t i
-    cdef Py_ssize_t size = stop - s
-    cdef Node kid
-    cdef PyObject* found
-    if node.kids is not None:
-        for i in range(PyList_GET_SIZE(node.kids)):
-            kid = <Node>PyList_GET_ITEM(node.kids, i)
-            if PyBytes_GET_SIZE(kid.token) == size and memcmp(PyBytes_AS_STRING(kid.token), s, <size_t>size) == 0:
-                return kid
-        return None
-    if node.index is not None:
-        found = PyDict_GetItem(node.index, PyBytes_FromStringAndSize(s, size))
-        if found != NULL:
-            return <Node>found
-    return None
-
-
-cdef Node kid_to_insert(Node node, const char* s, const char* stop):
-    # The child of any token, made when it is not there.
-    cdef Node kid
-    if is_star(s, stop):
-        if node.star is None:
-            node.star = new_node(b"*")
-        return node.star
-    if is_tail(s, stop):
-        if node.tail is None:
-            node.tail = new_node(b">")
-        return node.tail
-    kid = literal_kid(node, s, stop)
-    if kid is not None:
-        return kid
-    kid = new_node(PyBytes_FromStringAndSize(s, stop - s))
-    if node.index is not None:
-        node.index[kid.token] = kid
-    elif node.kids is None:
-        node.kids = [kid]
-    elif len(node.kids) < FEW_KIDS:
-        node.kids.append(kid)
-    else:
-        node.index = {(<Node>other).token: other for other in node.kids}
-        node.index[kid.token] = kid
-        node.kids = None
-    return kid
-
-
-cdef int drop_kid(Node node, Node kid) except -1:
-    if node.star is kid:
-        node.star = None
-    elif node.tail is kid:
-        node.tail = None
-    elif node.index is not None:
-        del node.index[kid.token]
-        if len(node.index) <= FEW_KIDS // 2:
-            node.kids = list(node.index.values())
-            node.index = None
-    else:
-        node.kids.remove(kid)
-        if not node.kids:
-            node.kids = None
-    return 0
-
-
-cdef inline bint is_bare(Node node):
-    return (node.values is None and node.kids is None and node.index is None
-            and node.star is None and node.tail is None)
-
-
-cdef bint take_value(Node node, object value) except -1:
-    # Removes one occurrence of the very object.
-    cdef Py_ssize_t i
-    if node.values is None:
-        return False
-    for i in range(PyList_GET_SIZE(node.values)):
-        if PyList_GET_ITEM(node.values, i) == <PyObject*>value:
-            del node.values[i]
-            if not node.values:
-                node.values = None
-            return True
-    return False
-
-
-cdef bint discard_below(Node node, const char* s, const char* end, object value) except -1:
-    # Recursion is bounded by TOKENS_MAX: no deeper path was ever inserted.
-    cdef const char* stop
-    cdef Node kid
-    cdef bint found
-    if s > end:
-        return take_value(node, value)
-    stop = token_end(s, end)
-    if is_star(s, stop):
-        kid = node.star
-    elif is_tail(s, stop):
-        kid = node.tail
-    else:
-        kid = literal_kid(node, s, stop)
-    if kid is None:
-        return False
-    found = discard_below(kid, stop + 1, end, value)
-    if found and is_bare(kid):
-        drop_kid(node, kid)
-    return found
-
-
 cdef class SubjectTrie:
     """Pattern -> objects. The same pair inserted twice is held twice; objects are compared by identity."""
 
@@ -317,10 +190,7 @@ cdef class SubjectTrie:
             stop = token_end(s, end)
             node = kid_to_insert(node, s, stop)
             s = stop + 1
-        if node.values is None:
-            node.values = [value]
-        else:
-            node.values.append(value)
+        add_value(node, value)
         self.count += 1
         self.inserts += 1
         return self.changed(pattern, n, False)
@@ -350,6 +220,7 @@ cdef class SubjectTrie:
         if line != NULL:
             i = <size_t>line[0]
             (<Route>self.lines[i]).generation = 0
+            self.line_items -= <size_t>(<Route>self.lines[i]).n
             self.line_of.remove(pattern, n, h)
             self.lines[i] = None
             self.free_lines.append(i)
@@ -361,6 +232,7 @@ cdef class SubjectTrie:
             self.line_of.clear()
             self.lines = []
             self.free_lines = []
+        self.line_items = 0
         return 0
 
     cdef Route route(self, const char* s, size_t n):
@@ -380,8 +252,12 @@ cdef class SubjectTrie:
             route = own(self.build(s, n))
             if self.changes == changes:
                 route.generation = self.generation
+                self.line_items -= <size_t>(<Route>self.lines[i]).n
                 self.lines[i] = route
+                self.keep(route)
             return route
+        if n > LINE_SUBJECT_MAX:
+            return self.build(s, n)
         seen = self.seen + ((h >> 1) & (SEEN_SLOTS - 1))
         tag = <uint16_t>(h >> 48) | 1
         if seen[0] != tag:
@@ -401,7 +277,16 @@ cdef class SubjectTrie:
             i = <size_t>len(self.lines)
             self.lines.append(route)
         self.line_of.put(s, n, h, i)
+        self.keep(route)
         return route
+
+    cdef int keep(self, Route route) except -1:
+        # Counts a route that is cached now; when those hold too much in all, they go.
+        self.line_items += <size_t>route.n
+        if self.line_items > LINE_ITEMS_MAX:
+            self.generation += 1
+            self.drop_cache()
+        return 0
 
     cdef Route match(self, const char* s, size_t n):
         self.lookups += 1
@@ -474,6 +359,12 @@ cdef class SubjectTrie:
 
     cdef int gather_values(self, Node node) except -1:
         cdef Py_ssize_t n, i
+        if node.many is not None:
+            self.grow_found(self.found_n + <size_t>len(node.many))
+            for value in node.many.values():
+                self.found[self.found_n] = <PyObject*>value
+                self.found_n += 1
+            return 0
         if node.values is None:
             return 0
         n = PyList_GET_SIZE(node.values)

@@ -27,5 +27,6 @@ cdef class Turn(Hub):
     cdef int keep_rest(self, Connection c, Reader* r) except -1
     cdef int on_synced(self) except -1
     cdef int on_timer(self) except -1
+    cdef int relieve(self) except -1
     cdef int arm(self, Connection c) except -1
     cdef int arm_timer(self, bint on) except -1

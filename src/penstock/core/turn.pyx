@@ -16,6 +16,8 @@ from penstock.core.clock cimport Clock
 from penstock.core.hub cimport Connection, Hub, Synced
 from penstock.core.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
 
+from penstock.core.hub import SLOW_PENDING
+
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int, void*, size_t, int)
     ssize_t send(int, const void*, size_t, int)
@@ -122,6 +124,10 @@ cdef int start_sync_thread(int requests, int answers) except -1:
         raise RuntimeError("can't start a thread for syncing files")
     pthread_detach(thread)
     return 0
+
+
+cdef object by_size(pair):
+    return pair[0]
 
 
 cdef class Turn(Hub):
@@ -439,8 +445,27 @@ cdef class Turn(Hub):
                 self.hang_up(c, "Slow Consumer (Write Deadline)")
             elif quiet > STUCK_NS and c.waiters is not None:
                 self.free_publishers(c)
+        if self.max_output_bytes:
+            self.relieve()
         if not self.blocked:
             self.arm_timer(False)
+        return 0
+
+    cdef int relieve(self) except -1:
+        """Output waits for many at once, more than there should be memory for: those with the most go."""
+        cdef Connection c
+        cdef int64_t total = 0
+        for c in self.blocked.values():
+            total += c.out.cap
+        if total <= self.max_output_bytes:
+            return 0
+        for _, held in sorted([((<Connection>each).out.cap, each) for each in self.blocked.values()], key=by_size, reverse=True):
+            c = held
+            total -= c.out.cap
+            self.slow_consumers += 1
+            self.hang_up(c, SLOW_PENDING)
+            if total <= self.max_output_bytes:
+                break
         return 0
 
     def free_publishers(self, Connection c) -> None:

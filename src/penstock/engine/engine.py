@@ -5,12 +5,14 @@ usual, and `close` at the end. The engine has no clock: time is what the hub and
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
+from penstock.core.usage import NO_LIMIT
 from penstock.engine import consumers, limits, streams
 from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
@@ -200,10 +202,21 @@ class Engine:
         account.timers.sooner = call
         account.alarms.sooner = call
 
+    def raise_limits(self, max_memory: int, max_storage: int) -> None:
+        """Let all streams together hold more than before."""
+        self._settings = replace(self._settings, max_memory=max_memory, max_storage=max_storage)
+        for account in self._all:
+            account.settings = self._settings
+        for usage, most in ((self._memory, max_memory), (self._storage, max_storage)):
+            if usage.limit != NO_LIMIT:
+                usage.limit = most
+
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
         for account in self._all:
             streams.close(account)
+            account.leave()
+        self._dispatchers.clear()
 
     def _sync(self) -> None:
         for account in self._all:

@@ -11,6 +11,11 @@ import sys
 from penstock.server.errors import StartError
 from penstock.server.options import PROGRAM, USAGE, Options, parse_options
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.log import Log
+    from penstock.server.settings import Settings
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script: the exit status."""
@@ -59,7 +64,7 @@ def _check(options: Options) -> int:
 
     if not options.config:
         raise StartError("option -t needs a configuration file: -c <file>")
-    settings, warnings = load_config(options.config)
+    settings, warnings = load_config(options.config, strict=True)
     if settings.tls is not None or settings.websocket.tls is not None:
         from penstock.server.tls import server_contexts
 
@@ -75,7 +80,6 @@ def _check(options: Options) -> int:
 
 def _serve(options: Options) -> int:
     gc.disable()  # until it serves: nothing that loading makes is garbage
-    from penstock.server.listener import open_sockets
     from penstock.server.log import Log
     from penstock.server.startup import settings_of
 
@@ -87,9 +91,29 @@ def _serve(options: Options) -> int:
         stamps=settings.logtime,
         utc=settings.logtime_utc,
         form=settings.log_format,
+        limit=settings.log_size_limit,
+        keep=settings.log_max_num,
+        syslog=settings.syslog_address,
     )
     for warning in warnings:
         log.warn(warning)
+    try:
+        _run(settings, log, options)
+    except StartError as problem:
+        for line in str(problem).split("\n"):
+            log.fatal(line)
+        if settings.log_file or settings.syslog_address is not None:
+            raise  # who started it looks at stderr
+        return 1
+    finally:
+        log.close()
+    return 0
+
+
+def _run(settings: "Settings", log: "Log", options: Options) -> None:
+    from penstock.server.listener import open_sockets
+    from penstock.server.startup import settings_of
+
     sockets = open_sockets(settings.host, settings.port)
     http_sockets = (
         open_sockets(settings.http_host or settings.host, settings.http_port, "-m")
@@ -109,10 +133,7 @@ def _serve(options: Options) -> int:
 
     # Nobody outside may choose keys that collide. Once per process, before any table holds a key.
     seed_hash(int.from_bytes(os.urandom(8), "little"))
-    server = Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options))
-    server.run()
-    log.close()
-    return 0
+    Server(settings, log, sockets, http_sockets, store, lambda: settings_of(options)).run()
 
 
 if __name__ == "__main__":

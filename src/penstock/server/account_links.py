@@ -14,8 +14,8 @@ from penstock.core.exchange import (
     Service,
     ServiceImport,
     Sharing,
-    StreamImport,
 )
+from penstock.core.stream_import import StreamImport
 from penstock.core.subjects import literal, valid
 from penstock.engine.transforms import TransformError
 from penstock.server.settings import accounts as settings

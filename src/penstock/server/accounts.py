@@ -81,7 +81,9 @@ class Accounts:
         self.server_name = ""
         self.by_name: dict[str, ServerAccount] = {}
         self.on_made: list[Made] = []  # called with every account that comes, also with those there
+        self.on_changed: list[Made] = []  # after put or update, with what it shares in place
         self.on_removed: list[Made] = []
+        self.resolve: Callable[[str], object] | None = None  # asks for an account that is not there
         self.token_check: TokenCheck | None = None
         self.call_at: Callable[[int, Callable[[], None]], object] | None = None
         self.report: Callable[[str], object] = lambda line: None
@@ -155,6 +157,8 @@ class Accounts:
         account.settings = settings
         self._apply(account)
         self._link(account)
+        for call in self.on_changed:
+            call(account)
 
     def apply(self, configured: Iterable[AccountSettings]) -> list[ServerAccount]:
         """The accounts of a configuration, the first time or again: those that are in it come or

@@ -24,10 +24,10 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
+from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
-from penstock.server.doors import Doors, fresh_contexts
-from penstock.server.errors import StartError
+from penstock.server.doors import Doors
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -38,8 +38,10 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting, new_server_id
 from penstock.server.listener import Listener
 from penstock.server.log import Log
+from penstock.server.memory import memory_bytes
 from penstock.server.opening import Opening, may_open_early
-from penstock.server.reload import changes
+from penstock.server.reload import ReadAgain, Reloads
+from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.wheel import NEVER_NS
@@ -48,15 +50,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock.server.auth.callout import ServerKeys
+    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.monitor import Facts
-
-Reload = Callable[[], tuple[Settings, list[str]]]
+    from penstock.server.monitor.profile_port import ProfilePort
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+SIGNALS = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+    signal.SIGHUP: "hangup",
+}
 
 
 class Server:
@@ -69,32 +78,38 @@ class Server:
         sockets: list[socket.socket],
         http_sockets: list[socket.socket],
         store: StoreLock | None,
-        reload: Reload,
+        reload: ReadAgain,
     ) -> None:
         """The sockets listen, the store is locked; reload() reads file and options again."""
         self.settings = settings
         self.log = log
         self.loop: asyncio.AbstractEventLoop  # from run() on
         self._looping = False  # whether timers can be set
+        self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        self.server_id = new_server_id()
+        # Only a server that has something to sign needs a key that does.
+        self.keys = _server_keys(settings)
+        self._authorities: Setup | None = None
+        self.server_id = self.keys.signing.public if self.keys else new_server_id()
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
-        self._read_again = reload
-        self._store = store
+        self.reloads = Reloads(settings, log, reload)
+        self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
-        self._ports_file = ""
+        self.ports_file = ""
         self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
         self._facts: Facts | None = None
+        self._system_timer: asyncio.TimerHandle | None = None
+        self._profiling: ProfilePort | None = None
         self._build()
 
     def _build(self) -> None:
@@ -128,9 +143,10 @@ class Server:
         self.turn.on_error = self._failed
         self._opening = Opening(self.turn, self.sessions)
         self.turn.start(self.sessions, self._opening.call_soon)
-        self._apply_limits()
+        self.apply_limits()
+        self.apply_tracing()
         self.doors = Doors(
-            settings,
+            self.settings,
             self.log,
             self.turn,
             self.sessions,
@@ -138,21 +154,69 @@ class Server:
             self.greeting,
             self._sweep_by,
         )
-        self._apply_accounts()
+        add_rows(self)
+        self.apply_accounts()
+        if self.keys is not None:
+            self._set_up_authorities(self.keys)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
 
-    def _apply_limits(self) -> None:
+    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
+        """Who else decides who is let in: operators' JWTs, a callout service."""
+        from penstock.server.auth.setup import Setup
+
+        assert keys is not None
+        self._authorities = Setup(
+            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
+        )
+        self._authorities.connect(keys, self.server_name, self._about)
+
+    def refresh_authorities(self) -> None:
+        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        settings = self.settings
+        if settings.auth_callout is None:
+            self.gate.callout = None
+        elif self.gate.callout is None:
+            self._set_up_authorities(self.keys or _server_keys(settings))
+        if self._authorities is not None:
+            self._authorities.reloaded()
+
+    def _about(self) -> dict[str, object]:
+        """What answers of the system account say of the server that gave them."""
+        return {
+            "name": self.server_name,
+            "host": self.host,
+            "id": self.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": self.settings.jetstream,
+        }
+
+    def apply_limits(self) -> None:
+        """Let the core know what the settings say."""
         settings = self.settings
         self.turn.max_payload = settings.max_payload
         self.turn.max_line = settings.max_control_line
         self.turn.max_pending = settings.max_pending
-        self.turn.write_deadline_ns = settings.write_deadline_ns
+        patient = settings.write_timeout == "retry"
+        self.turn.write_deadline_ns = NEVER_NS if patient else settings.write_deadline_ns
         self.sessions.max_subscriptions = settings.max_subscriptions
         self.sessions.max_sub_tokens = settings.max_sub_tokens
+        share = memory_bytes() // 4
+        self.turn.max_subscription_bytes = settings.max_subscription_memory or share
+        self.turn.max_output_bytes = settings.max_output_memory or share
         self.turn.drop_for_slow = settings.no_fast_producer_stall
         self.sessions.auth_required = settings.auth_required
 
-    def _apply_accounts(self) -> None:
+    def apply_tracing(self) -> None:
+        """Begin or stop to show what clients and server say."""
+        if not self.settings.trace:
+            self.turn.tracer = None
+            return
+        from penstock.server.tracing import Tracer
+
+        self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
+
+    def apply_accounts(self) -> None:
+        """Have the accounts that the settings say."""
         settings = self.settings
         if settings.mappings or self.accounts.default.settings.mappings:
             self.accounts.default.settings.mappings = settings.mappings
@@ -166,6 +230,8 @@ class Server:
         """Start, serve until a signal says stop, shut down. StartError when it can't start."""
         self._announce()
         self._raise_open_files()
+        for number in SIGNALS:  # clients may be served from here on, so signals may come
+            signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self._opening.serve(self._sockets, self.listener.accept, self._load)
         else:
@@ -186,9 +252,12 @@ class Server:
             signal.signal(number, signal.SIG_IGN)
 
     def _load(self) -> None:
-        """Import what the rest of the start needs; nothing else may happen here."""
+        """Import what the rest of the start needs; nothing else may happen here, but to let the
+        disk begin.
+        """
         names = ["asyncio", "traceback", "uvloop"]
-        if self._store is not None:
+        if self.store is not None:
+            sync_ahead(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -213,20 +282,17 @@ class Server:
         await self._shutdown()
 
     async def _start(self) -> None:
-        actions = (self.stop, self.stop, self._reopen, self._go_lame, self._reload)
-        for number, action in zip(SIGNALS, actions, strict=True):
-            self.loop.add_signal_handler(number, action)
+        for number in SIGNALS:
+            self.loop.add_signal_handler(number, self._trapped, number)
         if self._http_sockets:
             await self._start_monitoring()
-        if self._store is not None:
-            from penstock.server.jetstream import JetStream
-
-            self.jetstream = JetStream(
-                self.settings, self._store, self.turn, self.accounts, self.log, self.server_name
-            )
-            self.jetstream.open(self.loop)
+        if self.store is not None:
+            self.open_jetstream()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self._write_files()
+        self.write_files()
+        self._start_system()
+        if self.settings.prof_port:
+            self._start_profiling()
         self.listener.open(self.loop)
         self.doors.open(self.loop)
         self._looping = True
@@ -237,6 +303,33 @@ class Server:
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.doors.announce_tls()
         self.log.info("Server is ready")
+        for early in self._early_signals:
+            self._trapped(signal.Signals(early))
+        _tell_systemd("READY=1")
+
+    def open_jetstream(self) -> None:
+        """Recover what the store holds and serve it; StartError when that fails."""
+        from penstock.server.jetstream import JetStream
+
+        assert self.store is not None
+        self.jetstream = JetStream(
+            self.settings, self.store, self.turn, self.accounts, self.log, self.server_name
+        )
+        self.jetstream.open(self.loop)
+        if self.settings.declared:
+            self.jetstream.declare(self.settings.declared)
+
+    def close_jetstream(self) -> None:
+        """All on disk, nothing served: who asks hears that nobody is there."""
+        if self.jetstream is None:
+            return
+        self.log.info("Initiating JetStream Shutdown...")
+        self.turn.poll_once()
+        self.jetstream.close()
+        self.jetstream = None
+        self.store = None
+        self.turn.kick()
+        self.log.info("JetStream Shutdown")
 
     def _announce(self) -> None:
         from penstock import __version__
@@ -246,7 +339,8 @@ class Server:
         self.log.info(f"  Name:     {self.server_name}")
         self.log.info(f"  ID:       {self.server_id}")
         if self.settings.config_file:
-            self.log.info(f"Using configuration file: {self.settings.config_file}")
+            digest = self.settings.config_digest
+            self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
     async def _start_monitoring(self) -> None:
         from penstock.server.http import HttpServer
@@ -276,45 +370,80 @@ class Server:
                 accounts=self.accounts.all,
                 jetstream=lambda: self.jetstream,
                 warn=self.log.warn,
+                system_account=self.accounts.system.name if self.accounts.system else "",
             )
         return self._facts
 
-    def _write_files(self) -> None:
+    def _start_system(self) -> None:
+        account = self.accounts.system
+        if account is None:
+            return
+        from penstock.server.system import System
+        from penstock.server.system.actions import ServerActions
+
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        self.accounts.when_made(
+            lambda made: system.serve(made.name, made.router) if made is not account else None
+        )
+        self.clients.system = self.sessions.tracer = system
+        self._system_tick()
+
+    def _start_profiling(self) -> None:
+        from penstock.server.monitor.profile_port import ProfilePort
+
+        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
+        shown = join_address(self.host, self._profiling.port)
+        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
+
+    def _system_tick(self) -> None:
+        if self.clients.system is not None:
+            now_ns = self.turn.now_ns = self.turn.clock.now()
+            due_ns = self.clients.system.tick(now_ns)
+            self.turn.kick()
+            self._system_timer = self.loop.call_later(
+                (due_ns - now_ns) / SECOND_NS, self._system_tick
+            )
+
+    def write_files(self) -> None:
+        """Write pid file and ports file, where they are asked for."""
         if self.settings.pid_file:
             write_pid_file(self.settings.pid_file)
         if self.settings.ports_file_dir:
-            address = join_address(reachable(self.host), self.port)
-            monitored = join_address(
-                reachable(self.settings.http_host or self.host), self.http_port
-            )
-            self._ports_file = write_ports_file(
-                self.settings.ports_file_dir,
-                {
-                    "nats": [f"nats://{address}"],
-                    "monitoring": [f"http://{monitored}"] if self.http_port else [],
-                    "websocket": self.doors.urls(),
-                },
-            )
+            self.ports_file = write_ports_file(self.settings.ports_file_dir, self.ports())
+
+    def ports(self) -> dict[str, list[str]]:
+        """The URLs of what is listened on, by kind, as the ports file has them."""
+        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
+        if self.http_port:
+            host = reachable(self.settings.http_host or self.host)
+            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+        found["websocket"] = self.doors.urls()
+        return found
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
+        _tell_systemd("STOPPING=1")
         self.listener.close()
         self.doors.close()
+        if self._system_timer is not None:
+            self._system_timer.cancel()
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=False)
+            self.clients.system = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
             self._lame_duck.cancel()
         self.turn.poll_once()
-        if self.jetstream is not None:
-            self.log.info("Initiating JetStream Shutdown...")
-            self.jetstream.close()
-            self.log.info("JetStream Shutdown")
+        self.close_jetstream()
         self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         if self._http is not None:
             await self._http.close()
-        for path in (self.settings.pid_file, self._ports_file):
+        if self._profiling is not None:
+            self._profiling.close()
+        for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)
         self.log.info("Server Exiting..")
@@ -372,6 +501,17 @@ class Server:
 
     # -- signals
 
+    def _trapped(self, number: signal.Signals) -> None:
+        self.log.info(f'Trapped "{SIGNALS[number]}" signal')
+        if number == signal.SIGUSR1:
+            self._reopen()
+        elif number == signal.SIGUSR2:
+            self.go_lame()
+        elif number == signal.SIGHUP:
+            self.reload_configuration()
+        elif number == signal.SIGINT or self._lame_duck is None:
+            self.stop()
+
     def stop(self) -> None:
         """Ask run() to shut down and return."""
         if not self._stopped.done():
@@ -381,85 +521,43 @@ class Server:
         self.log.reopen()
         self.log.info("File log re-opened")
 
-    def _reload(self) -> None:
-        try:
-            fresh, warnings = self._read_again()
-            changed, refused = changes(self.settings, fresh)
-            contexts = fresh_contexts(fresh)
-        except StartError as problem:
-            self.log.error(f"Failed to reload server configuration: {problem}")
+    def go_lame(self) -> None:
+        """Enter lame duck mode, which ends the server; once."""
+        if self._lame_duck is not None or self._stopped.done():
             return
-        if refused:
-            self.log.error(f"Failed to reload server configuration: {'; '.join(refused)}")
-            return
-        for warning in warnings:
-            self.log.warn(warning)
-        settings = self.settings
-        old_log, old_pid = settings.log_file, settings.pid_file
-        for name in changed:
-            setattr(settings, name, getattr(fresh, name))
-            self.log.info(f"Reloaded: {name.removesuffix('_ns')}")
-        settings.config_digest = fresh.config_digest
-        if self._facts is not None:
-            self._facts.loaded_ns = time.time_ns()
-        self._apply_limits()
-        self.doors.use(contexts)
-        if {"accounts", "mappings"} & set(changed):
-            self._apply_accounts()
-            if self.jetstream is not None:
-                self.jetstream.refresh()
-        self.greeting.refresh(settings)
-        self.log.configure(
-            debug=settings.debug,
-            trace=settings.trace,
-            stamps=settings.logtime,
-            utc=settings.logtime_utc,
-            form=settings.log_format,
+        from random import SystemRandom
+
+        from penstock.server.lame_duck import LameDuck
+
+        steps = [self._say_leaving, self._close_listeners, self.close_jetstream]
+        leaving = LameDuck(
+            self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
         )
-        if settings.log_file != old_log:
-            self.log.move(settings.log_file)
-        self._after_reload(changed, old_pid)
-        self.log.info("Reloaded server configuration")
+        self._lame_duck = self.loop.create_task(leaving.run())
 
-    def _after_reload(self, changed: list[str], old_pid: str) -> None:
-        try:
-            if "pid_file" in changed:
-                remove_file(old_pid)
-            if "pid_file" in changed or "ports_file_dir" in changed:
-                self._write_files()
-        except StartError as problem:
-            self.log.error(str(problem))
-        self.turn.now_ns = self.turn.clock.now()
-        self.clients.reloaded(changed)
-        self.turn.kick()
-
-    def _go_lame(self) -> None:
-        if self._lame_duck is None:
-            self._lame_duck = self.loop.create_task(self._leave_slowly())
-
-    async def _leave_slowly(self) -> None:
-        """Lame duck: take nobody new, tell the clients, and after a grace period close them one by
-        one.
-        """
-        import asyncio
-
-        settings = self.settings
-        self.log.info("Entering lame duck mode, stop accepting new clients")
+    def _close_listeners(self) -> None:
         self.listener.close()
         self.doors.close_listener()
-        self.greeting.refresh(settings, lame_duck=True)
+
+    def _say_leaving(self) -> None:
+        if self.clients.system is not None:
+            self.clients.system.leaving(lame_duck=True)
+
+    def _tell_lame(self) -> None:
+        self.greeting.refresh(self.settings, lame_duck=True)
         self.clients.tell_lame_duck()
         self.turn.kick()
-        if self.clients.open:
-            await asyncio.sleep(settings.lame_duck_grace_period_ns / SECOND_NS)
-        waiting = self.turn.all_connections()
-        rest = (settings.lame_duck_duration_ns - settings.lame_duck_grace_period_ns) / SECOND_NS
-        gap = min(rest / max(len(waiting), 1), 1.0)
-        for connection in waiting:
-            self.turn.disconnect(connection, "Server Shutdown")
-            self.turn.kick()
-            await asyncio.sleep(gap)
-        self.stop()
+
+    # -- reloading
+
+    def reload_configuration(self) -> str:
+        """Read file and options again and go over to them: why that failed, or ""."""
+        failure = self.reloads.run()
+        if self._facts is not None and not failure:
+            self._facts.loaded_ns = time.time_ns()
+        self.turn.now_ns = self.turn.clock.now()
+        self.turn.kick()
+        return failure
 
     # -- trouble
 
@@ -481,11 +579,34 @@ class Server:
         else:
             self.log.error(f"Internal error: {context.get('message')}")
 
+    @property
+    def lame_duck(self) -> bool:
+        """Whether it is about to go."""
+        return self._lame_duck is not None
+
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
 
 
+def _server_keys(settings: Settings) -> "ServerKeys | None":
+    """The key of a server that signs requests, and one to seal them with; None when it has none to
+    sign.
+    """
+    if settings.auth_callout is None and settings.operator is None:
+        return None
+    from penstock.server.auth.setup import make_keys
+
+    return make_keys()
+
+
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
+
+
+def _tell_systemd(state: str) -> None:
+    if "NOTIFY_SOCKET" in os.environ:
+        from penstock.server.notify import notify
+
+        notify(state)

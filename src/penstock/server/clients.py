@@ -9,8 +9,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.session import PENDING
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.server.accounts import Accounts, ServerAccount
+    from penstock.server.system import System
     from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
@@ -166,6 +165,7 @@ class Clients:
         self.total = 0
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
+        self.system: System | None = None  # is told who comes and goes
         self.gate = gate or Gate(settings)
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
@@ -179,6 +179,20 @@ class Clients:
         self._complained_second = 0
         self._wheel = Wheel()
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
+
+    def label(self, connection: Connection) -> str:
+        """How lines of the log about a connection begin: where it comes from, and who it says it
+        is.
+        """
+        client = connection.session
+        if not isinstance(client, Client):
+            return f"cid:{connection.id}"
+        label = f"{client.host}:{client.port} - cid:{connection.id}"
+        facts = [f"v{client.version}"] if client.version else []
+        facts += [fact for fact in (client.lang, client.name) if fact]
+        if facts:
+            label += ' - "' + ":".join(facts).replace('"', "'") + '"'
+        return label
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
         """A new plain connection: say who we are, and refuse it when there are too many."""
@@ -265,8 +279,6 @@ class Clients:
         asked = with_cookies(asked, client)
         client.name, client.lang, client.version = asked.name, asked.lang, asked.version
         client.protocol = asked.protocol
-        if self.log.trace_on:
-            self.log.trace(f"cid:{connection.id} - <<- [CONNECT {_without_secrets(asked)}]")
         outcome = self.gate.check(asked, self.peer(connection, client))
         if isinstance(outcome, Later):
             if outcome.outcome is None:
@@ -304,6 +316,7 @@ class Clients:
         self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
     ) -> object:
         """Say no: at once, or later when this address has failed often."""
+        client.user = asked.user
         self._complain(connection, client, asked, refusal)
         self.gate.refused(self.peer(connection, client), asked, refusal)
         patience = self.gate.patience
@@ -345,7 +358,7 @@ class Clients:
         if asked.protocol not in (0, 1):
             connection.fail(b"invalid client protocol", "Bad Client Protocol Version")
             return None
-        if asked.no_responders and not asked.headers:
+        if asked.no_responders and not (asked.headers and self.settings.headers):
             connection.fail(
                 b"no responders requires headers support", "No Responders Requires Headers"
             )
@@ -353,7 +366,7 @@ class Clients:
         connection.verbose = asked.verbose
         connection.pedantic = asked.pedantic
         connection.echo = asked.echo
-        connection.headers = asked.headers
+        connection.headers = asked.headers and self.settings.headers
         connection.no_responders = asked.no_responders
         return self._bind(connection, client, admitted)
 
@@ -384,6 +397,8 @@ class Clients:
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
+        if self.system is not None:
+            self.system.connected(connection)
         return router
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
@@ -420,6 +435,8 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
@@ -490,13 +507,34 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or connection.closing:
             return
-        now = self.gate.still_valid(client.admitted or Admitted(""))
+        before = client.admitted or Admitted("")
+        permissions = before.permissions
+        now = self.gate.still_valid(before)
         if isinstance(now, Refused):
             self.expel(connection, now)
         elif client.admitted is not None:
             client.admitted = now
-            connection.permits = permits_of(now.permissions)
-            self.recheck(connection)
+            self._limit(connection, now)
+            if now.permissions != permissions:
+                connection.permits = permits_of(now.permissions)
+                self.recheck(connection)
+
+    def account_changed(self, name: str) -> None:
+        """An account's JWT was updated, or has expired: look at those in it again."""
+        account = self.accounts.get(name) if self.accounts is not None else None
+        if account is None:
+            return
+        most = account.settings.limits.max_connections
+        members = sorted(account.connections.values(), key=lambda each: each.start_ns)
+        for place, connection in enumerate(members):
+            if 0 <= most <= place:
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+            else:
+                self._check_again(connection)
+        self.kick()
 
     def expel(self, connection: Connection, refusal: Refused) -> None:
         """Close the connection of somebody who may not stay."""
@@ -534,6 +572,11 @@ class Clients:
         interval = settings.ping_interval_ns
         if client.kind == WEBSOCKET and settings.websocket.ping_interval_ns:
             interval = settings.websocket.ping_interval_ns
+        begun = connection.partial_ns
+        if begun and now_ns - begun > interval * (settings.ping_max + 1):
+            # bytes come, but what they belong to does not end
+            connection.fail(b"Stale Connection", "Stale Connection")
+            return NEVER_NS
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             return min(connection.last_ns + interval, client.expires_ns)
@@ -556,8 +599,3 @@ def account_name(client: object) -> str:
 
 def _nothing(*_: object) -> None:
     """A hook that nobody has set."""
-
-
-def _without_secrets(asked: Credentials) -> str:
-    fields = {"name": asked.name, "lang": asked.lang, "version": asked.version, "user": asked.user}
-    return msgspec.json.encode(fields).decode()

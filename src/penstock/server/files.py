@@ -24,14 +24,15 @@ def write_pid_file(path: str) -> None:
         ) from None
 
 
-def write_ports_file(folder: str, urls: dict[str, list[str]]) -> str:
-    """Write the URLs in use, by what they are for, as JSON into
-    ``<folder>/nats-server_<pid>.ports``; its path.
+def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
+    """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; its path.
+
+    ports: the URLs by what is served there (nats, monitoring, websocket, cluster, profile); what
+    has none is left out. StartError when it can't be done.
     """
     path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")
-    ports = {name: each for name, each in urls.items() if each}
     try:
-        _replace(path, json.dumps(ports))
+        _replace(path, json.dumps({name: urls for name, urls in ports.items() if urls}))
     except OSError as problem:
         raise StartError(
             f"can't write ports file {path}: {problem.strerror}; "
@@ -68,9 +69,15 @@ class StoreLock:
             self._fd = os.open(
                 os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
             )
+        except (FileExistsError, NotADirectoryError):
+            raise StartError(
+                f"Can't start JetStream: storage directory is not a directory: {folder}; "
+                "choose another with -sd"
+            ) from None
         except OSError as problem:
             raise StartError(
-                f"can't use store folder {folder}: {problem.strerror}; choose another with -sd"
+                f"Can't start JetStream: could not create storage directory {folder}: "
+                f"{problem.strerror}; choose another with -sd"
             ) from None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

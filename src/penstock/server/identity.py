@@ -8,6 +8,7 @@ import sys
 from binascii import b2a_base64, crc_hqx
 
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.units import parse_address
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _SERVER_PREFIX = 13 << 3  # the nkey type "server": the first letter of the encoded key is N
@@ -51,7 +52,11 @@ class Greeting:
 
     def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
         """Build the constant parts anew, after a reload or when the server is about to go."""
-        head = {**self._fixed, "headers": True}
+        head = {**self._fixed, "headers": settings.headers}
+        if settings.client_advertise:
+            port = self._fixed["port"]
+            assert isinstance(port, int)
+            head["host"], head["port"] = parse_address(settings.client_advertise, "", port)
         if settings.auth_required and not settings.no_auth_user:
             head["auth_required"] = True
         head |= _of_tls(settings)
@@ -59,6 +64,8 @@ class Greeting:
         if settings.jetstream:
             head["jetstream"] = True
         tail: dict[str, object] = {}
+        if settings.cluster_name or settings.cluster_port:
+            tail["cluster"] = settings.cluster_name or self._fixed["server_id"]
         if settings.jetstream and settings.domain:
             tail["domain"] = settings.domain
         if lame_duck:

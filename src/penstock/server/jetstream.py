@@ -8,9 +8,10 @@ import os
 import time
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import AccountInfoResponse, AccountLimits, ClientInfo
+from penstock.api.calls import TYPE_PREFIX, AccountInfoResponse, AccountLimits, ClientInfo
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
@@ -28,6 +29,7 @@ from penstock.server.identity import API_LEVEL
 from penstock.server.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import JetStreamLimits
+from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
 from penstock.server.who import client_info
 
@@ -39,7 +41,9 @@ IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start th
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 _INFO = "$JS.API.INFO"
-_NOT_ENABLED = AccountInfoResponse(error=errors.NotEnabledForAccountError().body())
+_NOT_ENABLED = AccountInfoResponse(
+    type=f"{TYPE_PREFIX}account_info_response", error=errors.NotEnabledForAccountError().body()
+)
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
@@ -92,6 +96,8 @@ class JetStream:
         if settings.remotes:
             self._make_remotes()
         self.refresh()
+        accounts.on_changed.append(self._changed)
+        accounts.on_removed.append(self._removed)
 
     def _make_remotes(self) -> None:
         from penstock.server.remote import Remote  # with TLS, which few servers need
@@ -112,27 +118,69 @@ class JetStream:
         return os.path.join(self._store.folder, "jetstream")
 
     def refresh(self) -> None:
-        """Accounts have come, changed or gone: serve those that want it, and no others. OSError:
-        the store can't be used.
+        """Serve the accounts that want it, and no others. OSError: the store can't be used."""
+        for account in self._accounts.all():
+            self._refresh(account)
+
+    def reloaded(self) -> None:
+        """Accounts have come, changed or gone."""
+        for account in self._accounts.all():
+            self._changed(account)
+
+    def stored(self) -> list[str]:
+        """Accounts that have a folder in the store and are not there (yet)."""
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return []
+        return [name for name in names if self._accounts.get(unquote(name)) is None]
+
+    def _refresh(self, account: ServerAccount) -> None:
+        wanted = account.settings.jetstream
+        only = account is self._accounts.default and self._accounts.only_default
+        if only and self._settings.operator is None and wanted is None:
+            wanted = {"": JetStreamLimits()}
+        if account is self._accounts.system:
+            return
+        if wanted is None:
+            self._refuse(account)
+        elif account.name in self._engine.accounts:
+            self._engine.change_limits(account.name, _limits(wanted))
+        else:
+            self._add(account, _limits(wanted))
+
+    def _changed(self, account: ServerAccount) -> None:
+        try:
+            self._refresh(account)
+        except OSError as problem:
+            self._log.error(f"JetStream of account {account.name} can't be served: {problem}")
+
+    def _removed(self, account: ServerAccount) -> None:
+        if account.name in self._engine.accounts:
+            self._engine.remove(account.name)
+        account.jetstream = None
+        self._refusals.pop(account.name, None)
+        self._domains.pop(account.name, None)
+
+    def purge(self, name: str) -> str:
+        """Remove all streams of an account, and what an account that is gone has left; what was
+        wrong, or empty.
         """
-        only = self._accounts.only_default
-        present = {account.name: account for account in self._accounts.all()}
-        for name in [name for name in self._engine.accounts if name not in present]:
-            self._engine.remove(name)
-            self._refusals.pop(name, None)
-            self._domains.pop(name, None)
-        for account in present.values():
-            wanted = account.settings.jetstream
-            if only and account is self._accounts.default and wanted is None:
-                wanted = {"": JetStreamLimits()}
-            if account is self._accounts.system:
-                continue
-            if wanted is None:
-                self._refuse(account)
-            elif account.name in self._engine.accounts:
-                self._engine.change_limits(account.name, _limits(wanted))
-            else:
-                self._add(account, _limits(wanted))
+        account = self._engine.accounts.get(name)
+        self._log.info(f"Purge request for account {name}")
+        if account is None:
+            import shutil
+
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            return ""
+        from penstock.engine import streams
+
+        try:
+            for stream in list(account.streams):
+                streams.delete(account, stream)
+        except errors.StreamDeleteError as problem:
+            return str(problem)
+        return ""
 
     def _add(self, account: ServerAccount, limits: dict[str, AccountLimits]) -> None:
         refusal = self._refusals.pop(account.name, None)
@@ -203,6 +251,9 @@ class JetStream:
             ) from None
         log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
         self._loop = loop
+        if self._accounts.resolve is not None:
+            for name in self.stored():
+                self._accounts.resolve(unquote(name))
         for remote in self._remotes:
             remote.open(loop)
         self._engine.call_when_sooner(self._sooner)
@@ -267,8 +318,29 @@ class JetStream:
         self._loop = None
         for remote in self._remotes:
             remote.close()
+        for account in self._accounts.all():
+            if account.name in self._domains:
+                account.router.detach_prefix(self._domains[account.name])
+            if account.name in self._refusals:
+                account.router.detach(_INFO, self._refusals[account.name])
+            account.jetstream = None
         self._engine.close()
         self._store.close()
+
+    def declare(self, declared: list[Declared]) -> None:
+        """Have these streams and consumers there; StartError when that can't be."""
+        from penstock.server.declared import apply
+
+        self._turn.now_ns = self._turn.clock.now()
+        apply(declared, self._account_of, self._log)
+        self._turn.kick()
+
+    def _account_of(self, name: str) -> Account | None:
+        return self._engine.accounts.get(name or self._accounts.default.name)
+
+    def raise_limits(self) -> None:
+        """The settings allow more memory or disk than before."""
+        self._engine.raise_limits(self._max_memory(), self._max_storage())
 
     # -- reports
 
@@ -286,6 +358,8 @@ class JetStream:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain
+        if settings.max_memory >= 0 and settings.max_file >= 0:
+            body["compress_ok"] = True  # said, as nats-server does, when the limits are set
         if settings.strict:
             body["strict"] = True
         return body

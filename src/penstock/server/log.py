@@ -3,8 +3,8 @@
     [4711] 2026/01/31 14:05:09.123456 [INF] Server is ready
     {"pid":4711,"time":"2026-01-31T14:05:09.123456+01:00","level":"INF","text":"Server is ready"}
 
-Lines go to stderr or to a file that is opened again on demand (after a rotation). A line that can't
-be written is dropped: a full disk must not stop the server. Knows nothing of who logs.
+Lines go to a file, to a syslog, or to stderr. A line that can't be written is dropped: a full disk
+must not stop the server. Knows nothing of who logs.
 """
 
 import os
@@ -14,6 +14,14 @@ from collections.abc import Callable
 from typing import TextIO
 
 from penstock.server.errors import StartError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.log_file import LogFile
+    from penstock.server.syslog import Syslog
+
+REPEAT_SECONDS = 1.0  # the same complaint is made once in this time
+MAX_REPEATED = 1000  # different ones that are remembered
 
 
 class Log:
@@ -28,13 +36,16 @@ class Log:
         stamps: bool = True,
         utc: bool = False,
         form: str = "text",
+        limit: int = 0,
+        keep: int = 0,
+        syslog: str | None = None,
         now: Callable[[], float] = time.time,
         stream: TextIO | None = None,
     ) -> None:
-        """Log to a file (appended to) or, without a path, to stderr; StartError when the file can't
-        be opened.
+        """Log to a file (appended to, put aside at `limit` bytes, `keep` files at most); without a
+        path to a syslog ("": the machine's own, or its address); without both to stderr. StartError
+        when it can't be opened.
         """
-        self.path = path
         self.debug_on = debug
         self.trace_on = trace
         self._stamps = stamps
@@ -45,46 +56,55 @@ class Log:
         self._second = -1  # the second that _stamp is of
         self._stamp = ""
         self._zone = ""
-        self._stream = stream if stream is not None else self._open()
+        self._stream = stream if stream is not None else sys.stderr
+        self._repeated: dict[str, tuple[float, int]] = {}  # said when, and how often not since
+        self._file: LogFile | None = None
+        self._syslog: Syslog | None = None
+        if path or syslog is not None:
+            self.move(path, limit, keep, syslog)
 
-    def _open(self) -> TextIO:
-        if not self.path:
-            return sys.stderr
-        try:
-            return open(self.path, "a", encoding="utf-8", buffering=1)
-        except OSError as problem:
-            raise StartError(
-                f"can't open log file {self.path}: {problem.strerror}; choose another with -l"
-            ) from None
+    @property
+    def path(self) -> str:
+        """The file that lines go to; empty when they don't go to a file."""
+        return self._file.path if self._file is not None else ""
 
     def reopen(self) -> None:
         """Open the file again by its name (somebody has moved it away); the old one stays in use if
         that fails.
         """
-        if not self.path:
+        if self._file is None:
             return
         try:
-            fresh = self._open()
+            self._file.reopen()
         except StartError as problem:
             self.error(str(problem))
-            return
-        self._stream, old = fresh, self._stream
-        old.close()
 
-    def move(self, path: str) -> None:
-        """Go on in another file (or on stderr, without a path); stays where it is if that can't be
-        opened.
+    def move(self, path: str, limit: int = 0, keep: int = 0, syslog: str | None = None) -> None:
+        """Go on in another file, syslog, or on stderr; StartError, and all stays as it is, if that
+        can't be opened.
         """
-        before, old = self.path, self._stream
-        self.path = path
-        try:
-            self._stream = self._open()
-        except StartError as problem:
-            self.path = before
-            self.error(str(problem))
-            return
-        if before:
-            old.close()
+        target = self._target(path, limit, keep, syslog)
+        self.close()
+        self._file, self._syslog = target
+
+    def adopt(self, other: "Log") -> None:
+        """Go on where the other one would write to, which is not used any more."""
+        self.close()
+        self._file, self._syslog = other._file, other._syslog
+        other._file = other._syslog = None
+
+    def _target(
+        self, path: str, limit: int, keep: int, syslog: str | None
+    ) -> "tuple[LogFile | None, Syslog | None]":
+        if path:
+            from penstock.server import log_file
+
+            return log_file.LogFile(path, limit, keep), None
+        if syslog is not None:
+            from penstock.server import syslog as daemon
+
+            return None, daemon.Syslog(syslog)
+        return None, None
 
     def configure(self, *, debug: bool, trace: bool, stamps: bool, utc: bool, form: str) -> None:
         """Change what is said and how, on a running server."""
@@ -96,9 +116,11 @@ class Log:
         self._second = -1
 
     def close(self) -> None:
-        """Close the file, if it is one."""
-        if self.path:
-            self._stream.close()
+        """Close the file or the connection, if there is one; what is said then goes to stderr."""
+        for each in (self._file, self._syslog):
+            if each is not None:
+                each.close()
+        self._file = self._syslog = None
 
     def info(self, text: str) -> None:
         """Something that an operator expects to see once."""
@@ -126,15 +148,39 @@ class Log:
         if self.trace_on:
             self.write("TRC", text)
 
+    def often(self, level: str, kind: str, text: str) -> None:
+        """Something that many clients can cause many times: of one kind at most a line a second is
+        written. The next one says how many were left out.
+        """
+        now = self._now()
+        said, more = self._repeated.get(kind, (now - REPEAT_SECONDS, 0))
+        if now - said < REPEAT_SECONDS:
+            self._repeated[kind] = (said, more + 1)
+            return
+        if len(self._repeated) >= MAX_REPEATED:
+            self._repeated.clear()
+        self._repeated[kind] = (now, 0)
+        self.write(level, f"{text} (and {more} more like this before)" if more else text)
+
     def write(self, level: str, text: str) -> None:
         """One line; line ends inside the text are shown, not obeyed."""
         text = text.replace("\r", "\\r").replace("\n", "\\n")
-        line = self._json(level, text) if self._form == "json" else self._plain(level, text)
+        if self._syslog is not None:
+            self._syslog.write(level, text)
+            return
+        line = self._line(level, text)
+        if self._file is not None:
+            for each in self._file.write(line):
+                self._file.write(self._line("INF", each))
+            return
         try:
             self._stream.write(line)
             self._stream.flush()
         except (OSError, ValueError):
             return
+
+    def _line(self, level: str, text: str) -> str:
+        return self._json(level, text) if self._form == "json" else self._plain(level, text)
 
     def _plain(self, level: str, text: str) -> str:
         if not self._stamps:

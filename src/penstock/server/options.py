@@ -5,6 +5,7 @@ One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or take
 heavy: --help and --version are answered from here.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,29 +20,38 @@ Usage: penstock-server [options]
 Server options:
     -a, --addr, --net <host>         Bind to this address (default: 0.0.0.0)
     -p, --port <port>                Port for clients (default: 4222, -1: any free one)
-    -n, --name, --server_name <name> Server name (default: the server id)
+    -n, --name
+        --server_name <name>         Server name (default: the server id)
+    -P, --pid <file>                 Write the process id to this file
     -m, --http_port <port>           Port for HTTP monitoring (-1: any free one)
+    -ms, --https_port <port>         Port for HTTPS monitoring
     -c, --config <file>              Configuration file; options win over it
     -t                               Check the configuration and exit
-    -P, --pid <file>                 Write the process id to this file
-        --ports_file_dir <dir>       Write a file with the ports in use into this folder
-    -sl, --signal <name>=<pid>       Signal a running server (stop, quit, term, reopen, reload,
-    ldm); pid or pid file
+    -sl, --signal <signal>[=<pid>]   Signal a running server (ldm, stop, quit, term, reopen, reload);
+                                     <pid> is a process id, its beginning and *, or a pid file;
+                                     without it, the one server that runs
+        --client_advertise <host>    Address that clients are told instead of the one listened on
+        --ports_file_dir <dir>       Write <executable>_<pid>.ports, the ports in use, into this folder
+
+Logging options:
+    -l, --log <file>                 Log to this file
+    -T, --logtime                    Timestamps on log lines (default: true)
+        --logtime_utc                Timestamps in UTC (default: false)
+        --log_format <text|json>     Form of log lines (default: text)
+    -s, --syslog                     Log to syslog
+    -r, --remote_syslog <address>    Syslog server (udp://localhost:514)
+    -D, --debug                      Log debugging lines
+    -V, --trace                      Log what clients send and get
+    -VV                              The same, of the system account too
+    -DV, -DVV                        Debug and trace; debug and -VV
+        --log_size_limit <bytes>     Put the log file aside at this size (default: never)
+        --max_traced_msg_len <n>     Bytes of a message that are traced (default: all)
 
 JetStream options:
     -js, --jetstream                 Enable JetStream
     -sd, --store_dir <dir>           Folder that streams are kept in
         --sync_interval <when>       'always': an ack means on disk (default); a duration such as
-        2m: fsync that often
-
-Logging options:
-    -l, --log <file>                 Log to this file
-    -T, --logtime                    Timestamps on log lines (default: true)
-        --logtime_utc                Timestamps in UTC
-        --log_format <text|json>     Form of log lines (default: text)
-    -D, --debug                      Log debugging lines
-    -V, --trace                      Log connection requests and API requests
-    -DV                              Both
+                                     2m: fsync that often
 
 Authorization options:
         --user <user>                User that clients have to present
@@ -49,15 +59,25 @@ Authorization options:
         --auth <token>               Token that clients have to present
 
 TLS options:
-        --tls                        Clients have to use TLS
-        --tlscert <file>             The server's certificate
+        --tls                        Serve TLS
+        --tlscert <file>             Certificate of this server
         --tlskey <file>              Its private key
-        --tlsverify                  Clients have to show a certificate
-        --tlscacert <file>           Who has to have signed it
+        --tlsverify                  Serve TLS; clients have to show a certificate
+        --tlscacert <file>           Certificate authority that theirs has to be of
 
+Cluster options (this is a server of its own: names and ports are kept, routes are refused):
+        --cluster_name <name>        Name of the cluster
+        --cluster, --cluster_listen <url>  Address for routes; nobody is served there
+        --routes <urls>              Refused, but for this server's own address
+        --no_advertise, --cluster_advertise, --connect_retries  Taken, without effect
+
+Profiling options:
+        --profile <port>             Port for profiling over HTTP
+
+Common options:
     -h, --help                       Show this text
-        --help_tls                   Show what can be configured about TLS
     -v, --version                    Show the version
+        --help_tls                   Show the TLS options
 """
 
 
@@ -103,6 +123,25 @@ def _log_format(value: str) -> str:
     return value
 
 
+def _count(value: str) -> int:
+    if not re.fullmatch(r"-?\d+", value):
+        raise ValueError("it has to be a whole number")
+    return max(int(value), 0)
+
+
+def _cluster_url(value: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(value)
+    if not parts.scheme or not re.search(r":(-1|\d+)$", parts.netloc):
+        raise ValueError("it has to be a URL with a port, such as nats://0.0.0.0:6222")
+    return value
+
+
+def _routes(value: str) -> list[str]:
+    return [each.strip() for each in value.split(",") if each.strip()]
+
+
 _FLAGS: dict[str, _Flag] = {
     name: flag
     for names, flag in (
@@ -125,6 +164,21 @@ _FLAGS: dict[str, _Flag] = {
         ("D debug", _Flag("debug", None)),
         ("V trace", _Flag("trace", None)),
         ("DV", _Flag(":debug_trace", None)),
+        ("VV", _Flag(":trace_all", None)),
+        ("DVV", _Flag(":debug_trace_all", None)),
+        ("ms https_port", _Flag("https_port", parse_port)),
+        ("client_advertise", _Flag("client_advertise", _text)),
+        ("s syslog", _Flag("syslog", None)),
+        ("r remote_syslog", _Flag("remote_syslog", _text)),
+        ("log_size_limit", _Flag("log_size_limit", _count)),
+        ("max_traced_msg_len", _Flag("max_traced_msg_len", _count)),
+        ("profile", _Flag("prof_port", parse_port)),
+        ("cluster_name", _Flag("cluster_name", _name)),
+        ("cluster cluster_listen", _Flag(":cluster", _cluster_url)),
+        ("routes", _Flag("cluster_routes", _routes)),
+        ("no_advertise", _Flag(":nothing", None)),
+        ("cluster_advertise", _Flag(":nothing", _text)),
+        ("connect_retries", _Flag(":nothing", _count)),
         ("user", _Flag("user", _text)),
         ("pass", _Flag("password", _text)),
         ("auth", _Flag("token", _text)),
@@ -143,9 +197,6 @@ _FLAGS: dict[str, _Flag] = {
 # nats-server's options that this version has nothing behind; refused by name rather than ignored.
 _NOT_SERVED = frozenset(
     """
-    ms https_port client_advertise s syslog r remote_syslog VV DVV log_size_limit max_traced_msg_len
-    routes cluster cluster_name no_advertise
-    cluster_advertise connect_retries cluster_listen profile
     """.split()  # noqa: SIM905 # one word on a line would be a page
 )
 
@@ -202,21 +253,25 @@ def _boolean(name: str, value: str | None) -> bool:
 
 
 def _options(found: dict[str, Any]) -> Options:
-    if found.pop(":debug_trace", False):
+    everything = found.pop(":debug_trace_all", False)
+    if found.pop(":debug_trace", False) or everything:
         found["debug"] = found["trace"] = True
+    if found.pop(":trace_all", False) or everything:
+        found["trace"] = found["trace_verbose"] = True
     special = {name: found.pop(name) for name in list(found) if name.startswith(":")}
     action = "run"
     for name, candidate in (
         (":check", "check"),
         (":signal", "signal"),
         (":version", "version"),
-        (":help_tls", "help_tls"),
         (":help", "help"),
+        (":help_tls", "help_tls"),
     ):
         if special.get(name):
             action = candidate
     if action in ("run", "check"):
         _check_credentials(found)
+        _set_cluster(found, special.get(":cluster", ""))
     return Options(
         action, found, special.get(":config", ""), special.get(":signal", ""), _tls(special)
     )
@@ -233,6 +288,13 @@ def _tls(special: dict[str, Any]) -> dict[str, Any] | None:
     if wanted is False:
         return {}
     return {"wanted": True, **given} if given or wanted else None
+
+
+def _set_cluster(found: dict[str, Any], url: str) -> None:
+    if url:
+        host, _, port = url.partition("://")[2].rpartition("@")[2].partition("/")[0].rpartition(":")
+        found["cluster_host"] = host.strip("[]")
+        found["cluster_port"] = int(port)
 
 
 def _check_credentials(found: dict[str, Any]) -> None:

@@ -1,15 +1,147 @@
-"""What a reload may change: compares settings with those of a configuration that was read again.
-Pure.
+"""Reloading: which settings a configuration that was read again changes, and who does what about it.
+
+A part of the server that can change on the run has a row: names of settings, what has to be got
+ready before anything is changed, and what is done after. A setting with a row, or in RELOADABLE
+(those that everybody looks up anew), can be reloaded; any other one keeps the whole old
+configuration in force.
+
+    read again -> differences -> refused? -> prepare of each row -> settings changed -> apply of each
+                                    any StartError up to here leaves everything as it was
+
+Knows nothing of what the parts are. The comparison is pure.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import fields
+from typing import Any, NamedTuple
 
+from penstock.server.errors import StartError
+from penstock.server.log import Log
 from penstock.server.settings import RELOADABLE, Settings
+
+ReadAgain = Callable[[], tuple[Settings, list[str]]]
+Prepare = Callable[[Settings, Settings], object]
+Apply = Callable[[frozenset[str]], object]
 
 _ASIDE = frozenset({"config_file", "config_digest"})
 
+# As nats-server calls what it refuses to change.
+_NAMES = {
+    "host": "Host",
+    "port": "Port",
+    "server_name": "ServerName",
+    "http_host": "HTTPHost",
+    "http_port": "HTTPPort",
+    "https_port": "HTTPSPort",
+    "http_base_path": "HTTPBasePath",
+    "prof_port": "ProfPort",
+    "max_pending": "MaxPending",
+    "max_closed_clients": "MaxClosedClients",
+    "lame_duck_duration_ns": "LameDuckDuration",
+    "lame_duck_grace_period_ns": "LameDuckGracePeriod",
+    "domain": "JetStreamDomain",
+    "headers": "NoHeaderSupport",
+    "feature_flags": "FeatureFlags",
+    "write_timeout": "WriteTimeout",
+    "default_js_domain": "DefaultJSDomain",
+    "cluster_name": "Cluster",
+    "cluster_host": "Cluster",
+    "cluster_port": "Cluster",
+}
+_SENTENCES = {
+    "websocket": "config reload not supported for Websocket",
+    "store_dir": "config reload not supported for jetstream storage directory",
+}
+# What is told of a change that is made; without a value where it is a secret, or long.
+_UNTOLD = {
+    "user": "authorization username",
+    "password": "authorization password",
+    "token": "authorization token",
+    "users": "authorization users",
+    "server_tags": "tags",
+    "server_metadata": "metadata",
+    "remotes": "remotes",
+}
 
-def changes(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
+
+class Row(NamedTuple):
+    """What one part has to do with a reload."""
+
+    names: frozenset[str]
+    apply: Apply  # the changed names among `names`; called when there are any
+    prepare: Prepare | None  # old and new settings; StartError when it can't be done
+    always: bool  # whatever has changed: files behind the names may have
+
+
+class Reloads:
+    """The rows of the parts, in the order in which they are called."""
+
+    def __init__(self, settings: Settings, log: Log, read_again: ReadAgain) -> None:
+        """A table without rows, for the settings that a server runs with."""
+        self._settings = settings
+        self._log = log
+        self._read_again = read_again
+        self._rows: list[Row] = []
+
+    def add(
+        self,
+        names: Iterable[str],
+        apply: Apply,
+        prepare: Prepare | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """A part tells which settings it can take on a running server.
+
+        prepare(old, new) is called before anything is changed and may raise StartError, which
+        leaves all as it was; it is called for changes of these names only, and has to be harmless
+        when the reload fails later. apply(changed) is called after the settings have changed.
+        `always`: both are called at every reload.
+        """
+        self._rows.append(Row(frozenset(names), apply, prepare, always))
+
+    def reloadable(self) -> frozenset[str]:
+        """All settings that may change."""
+        return RELOADABLE.union(*(row.names for row in self._rows))
+
+    def run(self) -> str:
+        """Reload: why it failed, with everything as it was, or "" when the settings are the new
+        ones. Either is logged.
+        """
+        try:
+            fresh, warnings = self._read_again()
+            changed, refused = changes(self._settings, fresh, self.reloadable())
+            if not refused:
+                self._prepare(frozenset(changed), fresh)
+        except StartError as problem:
+            refused = [str(problem)]
+        if refused:
+            reason = "; ".join(refused)
+            self._log.error(f"Failed to reload server configuration: {reason}")
+            return reason
+        for warning in warnings:
+            self._log.warn(warning)
+        for name in changed:
+            setattr(self._settings, name, getattr(fresh, name))
+            self._log.info(told(name, getattr(fresh, name)))
+        self._settings.config_digest = fresh.config_digest
+        for row in self._rows:
+            mine = row.names.intersection(changed)
+            if mine or row.always:
+                row.apply(mine)
+        digest = f" ({fresh.config_digest})" if fresh.config_digest else ""
+        self._log.info(f"Reloaded server configuration{digest}")
+        return ""
+
+    def _prepare(self, changed: frozenset[str], fresh: Settings) -> None:
+        for row in self._rows:
+            if row.prepare is not None and (row.always or row.names & changed):
+                row.prepare(self._settings, fresh)
+
+
+def changes(
+    old: Settings, new: Settings, reloadable: frozenset[str] = RELOADABLE
+) -> tuple[list[str], list[str]]:
     """(names of settings to change, sentences about those that can't change without a restart)."""
     changed: list[str] = []
     refused: list[str] = []
@@ -17,11 +149,81 @@ def changes(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
         before, after = getattr(old, each.name), getattr(new, each.name)
         if before == after or each.name in _ASIDE:
             continue
-        if each.name in RELOADABLE:
+        if each.name in reloadable and not (each.name == "operator" and _trust_differs(old, new)):
             changed.append(each.name)
         else:
-            refused.append(
-                f"config reload not supported for {each.name.removesuffix('_ns')}: "
-                f"old={before}, new={after}"
-            )
+            refused.append(_refusal(each.name, before, after))
     return changed, refused
+
+
+def _refusal(name: str, before: object, after: object) -> str:
+    if name in _SENTENCES:
+        return _SENTENCES[name]
+    shown = _NAMES.get(name, name.removesuffix("_ns"))
+    if name == "headers":
+        before, after = not before, not after
+    return (
+        f"config reload not supported for {shown}: old={_value(name, before)}, "
+        f"new={_value(name, after)}"
+    )
+
+
+def check_jetstream(old: Settings, new: Settings) -> None:
+    """What of JetStream may change while it runs: its limits may grow. StartError else."""
+    for name in ("max_memory", "max_file"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if before < 0:
+            what = "jetstream dynamic max memory and store"
+        elif after < 0:
+            what = "jetstream max memory and max store"
+        elif after < before:
+            what = "decreasing jetstream max memory and store"
+        else:
+            continue
+        raise StartError(f"config reload not supported for {what}")
+    for name in (
+        "store_dir",
+        "sync_interval_ns",
+        "jetstream_limits",
+        "batch_limits",
+        "domain",
+        "strict",
+        "remotes",
+    ):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            raise StartError(_refusal(name, before, after))
+
+
+def told(name: str, value: object) -> str:
+    """The line about a setting that was changed."""
+    if name in _UNTOLD:
+        return f"Reloaded: {_UNTOLD[name]}"
+    shown = name.removesuffix("_ns")
+    if isinstance(value, bool | int | str):
+        return f"Reloaded: {shown} = {_value(name, value)}"
+    return f"Reloaded: {shown}"
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if name.endswith("_ns") and isinstance(value, int):
+        from penstock.api.times import format_duration
+
+        return format_duration(value)
+    return str(value)
+
+
+def _trust_differs(old: Settings, new: Settings) -> bool:
+    """Whether other keys are trusted, or accounts come from elsewhere; preloaded JWTs may change."""
+    before, after = old.operator, new.operator
+    if before is None or after is None:
+        return before is not after
+    return (before.jwts, before.trusted_keys, before.resolver) != (
+        after.jwts,
+        after.trusted_keys,
+        after.resolver,
+    )

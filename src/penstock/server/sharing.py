@@ -55,10 +55,10 @@ def may_import(
         tokens = wanted.subject.split(".")
         fits = export.subject != wanted.subject and place < len(tokens)
         return export if fits and tokens[place] == importer else None
-    if export.token_required or export.accounts == []:
+    if export.token_required:
         fits = token is not None and token(exporter, export, wanted, importer)
         return export if fits else None
-    if export.accounts is None or importer in export.accounts:
+    if not export.accounts or importer in export.accounts:
         return export
     return None
 
@@ -257,7 +257,7 @@ def _export_problems(
     position = export.account_token_position
     tokens = export.subject.split(".")
     if position and (position > len(tokens) or tokens[position - 1] != "*"):
-        yield f'Error adding {what} export "{export.subject}": invalid subject'
+        yield f'Error adding {what} export "{export.subject}": sublist: invalid subject'
     latency = export.latency
     if latency is None:
         return

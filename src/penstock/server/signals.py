@@ -1,5 +1,9 @@
-"""Signalling a running server from the command line: ``-sl reload=1234`` or ``-sl
-quit=/run/penstock.pid``.
+"""Signalling a running server from the command line.
+
+-sl reload=1234                     a process
+-sl quit=/run/penstock.pid          the process that a pid file names
+-sl ldm=12*                         servers whose process id begins so; * is all of them
+-sl reload                          the one server that runs
 """
 
 import os
@@ -16,6 +20,8 @@ SIGNALS = {
     "reload": signal.SIGHUP,
     "ldm": signal.SIGUSR2,
 }
+PROGRAM = "penstock-server"
+MODULE = "penstock.server"
 
 
 def send_signal(command: str) -> None:
@@ -25,15 +31,36 @@ def send_signal(command: str) -> None:
         raise OptionError(
             f'unknown signal "{name}" for option -sl; known ones are {", ".join(SIGNALS)}'
         )
-    if not target:
-        raise OptionError(f"option -sl needs a process: -sl {name}=<pid or pid file>")
-    pid = _pid(target)
+    problems = [problem for pid in _pids(target) if (problem := _send(pid, SIGNALS[name]))]
+    if problems:
+        raise OptionError("; ".join(problems))
+
+
+def _send(pid: int, number: signal.Signals) -> str:
     try:
-        os.kill(pid, SIGNALS[name])
+        os.kill(pid, number)
     except ProcessLookupError:
-        raise OptionError(f"there is no process {pid} to signal") from None
+        return f"there is no process {pid} to signal"
     except PermissionError:
-        raise OptionError(f"not allowed to signal process {pid}; run this as its user") from None
+        return f"not allowed to signal process {pid}; run this as its user"
+    return ""
+
+
+def _pids(target: str) -> list[int]:
+    if target.endswith("*") and re.fullmatch(r"\d*\*", target):
+        found = [pid for pid in running_servers() if str(pid).startswith(target[:-1])]
+        if not found:
+            raise OptionError(f"no {PROGRAM} process runs whose id begins with {target}")
+        return found
+    if target:
+        return [_pid(target)]
+    found = running_servers()
+    if not found:
+        raise OptionError(f"no {PROGRAM} processes running")
+    if len(found) > 1:
+        listed = "".join(f"\n{pid}" for pid in found)
+        raise OptionError(f"multiple {PROGRAM} processes running:{listed}")
+    return found
 
 
 def _pid(target: str) -> int:
@@ -49,3 +76,33 @@ def _pid(target: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,9}", text):
         raise OptionError(f'pid file {target} holds "{text[:40]}", not a process id')
     return int(text)
+
+
+def running_servers(proc: str = "/proc") -> list[int]:
+    """Process ids of the servers of this machine, but for this process, lowest first."""
+    found: list[int] = []
+    for name in os.listdir(proc):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(os.path.join(proc, name, "cmdline"), "rb") as file:
+                    words = file.read().decode("utf-8", "replace").split("\0")
+            except OSError:
+                continue  # gone meanwhile
+            if is_server(words):
+                found.append(int(name))
+    return sorted(found)
+
+
+def is_server(words: list[str]) -> bool:
+    """Whether this command line is one of a server: the script, or the module, run by a Python."""
+    if os.path.basename(words[0]) == PROGRAM:
+        return True
+    if not os.path.basename(words[0]).startswith("python"):
+        return False
+    # What is behind the program or the module is its own.
+    rest = words[1:]
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
+    if rest[:1] == ["-m"]:
+        return rest[1:2] == [MODULE]
+    return bool(rest) and os.path.basename(rest[0]) == PROGRAM

@@ -5,7 +5,7 @@ defaults.
 import os
 from typing import Any
 
-from penstock.server.errors import OptionError
+from penstock.server.errors import OptionError, StartError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Tls
@@ -40,6 +40,15 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         setattr(settings, name, value)
     if options.tls is not None:
         settings.tls = _tls(options.tls)
+    if "cluster_routes" in given:
+        from penstock.server.config.cluster import refusal, routes_elsewhere
+
+        others = routes_elsewhere(settings, settings.cluster_routes)
+        if others:
+            raise OptionError(f"option --routes: {refusal(others)}")
+    if settings.declared and not settings.jetstream:
+        first = settings.declared[0]
+        raise StartError(f"{first.place}: {first.shown} needs JetStream: jetstream {{}}, or -js")
     if settings.http_port > 0 and settings.http_port == settings.port:
         raise OptionError(
             f"clients and monitoring can't share port {settings.port}; choose another with -p or -m"

@@ -40,7 +40,7 @@ def client_for(options: Options) -> BlockingClient:
 
     Raises :class:`ReadError` when no server takes us.
     """
-    key = (os.getpid(), options.servers, options.user, options.password, options.token)
+    key = _key(options)
     client = _clients.get(key)
     if client is None or client.closed:
         for old in [other for other in _clients if other[0] != key[0]]:
@@ -50,9 +50,14 @@ def client_for(options: Options) -> BlockingClient:
     return client
 
 
+def _key(options: Options) -> tuple[object, ...]:
+    secrets = (options.user, options.password, options.token, options.creds)
+    return (os.getpid(), options.servers, *secrets)
+
+
 def forget_client(options: Options) -> None:
     """Close this process's connection; the next call opens another."""
-    key = (os.getpid(), options.servers, options.user, options.password, options.token)
+    key = _key(options)
     if client := _clients.pop(key, None):
         client.close()
 
@@ -65,6 +70,7 @@ def _connect(options: Options) -> BlockingClient:
             user=options.user or "",
             password=options.password or "",
             token=options.token or "",
+            creds=options.creds or "",
             timeout=options.request_timeout_seconds,
             reconnect_attempts_max=_RECONNECT_ATTEMPTS,
         )

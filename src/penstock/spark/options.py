@@ -60,6 +60,7 @@ class Options:
     user: str | None = None
     password: str | None = None
     token: str | None = None
+    creds: str | None = None
     subject: str | None = None
     starting_offsets: Position | None = None
     ending_offsets: Position | None = None
@@ -185,6 +186,9 @@ ROWS: tuple[Row, ...] = (
     Row("user", "user", _text, "User name to connect with."),
     Row("password", "password", _text, "Password to connect with."),
     Row("token", "token", _text, "Token to connect with, instead of a user and a password."),
+    Row(
+        "creds", "creds", _text, "A .creds file to connect with, on the driver and every executor."
+    ),
     Row(
         "subject",
         "subject",

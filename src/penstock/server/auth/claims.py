@@ -390,7 +390,8 @@ def _unsound(subject: str) -> bool:
 
 
 def _sharing(nats: AccountPart) -> Iterator[str]:
-    for each in (*(nats.imports or []), *(nats.exports or [])):
+    shared: list[ImportPart | ExportPart] = [*(nats.imports or []), *(nats.exports or [])]
+    for each in shared:
         if each.type not in ("stream", "service"):
             yield f'invalid import or export type: "{each.type}"'
         if _unsound(each.subject) or " " in each.subject:

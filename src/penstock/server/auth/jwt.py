@@ -108,7 +108,7 @@ def _kind_of(plain: dict[str, Any]) -> tuple[str, int]:
 
 def _name(wanted: type[AnyClaims]) -> str:
     name = wanted.__name__.removesuffix("Claims").lower()
-    return {"response": "an authorization response", "account": "an account"}.get(name, name)
+    return {"response": "an authorization response"}.get(name, name)
 
 
 def _json(part: str) -> dict[str, Any]:

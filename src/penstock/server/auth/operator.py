@@ -30,6 +30,7 @@ from penstock.server.auth.result import (
     Refused,
 )
 from penstock.server.auth.scopes import ScopeError, fill
+from penstock.server.auth.table import PROXY_REQUIRED
 from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import AccountSettings, Export, Import
@@ -75,7 +76,7 @@ class Record:
 
     def expired(self, now_ns: int) -> bool:
         """Whether nobody of this account may be there any more."""
-        return self.removed or bool(self.claims.out_of_time(now_ns // SECOND_NS))
+        return self.removed or 0 < self.claims.exp * SECOND_NS <= now_ns
 
     def revoked(self, user: str, issued_at: int) -> bool:
         """Whether the account took back what this user's JWT said when it was issued."""
@@ -97,9 +98,8 @@ class OperatorMode:
         self.trusted = frozenset(
             [*operator.trusted_keys, *(key for each in self.operators for key in each.keys)]
         )
-        self.pinned = frozenset(operator.pinned_accounts)
-        if self.pinned and settings.system_account:
-            self.pinned |= {settings.system_account}
+        self.pinned: frozenset[str] = frozenset()
+        self.pin(operator.pinned_accounts, settings.system_account)
         self.sentinel = operator.default_sentinel
         self.resolver = resolver
         self.accounts = accounts
@@ -108,6 +108,13 @@ class OperatorMode:
         self.callout: Callout | None = None  # asks services of accounts that have one
         self.on_update: list[Callable[[Record], None]] = []  # an account has changed or expired
         self.pinned_failures = 0
+        self.call_at: Callable[[int, Callable[[], None]], object] = _never
+
+    def pin(self, accounts: list[str], system: str) -> None:
+        """Let in users of these accounts and the system account alone; of all, when there are
+        none.
+        """
+        self.pinned = frozenset([*accounts, system] if accounts else [])
 
     # -- accounts
 
@@ -134,6 +141,8 @@ class OperatorMode:
         if before is not None:
             for call in self.on_update:
                 call(record)
+        if claims.exp:
+            self.call_at(claims.exp * SECOND_NS, lambda: self._over(record))
         for wanted in record.settings.imports:
             if wanted.account not in self.records:
                 self.load(wanted.account, _ignore)
@@ -166,6 +175,12 @@ class OperatorMode:
                 then(found)
 
         self.resolver.fetch(account, came)
+
+    def _over(self, record: Record) -> None:
+        """An account's JWT has expired, unless there is a newer one by now."""
+        if self.records.get(record.claims.sub) is record:
+            for call in self.on_update:
+                call(record)
 
     def remove(self, account: str) -> None:
         """An account was deleted: nobody may stay in it."""
@@ -215,7 +230,7 @@ class OperatorMode:
             except JwtError as inner:
                 return Refused(f"default sentinel not valid: {inner}")
         if user.nats.proxy_required:
-            return Refused("this user has to come through a proxy", reason="Proxy Required")
+            return PROXY_REQUIRED
         problem_text = user.out_of_time(self.clock() // SECOND_NS) or next(user.problems(), "")
         if problem_text:
             return Refused(f"User JWT no longer valid: {problem_text}")
@@ -340,6 +355,10 @@ def _contained(subject: str, other: str) -> bool:
         if place >= len(mine) or token not in (mine[place], "*"):
             return False
     return len(mine) == len(theirs)
+
+
+def _never(when_ns: int, call: Callable[[], None]) -> None:
+    """Without a loop nothing happens by itself."""
 
 
 def _ignore(record: Record | None) -> None:

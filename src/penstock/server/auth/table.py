@@ -14,6 +14,9 @@ from penstock.server.settings.users import User, is_bcrypt
 TOKEN_NAME = "[REDACTED]"
 
 
+PROXY_REQUIRED = Refused("this user has to come through a proxy", reason="Proxy Required")
+
+
 class Table:
     """Users, looked up by name or nkey."""
 
@@ -48,14 +51,14 @@ class Table:
                     return Refused("no such nkey user, or not on this kind of connection")
                 if nkey != no_auth and not signed(nkey, asked.sig, peer.nonce):
                     return Refused("signature not verified")
-                return admit(user)
+                return come(user)
         if not self.names:
             return Refused("no credentials of a user")
         if peer.tls_map:
             return self._mapped(asked, peer)
         if bare and no_auth in self.names:
             user = self.names[no_auth]
-            return admit(user) if allowed(user, peer) else Refused("not on this connection")
+            return come(user) if allowed(user, peer) else Refused("not on this connection")
         if not asked.user:
             return Refused("no user named")
         user = self.names.get(asked.user)
@@ -66,7 +69,7 @@ class Table:
             peer,
             self._decoy if user is None else user.password,
             asked.password,
-            lambda: Refused() if user is None else admit(user),
+            lambda: Refused() if user is None else come(user),
         )
 
     def _mapped(self, asked: Credentials, peer: Peer) -> Outcome:
@@ -74,11 +77,11 @@ class Table:
         for name in peer.names:
             user = self.names.get(name)
             if user is not None and allowed(user, peer):
-                return admit(user)
+                return come(user)
         if peer.same_subject is not None:
             for name, user in self.names.items():
                 if allowed(user, peer) and peer.same_subject(name):
-                    return admit(user)
+                    return come(user)
         return Refused("no user of the names in the certificate")
 
 
@@ -138,6 +141,13 @@ def signed(nkey: str, signature: str, nonce: str) -> bool:
 def allowed(user: User, peer: Peer) -> bool:
     """Whether a user may come on this kind of connection."""
     return not user.connection_types or peer.kind in user.connection_types
+
+
+def come(user: User) -> Admitted | Refused:
+    """Somebody who has shown to be this user. This server trusts no proxy: who has to come through
+    one does not come.
+    """
+    return PROXY_REQUIRED if user.proxy_required else admit(user)
 
 
 def admit(user: User) -> Admitted:

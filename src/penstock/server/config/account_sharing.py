@@ -45,13 +45,13 @@ def imports(reader: Reader, name: str, item: Item) -> None:
     found: list[Import] = _entries(reader, item, "Imports", "Import", _import)
     for i, each in enumerate(found):
         for other in found[:i]:
-            if each.service and other.service and each.local == other.local:
-                if each.account == other.account:
-                    reader.problem(
-                        item,
-                        f'Duplicate service import subject "{each.local}", previously used in '
-                        f'import for account "{other.account}", subject "{other.subject}"',
-                    )
+            both = each.service and other.service
+            if both and (each.local, each.account) == (other.local, other.account):
+                reader.problem(
+                    item,
+                    f'Duplicate service import subject "{each.local}", previously used in '
+                    f'import for account "{other.account}", subject "{other.subject}"',
+                )
     reader.target.imports = found
 
 

@@ -13,7 +13,7 @@ from penstock.server.config.mappings import mappings
 from penstock.server.config.permissions import read_permissions
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.users import read_users
-from penstock.server.config.values import kind, set_to, text, whole
+from penstock.server.config.values import kind, text, whole
 from penstock.server.settings.accounts import (
     DEFAULT_ACCOUNT,
     AccountLimits,
@@ -75,11 +75,11 @@ def _users(reader: Reader, name: str, item: Item) -> None:
     reader.target.users = read_users(reader, item)
 
 
-def _nkey(item: Item) -> str:
+def _nkey(reader: Reader, name: str, item: Item) -> None:
     value = text(item)
     if not is_public(value, ACCOUNT):
-        raise ValueError(f'Not a valid public nkey for an account: "{value}"')
-    return value
+        reader.problem(item, f'Not a valid public nkey for an account: "{value}"')
+    reader.target.nkey = value
 
 
 def _jetstream(reader: Reader, name: str, item: Item) -> None:
@@ -256,7 +256,7 @@ _JETSTREAM: dict[str, Key] = {
 }
 
 _KEYS: dict[str, Key] = {
-    "nkey": set_to("nkey", _nkey),
+    "nkey": _nkey,
     "users": _users,
     "jetstream": _jetstream,
     "imports": imports,

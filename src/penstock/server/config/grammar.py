@@ -191,15 +191,19 @@ class _Parser:
         self.descend()
         items: list[Item] = []
         while True:
-            self.skip_space(",")
+            self.skip_space()
             if self.at >= len(self.text):
                 raise self.error('the file ends where the end of the array "]" was expected')
             if self.peek() == "]":
                 self.at += 1
                 self.depth -= 1
                 return items
+            if self.peek() == ",":
+                raise self.error("expected a value of the array before the comma")
             items.append(self.value(self.at))
             self.end_of_item("]")
+            if self.peek() == ",":
+                self.at += 1
 
     def map(self) -> dict[str, Item]:
         self.descend()
@@ -362,7 +366,7 @@ class _Parser:
 
     def error(self, message: str, at: int | None = None) -> ConfigError:
         line, column = self.position(self.at if at is None else at)
-        return ConfigError(f"{self.file}:{line}:{column}: {message}")
+        return ConfigError(f"{self.file}:{line}:{column}: Parse error: {message}")
 
 
 def _scalar(bare: str) -> Scalar:

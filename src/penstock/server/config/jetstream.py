@@ -1,6 +1,7 @@
 """``jetstream``: the store, its limits."""
 
 from penstock.server.config.grammar import Item
+from penstock.server.config.operations import taken
 from penstock.server.config.reader import Convert, Key, Reader
 from penstock.server.config.remotes import remotes
 from penstock.server.config.values import (
@@ -80,6 +81,14 @@ _KEYS: dict[str, Key] = {
     "max_buffered_msgs": no_queue,
     "request_queue_limit": no_queue,
     "info_queue_limit": no_queue,
+    # How members of a cluster share streams; one server has nobody to share them with.
+    "unique_tag": taken,
+    "max_outstanding_catchup": taken,
+    "meta_compact": taken,
+    "meta_compact_size": taken,
+    "meta_compact_sync": taken,
+    "extension_hint": taken,
+    "max_concurrent_io": taken,
     "remotes": remotes,
 }
 

@@ -7,21 +7,28 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.server.config.grammar import parse
+from penstock.server.config.grammar import Tree, parse
 from penstock.server.config.reader import Reader
 from penstock.server.config.top import NOT_SERVED, TOP, check_whole
 from penstock.server.errors import ConfigError
 from penstock.server.settings import Settings
 
 
-def load_config(path: str, settings: Settings | None = None) -> tuple[Settings, list[str]]:
-    """Read a configuration file: (settings, warnings). ConfigError lists every problem in it."""
+def load_config(
+    path: str, settings: Settings | None = None, *, strict: bool = False
+) -> tuple[Settings, list[str]]:
+    """Read a configuration file: (settings, warnings). ConfigError lists every problem in it;
+    strict: what is taken with a warning only because it was once written so is one, too.
+    """
     try:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"can't read configuration file {path}: {reason}") from None
-    found, warnings = read_config(text, path, settings, os.environ)
+    tree = parse(text, path, environ=os.environ, read_include=_read_include)
+    if not tree.items:
+        raise ConfigError(f"{path}: config has no values or is empty")
+    found, warnings = _settings(tree, text, settings, strict)
     found.config_file = path
     return found, warnings
 
@@ -34,14 +41,22 @@ def read_config(
 ) -> tuple[Settings, list[str]]:
     """As load_config, of a text; includes are read from disk, relative to the file's folder."""
     tree = parse(text, file, environ=environ, read_include=_read_include)
+    return _settings(tree, text, settings, False)
+
+
+def _settings(
+    tree: Tree, text: str, settings: Settings | None, strict: bool
+) -> tuple[Settings, list[str]]:
     reader = Reader(tree, replace(settings) if settings is not None else Settings(), NOT_SERVED)
     reader.section(tree.items, TOP, "")
     if not reader.problems:
         check_whole(reader, tree.items)
+    if strict:
+        reader.problems += reader.outdated
     if reader.problems:
         raise ConfigError("\n".join(reader.problems))
     reader.settings.config_digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-    return reader.settings, reader.warnings
+    return reader.settings, reader.outdated + reader.warnings
 
 
 def _read(path: str) -> str:

@@ -65,10 +65,10 @@ def _add(reader: Reader, mapping: Mapping, item: Item) -> None:
 def _weight(reader: Reader, item: Item) -> int | None:
     value = item.value
     if isinstance(value, str):
+        shown = value.removesuffix("%")
         try:
-            value = int(value.removesuffix("%"))
+            value = int(shown)
         except ValueError:
-            shown = value.removesuffix("%")
             reader.problem(item, f'Invalid weight "{shown}" for mapping destination')
             return None
     if not isinstance(value, int) or isinstance(value, bool):

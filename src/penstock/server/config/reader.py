@@ -25,6 +25,7 @@ class Reader:
         self.target: Any = settings
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self.outdated: list[str] = []  # warnings that a check of the file counts as problems
         self._not_served = not_served
 
     def section(
@@ -61,6 +62,10 @@ class Reader:
     def problem(self, item: Item, text: str) -> None:
         """A line for the operator, with file, line and column."""
         self.problems.append(f"{item.place}: {text}")
+
+    def outdate(self, item: Item, text: str) -> None:
+        """As problem(), of something that is taken as it once was written."""
+        self.outdated.append(f"{item.place}: {text}")
 
     def warn(self, item: Item, text: str) -> None:
         """As problem(), of something that works."""

@@ -4,9 +4,13 @@ knows and this server does not serve.
 
 from penstock.server.config.accounts import accounts, check_accounts, system_account
 from penstock.server.config.authorization import authorization, check_authorization
+from penstock.server.config.cluster import cluster, gateway, mqtt
+from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.mappings import mappings
+from penstock.server.config.operations import OPERATIONS
+from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.tls import tls
 from penstock.server.config.values import (
@@ -33,6 +37,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
     check_websocket(reader, named.get("websocket", named.get("ws", place)))
+    check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
@@ -48,6 +53,11 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
 
 
 TOP: dict[str, Key] = {
+    **OPERATIONS,
+    **DECLARED,
+    "cluster": cluster,
+    "gateway": gateway,
+    "mqtt": mqtt,
     "listen": address("host", "port"),
     "host": set_to("host", text),
     "net": set_to("host", text),
@@ -56,8 +66,6 @@ TOP: dict[str, Key] = {
     "http": address("http_host", "http_port"),
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
-    "http_base_path": set_to("http_base_path", text),
-    "prof_port": set_to("prof_port", port),
     "jetstream": jetstream,
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
@@ -76,6 +84,7 @@ TOP: dict[str, Key] = {
     "no_system": set_to("no_system_account", flag),
     "no_sys_acc": set_to("no_system_account", flag),
     "no_auth_user": set_to("no_auth_user", text),
+    **OPERATOR,
     "debug": set_to("debug", flag),
     "trace": set_to("trace", flag),
     "logtime": set_to("logtime", flag),
@@ -92,6 +101,8 @@ TOP: dict[str, Key] = {
     "max_conn": set_to("max_connections", whole),
     "max_subscriptions": set_to("max_subscriptions", between(0, 1 << 31)),
     "max_subs": set_to("max_subscriptions", between(0, 1 << 31)),
+    "max_subscription_memory": set_to("max_subscription_memory", between(0, 1 << 40)),
+    "max_output_memory": set_to("max_output_memory", between(0, 1 << 40)),
     "max_sub_tokens": set_to("max_sub_tokens", between(0, 255)),
     "max_subscription_tokens": set_to("max_sub_tokens", between(0, 255)),
     "no_fast_producer_stall": set_to("no_fast_producer_stall", flag),
@@ -108,20 +119,8 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    client_advertise cluster connect_error_reports default_js_domain
-    default_sentinel disable_sublist_cache feature_flags gateway https https_port
-    leaf leafnodes log_max_num log_size_limit logfile_max_num logfile_size_limit
-    max_traced_msg_len mqtt
-    no_header_support no_sublist_cache
-    ocsp ocsp_cache operator operators prof_block_rate proxies
-    reconnect_error_reports remote_syslog resolver account_resolver accounts_resolver
-    resolver_pinned_accounts resolver_preload resolver_tls root roots root_operator root_operators
-    server_metadata server_tags syslog trace_headers trace_verbose trusted
-    trusted_keys write_timeout
+    leaf leafnodes ocsp proxies resolver_tls
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    jetstream.prev_encryption_key jetstream.cipher jetstream.extension_hint jetstream.tpm
-    jetstream.unique_tag jetstream.max_outstanding_catchup
-    jetstream.meta_compact jetstream.meta_compact_size jetstream.meta_compact_sync
-    jetstream.max_concurrent_io
+    jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

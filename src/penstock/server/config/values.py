@@ -22,7 +22,7 @@ def text(item: Item) -> str:
         return item.value
     # Names, passwords and paths may look like numbers.
     if isinstance(item.value, int | float) and not isinstance(item.value, bool):
-        return str(item.value)
+        return item.word or str(item.value)
     raise ValueError(f"expected a text, got {kind(item)}")
 
 
@@ -119,7 +119,7 @@ def duration(attribute: str, low_ns: int = 0) -> Key:
         elif isinstance(item.value, int | float) and number:
             ns = round(item.value * SECOND_NS)
             if attribute != "auth_timeout_ns":
-                reader.warn(item, f'{name} should be a duration such as "{item.value}s"')
+                reader.outdate(item, f'{name} should be a duration such as "{item.value}s"')
         else:
             ns = parse_duration(text(item))
         if ns < low_ns:

@@ -36,6 +36,7 @@ PATHS = {
     "/expvarz": ("expvarz", ""),
     "/metrics": ("metrics", ""),
 }
+_COUNTED_WHEN_READ = {"connz", "routez"}  # requests with bad arguments are not counted
 
 
 def answer(facts: Facts, path: str, query: dict[str, str]) -> Answer:
@@ -49,18 +50,25 @@ def answer(facts: Facts, path: str, query: dict[str, str]) -> Answer:
     if found is None:
         return text_answer(404, "404 page not found\n")
     name, counted = found
-    if counted:
-        facts.requests[counted] = facts.requests.get(counted, 0) + 1
     module = family(name)
     arguments = Query(query)
+    if counted and name not in _COUNTED_WHEN_READ:
+        _count(facts, counted)
     try:
         if hasattr(module, "answer"):
             made: Answer = module.answer(facts, arguments)
             return made
-        body = module.report(facts, module.from_query(arguments))
+        options = module.from_query(arguments)
+        if name in _COUNTED_WHEN_READ:
+            _count(facts, counted)
+        body = module.report(facts, options)
     except (QueryError, Skip) as problem:
         return text_answer(400, str(problem))
     return json_answer(body, arguments, getattr(module, "INDENT", 2))
+
+
+def _count(facts: Facts, path: str) -> None:
+    facts.requests[path] = facts.requests.get(path, 0) + 1
 
 
 def json_answer(body: object, query: Query, indent: int | None, status: int = 200) -> Answer:

@@ -5,11 +5,21 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.server.monitor.accstatz import connections_by_account, is_leaf
-from penstock.server.monitor.facts import SYSTEM_ACCOUNT, AccountFacts, Facts, engine_account
+from penstock.core.subjects import subset
+from penstock.server.monitor.accstatz import connections_by_account
+from penstock.server.monitor.facts import (
+    AccountFacts,
+    Facts,
+    client_of,
+    engine_account,
+    is_leaf,
+    tag_of,
+)
 from penstock.server.monitor.form import present
 from penstock.server.monitor.query import Query, QueryError
 from penstock.server.monitor.subsz import statistics
+from penstock.server.settings.accounts import AccountSettings, Export, Import, Mapping
+from penstock.server.units import SECOND_NS
 
 
 class Options(msgspec.Struct):
@@ -28,7 +38,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     body: dict[str, Any] = {
         "server_id": facts.server_id,
         "now": format_time(facts.now_ns),
-        "system_account": SYSTEM_ACCOUNT,
+        "system_account": facts.system_account,
     }
     if not options.account:
         return body | present(accounts=[each.name for each in facts.accounts()])
@@ -41,12 +51,12 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     if account is None:
         raise QueryError(f"Account {name} does not exist")
     connections = connections_by_account(facts).get(name, [])
-    leafs = sum(is_leaf(each) for each in connections)
+    leafs = sum(is_leaf(client_of(each)) for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
         "update_time": format_time(getattr(account, "updated_ns", 0) or facts.start_ns),
     }
-    body |= present(is_system=name == SYSTEM_ACCOUNT)
+    body |= present(is_system=name == facts.system_account)
     body |= {
         "expired": bool(getattr(account, "expired", False)),
         "complete": True,
@@ -55,11 +65,17 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
         "client_connections": len(connections) - leafs,
         "subscriptions": account.router.subscription_count(),
     }
-    body |= present(imports=_imports(facts, account))
+    settings = getattr(account, "settings", None) or AccountSettings(name)
+    imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
+    body |= present(
+        mappings={each.subject: _targets(each) for each in settings.mappings},
+        exports=[_export(each) for each in settings.exports],
+        imports=imports,
+    )
     body |= present(
         jwt=getattr(account, "jwt", ""),
         issuer_key=getattr(account, "issuer_key", ""),
-        name_tag=getattr(account, "tag", "") or name,
+        name_tag=tag_of(account),
         tags=list(getattr(account, "tags", ())),
     )
     body["sublist_stats"] = statistics([account.router])
@@ -69,24 +85,24 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
 def _imports(facts: Facts, account: AccountFacts) -> list[dict[str, Any]]:
     """The services of the system account that every account reaches."""
     name = account.name
-    if name == SYSTEM_ACCOUNT:
+    if name == facts.system_account:
         return []
     own = f"$SYS.REQ.ACCOUNT.{name}"
     rows = [
-        _service(f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
-        _service(f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
-        _service(f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
-        _service(f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
+        _service(facts, f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
+        _service(facts, f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
+        _service(facts, f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
+        _service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
     ]
-    if engine_account(facts, name) is not None:
-        rows.append(_service("$JS.API.>", "$JS.API.>", share=True))
+    if facts.jetstream() is not None:
+        rows.append(_service(facts, "$JS.API.>", "$JS.API.>", share=True))
     return rows
 
 
-def _service(there: str, here: str, *, share: bool) -> dict[str, Any]:
+def _service(facts: Facts, there: str, here: str, *, share: bool) -> dict[str, Any]:
     return {
         "subject": there,
-        "account": SYSTEM_ACCOUNT,
+        "account": facts.system_account,
         "to": here,
         "local_subject": here,
         "type": "service",
@@ -94,3 +110,57 @@ def _service(there: str, here: str, *, share: bool) -> dict[str, Any]:
         "share": share,
         "tracking": False,
     }
+
+
+def _export(export: Export) -> dict[str, Any]:
+    row: dict[str, Any] = present(name=export.name)
+    row |= {"subject": export.subject, "type": "service" if export.service else "stream"}
+    row |= present(token_req=export.token_required)
+    if export.service:
+        row |= {"response_type": export.response}
+        row |= present(service_latency=_latency(export))
+    return row | present(
+        approved_accounts=export.accounts,
+        revoked_activations={
+            who: format_time(until * SECOND_NS) for who, until in export.revoked.items()
+        },
+    )
+
+
+def _latency(export: Export) -> dict[str, Any]:
+    found = export.latency
+    if found is None:
+        return {}
+    return {"sampling": found.sampling or "headers", "results": found.subject}
+
+
+def _import(wanted: Import, facts: Facts) -> dict[str, Any]:
+    row: dict[str, Any] = present(name=wanted.name)
+    row |= {"subject": wanted.subject, "account": wanted.account}
+    row |= present(to=wanted.local if wanted.service else "")
+    row |= {
+        "local_subject": wanted.local,
+        "type": "service" if wanted.service else "stream",
+        "invalid": False,
+        "share": wanted.share and wanted.service,
+        "tracking": False,
+    }
+    if wanted.service:
+        exporter = getattr(facts.account(wanted.account), "settings", None)
+        served = [each for each in (exporter.exports if exporter else ()) if each.service]
+        found = next((each for each in served if subset(wanted.subject, each.subject)), None)
+        row |= present(latency=_latency(found) if found else None)
+    return row
+
+
+def _targets(mapping: Mapping) -> list[dict[str, Any]]:
+    """Where it goes; the weights add up, the lightest first."""
+    found = [(each.weight, each.subject, each.cluster) for each in mapping.targets]
+    rest = 100 - sum(weight for weight, _, _ in found)
+    if rest > 0 and mapping.subject not in {subject for _, subject, _ in found}:
+        found.append((rest, mapping.subject, ""))
+    rows, sum_of = [], 0
+    for weight, subject, cluster in sorted(found):
+        sum_of += weight
+        rows.append({"subject": subject, "weight": sum_of} | present(cluster=cluster))
+    return rows

@@ -7,7 +7,14 @@ import msgspec
 
 from penstock.api.times import format_time
 from penstock.core.hub import Connection
-from penstock.server.monitor.facts import AccountFacts, Facts, account_name, client_of
+from penstock.server.monitor.facts import (
+    AccountFacts,
+    Facts,
+    account_name,
+    client_of,
+    is_leaf,
+    tag_of,
+)
 from penstock.server.monitor.query import Query
 
 
@@ -47,11 +54,6 @@ def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
     return found
 
 
-def is_leaf(connection: Connection) -> bool:
-    """Whether another server is at the other end."""
-    return getattr(client_of(connection), "kind", "") == "Leafnode"
-
-
 def statistics(
     facts: Facts, account: AccountFacts, connections: Iterable[Connection]
 ) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def statistics(
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0
     for each in connections:
-        if is_leaf(each):
+        if is_leaf(client_of(each)):
             leafs += 1
             _add(leafs_sent, each.out_msgs, each.out_bytes)
             _add(leafs_received, each.in_msgs, each.in_bytes)
@@ -71,7 +73,7 @@ def statistics(
         _add(received, each.in_msgs, each.in_bytes)
     return {
         "acc": account.name,
-        "name": getattr(account, "tag", "") or account.name,
+        "name": tag_of(account),
         "conns": clients,
         "leafnodes": leafs,
         "total_conns": clients + leafs,

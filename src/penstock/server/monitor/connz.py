@@ -1,5 +1,7 @@
 """/connz: the connections, open ones and those of the past."""
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,15 @@ from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
 from penstock.core.subjects import collide
 from penstock.server.clients import Client, Departed
-from penstock.server.monitor.facts import GLOBAL_ACCOUNT, Facts, account_name, client_of
+from penstock.server.monitor.facts import (
+    GLOBAL_ACCOUNT,
+    Facts,
+    account_name,
+    client_of,
+    kind_of,
+    tag_of,
+    type_of,
+)
 from penstock.server.monitor.form import present, text, uptime
 from penstock.server.monitor.query import Query, QueryError, page
 from penstock.server.monitor.subsz import detail
@@ -59,37 +69,40 @@ def from_query(query: Query) -> Options:
     )
 
 
-class Row:
-    """A connection that is shown: its fields, and what it can be sorted by."""
-
-    __slots__ = ("fields", "last_ns", "rtt_ns", "start_ns", "stop_ns")
-
-    def __init__(self, each: Connection | Departed, options: Options, now_ns: int) -> None:
-        """Open or closed."""
-        self.start_ns = each.start_ns
-        self.last_ns = each.last_ns
-        self.rtt_ns = each.rtt_ns
-        self.stop_ns = each.stop_ns if isinstance(each, Departed) else 0
-        self.fields = _fields(each, options, now_ns)
-
-
-_Sort = tuple[Callable[[Row], Any], bool]  # key, descending
+_Each = Connection | Departed
+_Sort = tuple[Callable[[_Each], Any], bool]  # key, descending
 _SORTS: dict[str, Callable[[int], _Sort]] = {
-    "cid": lambda now: (lambda row: row.fields["cid"], False),
-    "start": lambda now: (lambda row: row.fields["cid"], False),
-    "subs": lambda now: (lambda row: row.fields["subscriptions"], True),
-    "pending": lambda now: (lambda row: row.fields["pending_bytes"], True),
-    "msgs_to": lambda now: (lambda row: row.fields["out_msgs"], True),
-    "msgs_from": lambda now: (lambda row: row.fields["in_msgs"], True),
-    "bytes_to": lambda now: (lambda row: row.fields["out_bytes"], True),
-    "bytes_from": lambda now: (lambda row: row.fields["in_bytes"], True),
-    "last": lambda now: (lambda row: row.last_ns, True),
-    "idle": lambda now: (lambda row: now - row.last_ns, True),
-    "uptime": lambda now: (lambda row: (row.stop_ns or now) - row.start_ns, False),
-    "stop": lambda now: (lambda row: row.stop_ns, True),
-    "reason": lambda now: (lambda row: row.fields["reason"], False),
-    "rtt": lambda now: (lambda row: row.rtt_ns, True),
+    "cid": lambda now: (lambda each: _cid(each), False),
+    "start": lambda now: (lambda each: _cid(each), False),
+    "subs": lambda now: (lambda each: _subscriptions(each), True),
+    "pending": lambda now: (lambda each: _pending(each), True),
+    "msgs_to": lambda now: (lambda each: each.out_msgs, True),
+    "msgs_from": lambda now: (lambda each: each.in_msgs, True),
+    "bytes_to": lambda now: (lambda each: each.out_bytes, True),
+    "bytes_from": lambda now: (lambda each: each.in_bytes, True),
+    "last": lambda now: (lambda each: each.last_ns, True),
+    "idle": lambda now: (lambda each: now - each.last_ns, True),
+    "uptime": lambda now: (lambda each: (_stopped_ns(each) or now) - each.start_ns, False),
+    "stop": lambda now: (lambda each: _stopped_ns(each), True),
+    "reason": lambda now: (lambda each: each.reason, False),
+    "rtt": lambda now: (lambda each: each.rtt_ns, True),
 }
+
+
+def _cid(each: _Each) -> int:
+    return each.cid if isinstance(each, Departed) else each.id
+
+
+def _subscriptions(each: _Each) -> int:
+    return each.subscriptions if isinstance(each, Departed) else each.subscription_count()
+
+
+def _pending(each: _Each) -> int:
+    return each.pending if isinstance(each, Departed) else each.pending_bytes()
+
+
+def _stopped_ns(each: _Each) -> int:
+    return each.stop_ns if isinstance(each, Departed) else 0
 
 
 def report(facts: Facts, options: Options) -> dict[str, Any]:
@@ -120,11 +133,11 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     opened, closed, total = _chosen(facts, options)
     if subject:
         opened = [each for each in opened if _listens(each, subject)]
-    rows = [Row(each, options, now_ns) for each in opened]
-    rows += [Row(each, options, now_ns) for each in closed]
+    found: list[_Each] = [*opened, *closed]
     key, descending = _SORTS[order](now_ns)
-    rows.sort(key=key, reverse=descending)
-    shown = [row.fields for row in rows[offset : offset + limit]]
+    found.sort(key=key, reverse=descending)
+    # Fields are made for those on the page only: there may be very many others.
+    shown = [_fields(each, options, now_ns) for each in found[offset : offset + limit]]
     return body | {"num_connections": len(shown), "total": total, "connections": shown}
 
 
@@ -161,16 +174,13 @@ def _listens(connection: Connection, subject: str) -> bool:
     return any(collide(wanted, each.subject) for each in connection.all_subscriptions())
 
 
-def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[str, Any]:
+def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     """The fields of one connection, in nats-server's order."""
     gone = isinstance(each, Departed)
     client = each.client if isinstance(each, Departed) else client_of(each) or Client("", 0, 0)
     end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
-    kind = getattr(client, "kind", "") or "Client"
-    fields: dict[str, Any] = {"cid": each.cid if isinstance(each, Departed) else each.id}
-    fields["kind"] = kind
-    if kind == "Client":
-        fields["type"] = "websocket" if getattr(client, "ws", None) else "nats"
+    fields: dict[str, Any] = {"cid": _cid(each)}
+    fields |= present(kind=kind_of(client), type=type_of(client))
     fields |= {
         "ip": client.host,
         "port": client.port,
@@ -184,17 +194,14 @@ def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[
         "rtt": format_duration(rtt_ns - rtt_ns % 1000 if 1000 < rtt_ns < 1_000_000 else rtt_ns),
         "uptime": uptime(end_ns - each.start_ns),
         "idle": uptime(end_ns - each.last_ns),
-        "pending_bytes": each.pending if isinstance(each, Departed) else each.pending_bytes(),
+        "pending_bytes": _pending(each),
         "in_msgs": each.in_msgs,
         "out_msgs": each.out_msgs,
         "in_bytes": each.in_bytes,
         "out_bytes": each.out_bytes,
     }
     fields |= present(stalls=each.stalls)
-    if isinstance(each, Departed):
-        fields["subscriptions"] = each.subscriptions
-    else:
-        fields["subscriptions"] = each.subscription_count()
+    fields["subscriptions"] = _subscriptions(each)
     fields |= present(name=client.name, lang=client.lang, version=client.version)
     fields |= _tls(client, options.auth)
     if options.auth:
@@ -212,7 +219,7 @@ def _fields(each: Connection | Departed, options: Options, now_ns: int) -> dict[
     elif subscriptions and options.subscriptions:
         fields["subscriptions_list"] = [text(one.subject) for one in subscriptions]
     if options.auth:
-        fields |= _credentials(client, gone)
+        fields |= _in_order(_credentials(client, gone))
     return fields
 
 
@@ -221,12 +228,34 @@ def _tls(client: Client, auth: bool) -> dict[str, Any]:
     return tls.facts(auth) if tls is not None and hasattr(tls, "facts") else {}
 
 
+def _in_order(shown: dict[str, Any]) -> dict[str, Any]:
+    return {n: shown[n] for n in ("jwt", "issuer_key", "name_tag", "tags") if n in shown}
+
+
 def _credentials(client: Client, gone: bool) -> dict[str, Any]:
     account = account_name(client)
-    tag = getattr(getattr(client, "account", None), "tag", "") or account
-    return present(
-        jwt="" if getattr(client, "bearer", False) else getattr(client, "jwt", ""),
-        issuer_key=getattr(client, "issuer_key", ""),
-        name_tag="" if gone and account == GLOBAL_ACCOUNT else tag,
-        tags=list(getattr(client, "tags", ()) or ()),
+    return credentials(client) | present(
+        name_tag="" if gone and account == GLOBAL_ACCOUNT else tag_of(client.account)
     )
+
+
+def credentials(client: Client) -> dict[str, Any]:
+    """What a client has shown of a JWT; not one that whoever has it may use."""
+    admitted = client.admitted
+    if admitted is None or not admitted.jwt:
+        return {}
+    return present(
+        jwt="" if _bearer(admitted.jwt) else admitted.jwt,
+        issuer_key=admitted.issuer,
+        tags=admitted.tags,
+    )
+
+
+def _bearer(jwt: str) -> bool:
+    """Whether whoever has it may use it: then it is as good as a password."""
+    try:
+        payload = jwt.split(".")[1]
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return bool(claims["nats"].get("bearer_token"))
+    except (IndexError, KeyError, AttributeError, TypeError, ValueError):
+        return True  # what can't be read is not shown

@@ -6,6 +6,7 @@ the same reports.
 
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ class Facts:
     accounts: Callable[[], Iterable[AccountFacts]]
     jetstream: Callable[[], "JetStream | None"]
     warn: Callable[[str], object] = print
+    system_account: str = SYSTEM_ACCOUNT  # "": there is none
+    loop_thread: int = field(default_factory=threading.get_ident)  # who makes the Facts
     loaded_ns: int = 0  # when the configuration was read; 0: at the start
     requests: dict[str, int] = field(default_factory=dict)
     _looked: tuple[float, float] = (0.0, 0.0)  # (moment, CPU seconds) of the last look
@@ -112,6 +115,28 @@ def client_of(connection: Connection) -> Client | None:
     return client if isinstance(client, Client) else None
 
 
+def is_leaf(client: object) -> bool:
+    """Whether another server is at the other end."""
+    return str(getattr(client, "kind", "")).startswith("LEAFNODE")
+
+
+def kind_of(client: object) -> str:
+    """What is at the other end, as nats-server names it."""
+    return "Leafnode" if is_leaf(client) else "Client"
+
+
+def type_of(client: object) -> str:
+    """How a client talks; empty for a leaf node."""
+    kind = str(getattr(client, "kind", ""))
+    return "" if is_leaf(client) else "websocket" if kind == "WEBSOCKET" else "nats"
+
+
+def tag_of(account: object) -> str:
+    """The name for people of an account: its tag, or its name."""
+    settings = getattr(account, "settings", None)
+    return getattr(settings, "name_tag", "") or str(getattr(account, "name", GLOBAL_ACCOUNT))
+
+
 def engine_account(facts: Facts, name: str) -> "EngineAccount | None":
     """JetStream of an account; None: it has none."""
     jetstream = facts.jetstream()
@@ -130,4 +155,8 @@ __all__ = [
     "client_of",
     "cores",
     "engine_account",
+    "is_leaf",
+    "kind_of",
+    "tag_of",
+    "type_of",
 ]

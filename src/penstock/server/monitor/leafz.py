@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
-from penstock.server.monitor.facts import Facts, account_name, client_of
+from penstock.server.monitor.facts import Facts, account_name, client_of, is_leaf
 from penstock.server.monitor.form import present, text
 from penstock.server.monitor.query import Query
 
@@ -40,11 +40,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
 
 def leaf_connections(facts: Facts) -> list[Connection]:
     """The connections that are leaf nodes."""
-    return [
-        each
-        for each in facts.hub.all_connections()
-        if getattr(client_of(each), "kind", "") == "Leafnode"
-    ]
+    return [each for each in facts.hub.all_connections() if is_leaf(client_of(each))]
 
 
 def _row(connection: Connection, subscriptions: bool) -> dict[str, Any]:

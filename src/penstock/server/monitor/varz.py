@@ -7,7 +7,7 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.server.identity import RUNTIME
 from penstock.server.monitor import jetstream
-from penstock.server.monitor.facts import SYSTEM_ACCOUNT, Facts, cores
+from penstock.server.monitor.facts import Facts, cores
 from penstock.server.monitor.form import number, present, uptime
 from penstock.server.monitor.query import Query
 from penstock.server.settings import COMPATIBLE_VERSION
@@ -97,7 +97,7 @@ def _running(facts: Facts) -> dict[str, Any]:
         "http_req_stats": dict(sorted(facts.requests.items())),
         "config_load_time": format_time(facts.loaded_ns or facts.start_ns),
         "config_digest": settings.config_digest,
-        "system_account": SYSTEM_ACCOUNT,
+        **present(system_account=facts.system_account),
         "slow_consumer_stats": _kinds(hub.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},

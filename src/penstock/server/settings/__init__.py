@@ -9,6 +9,7 @@ each beside this one.
 from dataclasses import dataclass, field
 
 from penstock.server.settings.accounts import AccountSettings, Mapping
+from penstock.server.settings.declared import Declared
 from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
@@ -44,10 +45,22 @@ class Settings:
     config_file: str = ""
     config_digest: str = ""
 
+    client_advertise: str = ""  # host[:port] that INFO names instead of what is listened on
+    server_tags: list[str] = field(default_factory=list)
+    server_metadata: dict[str, str] = field(default_factory=dict)
+    feature_flags: dict[str, bool] = field(default_factory=dict)
+
     http_host: str = ""  # "": as host
     http_port: int = 0  # 0: no monitoring; -1: any free one
-    http_base_path: str = ""  # a prefix of every path of monitoring
-    prof_port: int = 0  # 0: no profiling; -1: any free one
+    https_port: int = 0  # as http_port, with TLS; one of the two
+    http_base_path: str = ""  # before the path of each endpoint: "/nats" makes /nats/varz
+    prof_port: int = 0  # 0: no profiling endpoint; -1: any free one
+
+    # What a member of a cluster says of itself. One server serves no routes: see config/cluster.
+    cluster_name: str = ""
+    cluster_host: str = ""
+    cluster_port: int = 0
+    cluster_routes: list[str] = field(default_factory=list)
 
     jetstream: bool = False
     store_dir: str = ""  # "": a folder under the system's temporary folder
@@ -58,9 +71,11 @@ class Settings:
     jetstream_limits: dict[str, int] = field(default_factory=dict)
     batch_limits: dict[str, int] = field(default_factory=dict)
     domain: str = ""
+    default_js_domain: dict[str, str] = field(default_factory=dict)  # account to domain
     strict: bool = True  # unknown fields in API requests are errors
 
     remotes: list[RemoteServer] = field(default_factory=list)
+    declared: list[Declared] = field(default_factory=list)  # streams and consumers to be there
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -87,22 +102,42 @@ class Settings:
     logtime_utc: bool = False
     log_file: str = ""
     log_format: str = "text"  # or json
+    log_size_limit: int = 0  # a file above it is put aside; 0: never
+    log_max_num: int = 0  # files kept, the one in use among them; 0: all
+    syslog: bool = False
+    remote_syslog: str = ""  # udp://host:514, tcp://host:601 or a socket's path
+    trace_verbose: bool = False  # the system account's traffic, too
+    trace_headers: bool = False  # of messages the headers only, not what they carry
+    max_traced_msg_len: int = 0  # 0: messages are traced whole
+    connect_error_reports: int = 3600  # failed attempts of a remote, until the next is reported
+    reconnect_error_reports: int = 1
     pid_file: str = ""
     ports_file_dir: str = ""
 
+    headers: bool = True  # messages with headers are served
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
     max_pending: int = 64 * 1024 * 1024
     max_connections: int = 65536  # 0 or less refuses everybody
     max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_subscription_memory: int = 0  # of all connections; 0: a quarter of what there is
+    max_output_memory: int = 0  # that waits for slow connections; 0: a quarter of what there is
     max_sub_tokens: int = 0  # of a subscription's subject; 0: no limit
     no_fast_producer_stall: bool = False  # who is slow misses messages, who publishes never waits
     max_closed_clients: int = 10_000  # how many closed connections /connz?state=closed remembers
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
     write_deadline_ns: int = 10 * SECOND_NS
+    write_timeout: str = "default"  # of a client that takes nothing: close (as default) or retry
     lame_duck_duration_ns: int = 120 * SECOND_NS
     lame_duck_grace_period_ns: int = 10 * SECOND_NS
+
+    @property
+    def syslog_address(self) -> str | None:
+        """The syslog that lines go to; "" is the machine's own, None: none."""
+        if self.remote_syslog:
+            return self.remote_syslog
+        return "" if self.syslog else None
 
     @property
     def auth_required(self) -> bool:
@@ -125,6 +160,18 @@ RELOADABLE = frozenset(
         "logtime_utc",
         "log_file",
         "log_format",
+        "log_size_limit",
+        "log_max_num",
+        "syslog",
+        "remote_syslog",
+        "trace_verbose",
+        "trace_headers",
+        "max_traced_msg_len",
+        "connect_error_reports",
+        "reconnect_error_reports",
+        "client_advertise",
+        "server_tags",
+        "server_metadata",
         "user",
         "password",
         "token",
@@ -134,14 +181,15 @@ RELOADABLE = frozenset(
         "system_account",
         "no_auth_user",
         "auth_callout",
+        "operator",
+        "proxy_required",
         "auth_timeout_ns",
-        "tls",
-        "allow_non_tls",
-        "proxy_protocol",
         "max_payload",
         "max_control_line",
         "max_connections",
         "max_subscriptions",
+        "max_subscription_memory",
+        "max_output_memory",
         "max_sub_tokens",
         "no_fast_producer_stall",
         "ping_interval_ns",

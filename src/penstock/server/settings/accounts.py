@@ -45,7 +45,7 @@ class Export:
 
     subject: str = ""
     service: bool = False
-    accounts: list[str] | None = None  # who may import; None: everybody
+    accounts: list[str] | None = None  # who may import; None or []: everybody
     token_required: bool = False  # an import needs an activation token (JWT accounts)
     account_token_position: int = 0  # this token of an import's subject has to be its account
     response: str = SINGLETON

@@ -11,16 +11,16 @@ listens. What is said and answered is in the modules beside it, loaded when it i
                        $SYS.REQ.SERVER.PING.CONNZ
 """
 
-from collections.abc import Callable
-from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.hub import Connection, Trace
 from penstock.core.router import CallbackSink, Router
-from penstock.server.clients import Client, account_name
+from penstock.server.clients import Client
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.server.monitor.facts import Facts
     from penstock.server.system.events import Events
     from penstock.server.system.services import Services
@@ -56,14 +56,16 @@ class System:
         server_id: str,
         router: Router,
         actions: Actions,
-        random: Random,
+        later: "Callable[[Callable[[], None]], object]",
     ) -> None:
-        """`router` has the system account's subjects; facts() is called when they are needed."""
+        """`router` has the system account's subjects; facts() is called when they are needed;
+        later(call) runs a call on the loop's thread, from another one.
+        """
         self.facts = facts
         self.server_id = server_id
         self.router = router
         self.actions = actions
-        self.random = random
+        self.later = later
         self._events: Events | None = None
         self._services: Services | None = None
         self._tracing: Tracing | None = None
@@ -124,7 +126,7 @@ class System:
         if self._events is None:
             from penstock.server.system.events import Events
 
-            self._events = Events(self.facts(), self.router, self.random)
+            self._events = Events(self.facts(), self.router)
         return self._events
 
     @property
@@ -173,7 +175,7 @@ class System:
         if self._tracing is None:
             from penstock.server.system.tracing import Tracing
 
-            self._tracing = Tracing(self.facts(), self.random)
+            self._tracing = Tracing(self.facts())
         return self._tracing
 
     def begin(
@@ -187,4 +189,4 @@ class System:
         self.tracing.end(connection, trace)
 
 
-__all__ = ["Actions", "System", "account_name"]
+__all__ = ["Actions", "System"]

@@ -2,7 +2,7 @@
 to its subject.
 """
 
-from random import Random
+from random import SystemRandom
 from typing import Any
 
 from penstock.api.times import format_time
@@ -13,12 +13,16 @@ from penstock.server.clients import Client, account_name
 from penstock.server.monitor import jetstream
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.accstatz import statistics as account_statistics
+from penstock.server.monitor.connz import credentials
 from penstock.server.monitor.facts import (
     GLOBAL_ACCOUNT,
     AccountFacts,
     Facts,
     client_of,
     cores,
+    kind_of,
+    tag_of,
+    type_of,
 )
 from penstock.server.monitor.form import number, present
 from penstock.server.system.envelope import server_info, written
@@ -30,11 +34,11 @@ REFUSALS = {"Authentication Failure", "Proxy Not Trusted", "Proxy Required"}
 class Events:
     """Makes and publishes them."""
 
-    def __init__(self, facts: Facts, router: Router, random: Random) -> None:
+    def __init__(self, facts: Facts, router: Router) -> None:
         """`router`: the system account's subjects."""
         self._facts = facts
         self._router = router
-        self._ids = Nuid(random)
+        self._ids = Nuid(SystemRandom())
 
     # -- clients
 
@@ -95,12 +99,16 @@ class Events:
     def _account(self, account: AccountFacts, connections: list[Connection] | None) -> None:
         name = account.name
         subjects = (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS")
-        for subject in subjects:
-            if self._router.has_interest(subject):
-                if connections is None:
-                    connections = connections_by_account(self._facts).get(name, [])
-                body = account_statistics(self._facts, account, connections)
-                self._publish(self._router, subject, "account_connections", body)
+        heard = [subject for subject in subjects if self._router.has_interest(subject)]
+        if not heard:
+            return
+        if connections is None:
+            connections = connections_by_account(self._facts).get(name, [])
+        body = account_statistics(self._facts, account, connections)
+        event = self._typed("account_connections", body)
+        for subject in heard:
+            event["server"] = server_info(self._facts)
+            self._router.publish_message(subject, written(event))
 
     def account_answer(self, account: AccountFacts) -> bytes | None:
         """The same as an answer; None when the account has no connections."""
@@ -143,8 +151,7 @@ class Events:
 def describe(connection: Connection, client: Client, stop: str = "") -> dict[str, Any]:
     """A client as the events show it; `stop`: when it was closed."""
     account = account_name(client)
-    kind = getattr(client, "kind", "") or "Client"
-    client_type = "websocket" if getattr(client, "ws", None) else "nats"
+    shown = credentials(client)
     return present(
         start=format_time(connection.start_ns),
         host=client.host,
@@ -156,12 +163,12 @@ def describe(connection: Connection, client: Client, stop: str = "") -> dict[str
         ver=client.version,
         rtt=connection.rtt_ns if stop else 0,
         stop=stop,
-        jwt=getattr(client, "jwt", ""),
-        issuer_key=getattr(client, "issuer_key", ""),
-        name_tag=getattr(getattr(client, "account", None), "tag", "") or account,
-        tags=list(getattr(client, "tags", ()) or ()),
-        kind=kind,
-        client_type=client_type if kind == "Client" else "",
+        jwt=shown.get("jwt"),
+        issuer_key=shown.get("issuer_key"),
+        name_tag=tag_of(client.account),
+        tags=shown.get("tags"),
+        kind=kind_of(client),
+        client_type=type_of(client),
     )
 
 

@@ -16,10 +16,12 @@ from penstock.core.router import Router
 from penstock.core.subjects import literal, subset
 from penstock.server.clients import account_name
 from penstock.server.monitor import QueryError, Skip, family
-from penstock.server.monitor.facts import SYSTEM_ACCOUNT, client_of
+from penstock.server.monitor.facts import client_of, tag_of
 from penstock.server.monitor.form import present
+from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written
 from penstock.server.system.events import statsz
+from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from penstock.server.system import System
@@ -56,6 +58,13 @@ class Cid(msgspec.Struct):
     """Which connection."""
 
     cid: int = 0
+
+
+class Again(msgspec.Struct):
+    """Read the configuration again."""
+
+
+_ORDERS = (Cid, Again)  # requests that are answered without data
 
 
 class Request:
@@ -151,12 +160,12 @@ class Services:
         except msgspec.DecodeError as problem:
             self._send(request, _error(_BAD, str(problem)))
             return
-        self._send_whole(request, statsz(self._facts))
+        self._send_plain(request, statsz(self._facts))
 
     def _identity(self, request: Request) -> None:
         facts = self._facts
         who = {"name": facts.server_name, "host": facts.host, "id": facts.server_id}
-        self._send_whole(request, who)
+        self._send_plain(request, who)
 
     def _reload(self, request: Request) -> None:
         def reload(_: object) -> None:
@@ -164,7 +173,7 @@ class Services:
             if problem:
                 raise QueryError(problem)
 
-        self._answer(request, Filter, reload)
+        self._answer(request, Again, reload)
 
     def _kick(self, request: Request) -> None:
         def kick(asked: Cid) -> None:
@@ -262,13 +271,13 @@ class Services:
         if client is None:
             self._send(request, {"error": {"code": _BAD}})
             return
-        account = account_name(client)
-        data = {"user": client.user, "account": account}
+        admitted = client.admitted
+        data: dict[str, Any] = {"user": client.user, "account": account_name(client)}
         data |= present(
-            account_name=getattr(getattr(client, "account", None), "tag", "") or account,
-            user_name=getattr(client, "name_tag", ""),
-            permissions=_permissions(client),
-            expires=max(getattr(client, "expires_ns", 0) - self._facts.now_ns, 0),
+            account_name=tag_of(client.account),
+            user_name=admitted.name_tag if admitted is not None else "",
+            permissions=_permissions(admitted.permissions) if admitted is not None else None,
+            expires=client.expires_ns - self._facts.now_ns if client.expires_ns < NEVER_NS else 0,
         )
         self._send(request, {"data": data})
 
@@ -286,7 +295,7 @@ class Services:
             count = sum(
                 subset(each.subject, wanted) and queue in (None, each.queue)
                 for connection in self._facts.hub.all_connections()
-                if account_name(client_of(connection)) == SYSTEM_ACCOUNT
+                if account_name(client_of(connection)) == self._facts.system_account
                 for each in connection.all_subscriptions()
             )
         if request.reply:
@@ -337,9 +346,16 @@ class Services:
         except Skip:
             return
         except QueryError as problem:
-            self._send(request, _error(_FAILED, str(problem)))
+            self._send(
+                request, ({} if kind in _ORDERS else {"data": None}) | _error(_FAILED, str(problem))
+            )
             return
         self._send(request, {} if data is None else {"data": data})
+
+    def _send_plain(self, request: Request, body: dict[str, Any]) -> None:
+        """Never compressed."""
+        if request.reply:
+            request.router.publish_message(request.reply, written(body))
 
     def _send(self, request: Request, body: dict[str, Any]) -> None:
         self._send_whole(request, {"server": server_info(self._facts)} | body)
@@ -358,20 +374,14 @@ def _with(options: Any, **fields: Any) -> Any:
     return msgspec.structs.replace(options, **fields)
 
 
-def _permissions(client: object) -> dict[str, Any]:
-    """What it may do, as the answer to a user shows it."""
-    rules = getattr(client, "permissions", None)
+def _permissions(rules: Permissions | None) -> dict[str, Any]:
+    """What a user may do, as the answer shows it."""
     if rules is None:
         return {}
-    body: dict[str, Any] = {}
-    for name in ("publish", "subscribe"):
-        one = getattr(rules, name, None)
-        shown = present(
-            allow=list(getattr(one, "allow", None) or ()),
-            deny=list(getattr(one, "deny", None) or ()),
-        )
-        body[name] = shown
-    responses = getattr(rules, "responses", None)
-    if responses is not None:
-        body["responses"] = {"max": responses.max, "ttl": responses.expires_ns}
+    body: dict[str, Any] = {
+        name: present(allow=each.allow, deny=each.deny)
+        for name, each in (("publish", rules.publish), ("subscribe", rules.subscribe))
+    }
+    if rules.responses is not None:
+        body["responses"] = {"max": rules.responses.max, "ttl": rules.responses.expires_ns}
     return body

@@ -1,0 +1,68 @@
+"""How a client proves who it is with a key: what CONNECT says for an nkey, a JWT, or a ``.creds``
+file.
+
+Files are read at every connect, so that renewed credentials are used by the next one. The package
+``cryptography`` is needed to sign; it is imported when a nonce has to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.nkeys import Credentials, KeyPair, NkeyError, read_credentials, read_seed, sign_nonce
+
+if TYPE_CHECKING:
+    from .options import Options
+
+INSTALL = "signing needs the package cryptography: pip install 'penstock[nkeys]'"
+
+
+class CredentialsError(ValueError):
+    """Credentials that can't be read or used; the message holds no secret."""
+
+
+def signed_fields(options: Options, nonce: str) -> dict[str, str]:
+    """The fields of CONNECT that prove who we are, for the nonce of the server's INFO ("" when it
+    sent none). CredentialsError.
+    """
+    try:
+        if options.creds:
+            found = read_credentials(_read(options.creds))
+            return _with_jwt(found, nonce)
+        if options.nkey:
+            seed = _seed(options.nkey)
+            if options.jwt:
+                return _with_jwt(Credentials(options.jwt, seed), nonce)
+            if not nonce:
+                raise CredentialsError("the server takes no nkeys: its INFO has no nonce")
+            return {"nkey": KeyPair.from_seed(seed).public, "sig": sign_nonce(seed, nonce)}
+    except NkeyError as error:
+        raise CredentialsError(str(error)) from None
+    except ImportError:
+        raise CredentialsError(INSTALL) from None
+    return {"jwt": options.jwt} if options.jwt else {}
+
+
+def _with_jwt(found: Credentials, nonce: str) -> dict[str, str]:
+    fields = {"jwt": found.jwt}
+    if nonce:
+        fields["sig"] = sign_nonce(found.seed, nonce)
+    return fields
+
+
+def _seed(text: str) -> str:
+    """A seed, or the file that it is in."""
+    if text.startswith("SU") and len(text) == 58:
+        with contextlib.suppress(NkeyError):
+            return read_seed(text)
+    return read_seed(_read(text))
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CredentialsError(f"cannot read {path}: {reason}") from None

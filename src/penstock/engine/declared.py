@@ -1,0 +1,48 @@
+"""Streams and consumers that an operator declares: made when they are not there, changed when they
+are otherwise, left alone when they are as declared; never deleted.
+
+The configurations are those of the JSON API, and are refused for the same reasons.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
+from penstock.api.codec import decode_request
+from penstock.engine import consumer_calls, stream_calls, stream_config
+from penstock.engine.account import Account
+
+CREATED, CHANGED, THERE = "created", "changed", "there"
+
+
+def declare_stream(account: Account, name: str, fields: Mapping[str, Any]) -> str:
+    """CREATED, CHANGED or THERE. ApiError when it can't be so, JsonError when it is none."""
+    request = decode_request(StreamConfigRequest, json.dumps(fields).encode())
+    present = account.streams.get(name)
+    if present is None:
+        stream_calls.create(account, request, name)
+        return CREATED
+    wanted = stream_config.checked(stream_config.from_request(request), find=account.config_of)
+    if stream_config.same(wanted, present.config):
+        return THERE
+    stream_calls.update(account, request, name)
+    return CHANGED
+
+
+def declare_consumer(account: Account, stream: str, name: str, fields: Mapping[str, Any]) -> str:
+    """As declare_stream, of a consumer; its stream has to be there."""
+    request = decode_request(
+        CreateConsumerRequest,
+        json.dumps({"stream_name": stream, "config": dict(fields)}).encode(),
+    )
+    owner = account.streams.get(stream)
+    present = owner.consumers.get(name) if owner is not None else None
+    before = msgspec.structs.replace(present.config) if present is not None else None
+    consumer_calls.create(account, request, stream, name)
+    if before is None:
+        return CREATED
+    assert present is not None
+    return THERE if before == present.config else CHANGED

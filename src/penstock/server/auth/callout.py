@@ -1,0 +1,376 @@
+"""The auth callout: a service in one of the accounts decides who is let in.
+
+    CONNECT -> request JWT, signed by this server -> $SYS.REQ.USER.AUTH -> the service
+                                                                              |
+    Admitted | Refused <- response JWT with a user JWT, signed by an account <-+
+
+Both may be sealed with curve keys. The request names a fresh user key; only an answer for that key
+counts, so that no answer can be used twice. Knows nothing of sockets.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock.core.hub import Connection
+from penstock.core.router import CallbackSink, Router
+from penstock.nkeys import NONCE_BYTES, USER, CurvePair, KeyPair, NkeyError
+from penstock.server.auth.claims import ANY, ResponseClaims, UserClaims
+from penstock.server.auth.from_claims import permissions
+from penstock.server.auth.jwt import JwtError, decode
+from penstock.server.auth.jwt import encode as encode_jwt
+from penstock.server.auth.operator import OperatorMode, Record, kind_allowed
+from penstock.server.auth.result import Admitted, Credentials, Later, Outcome, Peer, Refused
+from penstock.server.auth.scopes import ScopeError
+from penstock.server.auth.validity import allowed_until_ns
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+from penstock.server.settings.users import Permissions
+from penstock.server.units import SECOND_NS
+
+SUBJECT = "$SYS.REQ.USER.AUTH"
+AUDIENCE = "nats-authorization-request"
+XKEY_HEADER = "Nats-Server-Xkey"
+
+
+class House(Protocol):
+    """What the callout needs of the server around it."""
+
+    def router(self, account: str) -> Router | None:
+        """An account's subjects; None when there is no such account."""
+
+    def now_ns(self) -> int:
+        """Since the epoch."""
+
+    def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Later, on the loop's thread."""
+
+    def warn(self, text: str) -> None:
+        """A line for the operator."""
+
+
+class ServerKeys:
+    """Who this server is, provably: the key that signs its requests, and one to seal them with."""
+
+    def __init__(self, raw: bytes, curve: bytes) -> None:
+        """From 32 random bytes each."""
+        from penstock.nkeys import SERVER
+
+        self.signing = KeyPair(SERVER, raw)
+        self.curve = CurvePair(curve)
+
+
+class Callout:
+    """Asks the service. `operator` is set in the operator mode, where accounts have services of
+    their own.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        keys: ServerKeys,
+        house: House,
+        server_name: str,
+        operator: OperatorMode | None = None,
+    ) -> None:
+        """The settings' auth_callout, or that of the accounts' JWTs."""
+        self.settings = settings
+        self.keys = keys
+        self.house = house
+        self.server_name = server_name
+        self.operator = operator
+
+    # -- which clients are asked about
+
+    def review(self, outcome: Outcome, asked: Credentials, peer: Peer) -> Outcome:
+        """What the users table says of a client, and then the service."""
+        if isinstance(outcome, Later) and outcome.outcome is None:
+            later = Later()
+
+            def known(found: Admitted | Refused) -> None:
+                reviewed = self.review(found, asked, peer)
+                if isinstance(reviewed, Later):
+                    reviewed.then(later.settle)
+                else:
+                    later.settle(reviewed)
+
+            outcome.then(known)
+            return later
+        if isinstance(outcome, Later):
+            assert outcome.outcome is not None
+            outcome = outcome.outcome
+        callout = self.settings.auth_callout
+        assert callout is not None
+        own = callout.account or DEFAULT_ACCOUNT
+        if isinstance(outcome, Admitted):
+            account = outcome.account or DEFAULT_ACCOUNT
+            elsewhere = account != DEFAULT_ACCOUNT and not peer.leaf
+            if elsewhere and callout.allowed_accounts and account not in callout.allowed_accounts:
+                return outcome
+        if shown_as(asked) in callout.auth_users:
+            return _guarded(outcome, own)
+        question = _Question(self, asked, peer, own, callout.issuer, callout.xkey, None, "")
+        return self._ask(question, own)
+
+    def review_in(
+        self,
+        record: Record,
+        outcome: Admitted | Refused,
+        user: UserClaims,
+        token: str,
+        asked: Credentials,
+        peer: Peer,
+    ) -> Outcome:
+        """In the operator mode: the account of the user's JWT may have a service."""
+        authorization = record.claims.nats.authorization
+        if authorization is None or not authorization.auth_users or isinstance(outcome, Refused):
+            return outcome
+        if user.sub in authorization.auth_users:
+            return _guarded(outcome, record.claims.sub)
+        account = record.claims.sub
+        question = _Question(self, asked, peer, account, account, authorization.xkey, record, token)
+        question.name_tag, question.tags = outcome.name_tag, outcome.tags
+        return self._ask(question, account)
+
+    def _ask(self, question: "_Question", own: str) -> Outcome:
+        later, answer = Later(), Later()
+        answer.then(lambda found: later.settle(_guarded(found, own)))
+        question.ask(answer)
+        return later.outcome or later
+
+
+class _Question:
+    """One request to a service, until it is answered or too late."""
+
+    def __init__(
+        self,
+        callout: Callout,
+        asked: Credentials,
+        peer: Peer,
+        account: str,
+        issuer: str,
+        xkey: str,
+        record: Record | None,
+        token: str,
+    ) -> None:
+        self.callout = callout
+        self.asked = asked
+        self.peer = peer
+        self.account = account  # that the service listens in
+        self.issuer = issuer
+        self.xkey = xkey
+        self.record = record  # of that account, in the operator mode
+        self.token = token
+        self.name_tag = ""
+        self.tags: list[str] = []
+        # Nobody needs the private half: it is a name for this request alone.
+        self.user_key = KeyPair(USER, os.urandom(32)).public
+        self.reply = f"$SYS._INBOX.{os.urandom(12).hex()}"
+        self.answer = Later()
+        self._sink = CallbackSink(self._came)
+
+    def ask(self, answer: Later) -> None:
+        """Send the request; the answer is settled when it comes, or at the timeout."""
+        self.answer = answer
+        house = self.callout.house
+        router = house.router(self.account)
+        if router is None:
+            house.warn(f'No valid account "{self.account}" for auth callout request')
+            answer.settle(Refused("no account for the auth callout"))
+            return
+        keys = self.callout.keys
+        payload, headers = self._request().encode(), b""
+        if self.xkey:
+            payload = keys.curve.seal(payload, self.xkey, os.urandom(NONCE_BYTES))
+            headers = f"NATS/1.0\r\n{XKEY_HEADER}: {keys.curve.public}\r\n\r\n".encode()
+        router.attach(self.reply, self._sink)
+        timeout_ns = self.callout.settings.auth_timeout_ns
+        house.call_at(house.now_ns() + timeout_ns, self._late)
+        router.publish_message(SUBJECT, payload, self.reply, headers)
+
+    def _request(self) -> str:
+        callout, asked, peer = self.callout, self.asked, self.peer
+        settings = callout.settings
+        now_s = callout.house.now_ns() // SECOND_NS
+        server = {
+            "name": callout.server_name,
+            "host": settings.host,
+            "id": callout.keys.signing.public,
+            "version": COMPATIBLE_VERSION,
+            "xkey": callout.keys.curve.public if self.xkey else "",
+        }
+        client = {
+            "host": peer.host,
+            "id": peer.cid,
+            "user": shown_as(asked) or "",
+            "name": asked.name,
+            "tags": self.tags,
+            "name_tag": self.name_tag,
+            "kind": "Leafnode" if peer.leaf else "Client",
+            "type": "" if peer.leaf else _types(peer.kind),
+            "nonce": peer.nonce if asked.sig else "",
+        }
+        shown = {
+            "jwt": self.token,
+            "nkey": asked.nkey,
+            "sig": asked.sig,
+            "auth_token": asked.auth_token,
+            "user": asked.user,
+            "pass": asked.password,
+            "name": asked.name,
+            "lang": asked.lang,
+            "version": asked.version,
+        }
+        nats: dict[str, object] = {
+            "server_id": _filled(server),
+            "user_nkey": self.user_key,
+            "client_info": _filled(client),
+            "connect_opts": {**_filled(shown), "protocol": asked.protocol},
+            "type": "authorization_request",
+        }
+        if peer.tls is not None:
+            nats["client_tls"] = peer.tls
+        claims = {
+            "aud": AUDIENCE,
+            "exp": now_s + max(settings.auth_timeout_ns // SECOND_NS, 1),
+            "sub": self.issuer,
+            "nats": nats,
+        }
+        return encode_jwt(claims, callout.keys.signing, now_s)
+
+    def _late(self) -> None:
+        if self.answer.outcome is None:
+            self._settle(Refused("Authorization callout response not received in time"))
+
+    def _came(
+        self, connection: Connection | None, subject: str, reply: str, headers: bytes, data: bytes
+    ) -> bool:
+        try:
+            outcome: Admitted | Refused = self._read(data)
+        except (JwtError, NkeyError, ScopeError, UnicodeDecodeError) as problem:
+            self.callout.house.warn(f"{problem}"[:500])
+            outcome = Refused(str(problem))
+        self._settle(outcome)
+        return True
+
+    def _settle(self, outcome: Admitted | Refused) -> None:
+        router = self.callout.house.router(self.account)
+        if router is not None:
+            router.detach(self.reply, self._sink)
+        self.answer.settle(outcome)
+
+    # -- the answer
+
+    def _read(self, data: bytes) -> Admitted:
+        if not data:
+            raise JwtError(
+                f'Auth callout violation: no reason supplied on account "{self.account}"'
+            )
+        sealed = bool(self.xkey) and not data.startswith(b"eyJ")
+        if sealed:
+            data = self.callout.keys.curve.open(data, self.xkey)
+        response = decode(data.decode("ascii").strip(), ResponseClaims)
+        now_s = self.callout.house.now_ns() // SECOND_NS
+        nats = response.nats
+        if response.sub != self.user_key:
+            raise JwtError("Auth callout violation: response is not for expected user")
+        if response.aud != self.callout.keys.signing.public:
+            raise JwtError("Auth callout violation: response is not for server")
+        if response.out_of_time(now_s):
+            raise JwtError("Authorization response had validation errors: not valid now")
+        if bool(nats.jwt) == bool(nats.error):
+            raise JwtError("Authorization response: exactly one of Error or Jwt can be set")
+        if nats.error:
+            raise JwtError(f"Auth callout service returned an error: {nats.error}")
+        if self.record is not None and not sealed:
+            signer = nats.issuer_account or response.iss
+            if signer != self.account and signer not in self.record.signers:
+                raise JwtError("Auth callout signing key is unknown")
+        user = decode(nats.jwt, UserClaims)
+        problem = user.out_of_time(now_s) or next(user.problems(), "")
+        if problem:
+            raise JwtError(f"Error validating user JWT: {problem}")
+        if user.sub != self.user_key:
+            raise JwtError("Expected authorized user of this request but got another one")
+        if user.nats.proxy_required:
+            raise JwtError("Proxy required")
+        return self._place(user)
+
+    def _place(self, user: UserClaims) -> Admitted:
+        """The account that the service puts the user in, and what that says of it."""
+        now_ns = self.callout.house.now_ns()
+        if self.record is None:
+            if user.nats.issuer_account:
+                raise JwtError("Attempted to use issuer_account outside of the operator mode")
+            if user.iss != self.issuer:
+                raise JwtError(f'Wrong issuer for auth callout response: "{user.iss}"')
+            account, nats = user.aud, user.nats
+            default = None
+        else:
+            record = self._target(user)
+            account = record.claims.sub
+            assert self.callout.operator is not None
+            nats = self.callout.operator.scoped(user, record)
+            default = record.settings.default_permissions
+        if not account or self.callout.house.router(account) is None:
+            raise JwtError(f'No valid account "{account}" for auth callout response')
+        until_ns = allowed_until_ns(nats, now_ns)
+        if until_ns is None:
+            raise JwtError("Authorized user outside of valid connect times")
+        if not kind_allowed(nats.allowed_connection_types, self.peer.kind):
+            raise JwtError("Authorized user using invalid connection type")
+        own = permissions(nats.pub, nats.sub, nats.resp)
+        return Admitted(
+            name=user.name or shown_as(self.asked) or user.sub,
+            account=account,
+            permissions=own or default,
+            expires_ns=min((t for t in (user.exp * SECOND_NS, until_ns) if t), default=0),
+            nkey=user.sub,
+            issuer=user.iss,
+            name_tag=user.name,
+            tags=list(user.nats.tags or []),
+            issued_at=user.iat,
+            default_permissions=own is None,
+            way="callout" if self.record is None else "jwt",
+        )
+
+    def _target(self, user: UserClaims) -> Record:
+        operator = self.callout.operator
+        assert operator is not None
+        assert self.record is not None
+        if user.account == self.account:
+            return self.record
+        authorization = self.record.claims.nats.authorization
+        allowed = (authorization.allowed_accounts if authorization else None) or []
+        if user.account not in allowed and ANY not in allowed:
+            raise JwtError(f'Account "{user.account}" not permitted as valid account option')
+        found: list[Record] = []
+        operator.load(user.account, lambda record: found.append(record) if record else None)
+        if not found:
+            raise JwtError(f'No valid account "{user.account}" for auth callout response')
+        return found[0]
+
+
+def shown_as(asked: Credentials) -> str | None:
+    """What a client calls itself, as the lists of auth users name them."""
+    return asked.nkey or asked.user or ("[REDACTED]" if asked.auth_token else None)
+
+
+def _types(kind: str) -> str:
+    return {"WEBSOCKET": "websocket", "MQTT": "mqtt", "MQTT_WS": "mqtt"}.get(kind, "nats")
+
+
+def _filled(fields: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in fields.items() if value}
+
+
+def _guarded(outcome: Admitted | Refused, account: str) -> Admitted | Refused:
+    """Nobody in the service's account may ask it: that is the server's alone."""
+    if isinstance(outcome, Refused) or (outcome.account or DEFAULT_ACCOUNT) != account:
+        return outcome
+    before = outcome.permissions or Permissions()
+    if SUBJECT in before.publish.deny:
+        return outcome
+    publish = type(before.publish)(before.publish.allow, [*before.publish.deny, SUBJECT])
+    outcome.permissions = Permissions(publish, before.subscribe, before.responses)
+    return outcome

@@ -1,0 +1,166 @@
+"""Puts the operator mode and the auth callout together for a server that has one in its settings;
+loaded by no other.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.core.router import Router
+from penstock.server.accounts import Accounts
+from penstock.server.auth.callout import Callout, ServerKeys
+from penstock.server.auth.claims_services import ClaimsServices
+from penstock.server.auth.folder import FolderResolver
+from penstock.server.auth.gate import Gate
+from penstock.server.auth.jwt import JwtError
+from penstock.server.auth.operator import OperatorMode, Record
+from penstock.server.auth.passwords import Home
+from penstock.server.auth.resolvers import MemoryResolver, UrlResolver
+from penstock.server.errors import StartError
+from penstock.server.log import Log
+from penstock.server.settings import Settings
+from penstock.server.settings.operator import Operator
+from penstock.server.settings.operator import Resolver as ResolverSettings
+
+if TYPE_CHECKING:
+    from penstock.server.clients import Clients
+
+EVERY_NS = 60 * 1_000_000_000  # how often a cache lets go of what is over
+
+
+def make_keys() -> ServerKeys:
+    """Fresh ones; StartError when what they need is not installed."""
+    try:
+        return ServerKeys(os.urandom(32), os.urandom(32))
+    except ImportError as problem:
+        raise StartError(str(problem)) from None
+
+
+class Setup:
+    """The rest of the server, as the operator mode and the callout see it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        accounts: Accounts,
+        gate: Gate,
+        clients: "Clients",
+        log: Log,
+        home: Home,
+    ) -> None:
+        """What they look at; `connect` puts them in place."""
+        self.settings = settings
+        self.accounts = accounts
+        self.gate = gate
+        self.clients = clients
+        self.log = log
+        self.home = home
+        self.operator: OperatorMode | None = None
+
+    def connect(
+        self, keys: ServerKeys, server_name: str, server: Callable[[], dict[str, object]]
+    ) -> None:
+        """Make what the settings ask for; StartError when a folder can't be used."""
+        if self.settings.operator is not None:
+            self.operator = self.gate.operator = self._make_operator(self.settings.operator)
+            self._serve(self.operator, server)
+        callout = Callout(self.settings, keys, self, server_name, self.operator)
+        if self.operator is not None:
+            self.operator.callout = callout
+        else:
+            self.gate.callout = callout
+
+    def reloaded(self) -> None:
+        """The settings were read again: JWTs that `resolver_preload` has now, pinned accounts."""
+        settings, operator = self.settings.operator, self.operator
+        if settings is None or operator is None:
+            return
+        operator.pin(settings.pinned_accounts, self.settings.system_account)
+        operator.sentinel = settings.default_sentinel
+        if isinstance(operator.resolver, MemoryResolver):
+            operator.resolver.tokens.update(settings.preload)
+            for account, token in settings.preload.items():
+                record = operator.records.get(account)
+                if record is not None and record.jwt != token:
+                    self._renew(operator, token)
+
+    def _renew(self, operator: OperatorMode, token: str) -> None:
+        try:
+            operator.take(token)
+        except JwtError as problem:
+            self.warn(f"An account's JWT was not taken: {problem}")
+
+    def _make_operator(self, settings: Operator) -> OperatorMode:
+        resolver = self._resolver(settings)
+        operator = OperatorMode(self.settings, resolver, self.accounts, self.now_ns)
+        operator.call_at = self.call_at
+        operator.on_update.append(self._changed)
+        self.accounts.token_check = operator.activated
+        if isinstance(resolver, FolderResolver):
+            for account, token in settings.preload.items():
+                if resolver.load(account) is None:
+                    resolver.store(account, token)
+            resolver.changed = lambda account: self._stored(resolver, operator, account)
+            self._expire(resolver)
+        return operator
+
+    def _resolver(self, settings: Operator) -> "MemoryResolver | UrlResolver | FolderResolver":
+        wanted = settings.resolver or ResolverSettings()
+        if wanted.kind == "url":
+            return UrlResolver(wanted.url, wanted.timeout_ns, self.home, self.warn)
+        if wanted.kind == "memory":
+            return MemoryResolver(settings.preload)
+        try:
+            found = FolderResolver(wanted, self.now_ns)
+        except OSError as problem:
+            raise StartError(
+                f"can't use the resolver's folder {wanted.directory}: {problem}"
+            ) from None
+        kept = "some" if found.cache else "all"
+        self.log.info(f"Managing {kept} jwt in exclusive directory {os.path.abspath(found.folder)}")
+        return found
+
+    def _serve(self, operator: OperatorMode, server: Callable[[], dict[str, object]]) -> None:
+        system = self.accounts.system
+        if system is None:
+            return
+        ClaimsServices(system.router, operator, server, system.name)
+        operator.load(system.name, self._system_came)
+
+    def _system_came(self, record: Record | None) -> None:
+        if record is None:
+            self.warn(f"The system account {self.settings.system_account} has no JWT yet")
+
+    def _stored(self, resolver: FolderResolver, operator: OperatorMode, account: str) -> None:
+        """A JWT was put into the folder: those who are here already learn of it."""
+        if account in operator.records:
+            token = resolver.load(account)
+            if token is not None and token != operator.records[account].jwt:
+                self._renew(operator, token)
+
+    def _expire(self, resolver: FolderResolver) -> None:
+        resolver.expire()
+        if resolver.cache:
+            self.call_at(self.now_ns() + EVERY_NS, lambda: self._expire(resolver))
+
+    def _changed(self, record: Record) -> None:
+        self.clients.account_changed(record.claims.sub)
+
+    # -- what Callout asks for
+
+    def router(self, account: str) -> Router | None:
+        """An account's subjects."""
+        found = self.accounts.get(account)
+        return found.router if found is not None else None
+
+    def now_ns(self) -> int:
+        """Since the epoch."""
+        return self.clients.hub.clock.now()
+
+    def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
+        """Later, on the loop's thread."""
+        self.clients.call_at(when_ns, call)
+
+    def warn(self, text: str) -> None:
+        """A line for the operator."""
+        self.log.warn(text)

@@ -1,0 +1,109 @@
+"""``cluster`` and ``gateway``: this is one server, so what makes it a member of several is refused by
+name, and what one member says of itself is kept.
+
+A server that left out its routes would start, take messages, and not hand them on: worse than one
+that does not start. Its name and its port for routes are no promise to anybody without routes.
+"""
+
+from urllib.parse import urlsplit
+
+from penstock.server.config.grammar import Item
+from penstock.server.config.operations import taken
+from penstock.server.config.reader import Key, Reader
+from penstock.server.config.values import address, kind, port, section, set_to, text
+from penstock.server.settings import Settings
+
+_HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", ""}
+DEFAULT_CLUSTER_PORT = 6222
+
+
+def _name(item: Item) -> str:
+    value = text(item)
+    if any(c.isspace() for c in value):
+        raise ValueError("a cluster name has no spaces")
+    return value
+
+
+def routes_elsewhere(settings: Settings, routes: list[str]) -> list[str]:
+    """The routes that lead to other servers: all but those to this one's own cluster address."""
+    own = _HERE | {settings.cluster_host, settings.server_name}
+    found: list[str] = []
+    for route in routes:
+        parts = urlsplit(route if "://" in route else f"nats://{route}")
+        there = parts.port or DEFAULT_CLUSTER_PORT  # ValueError when it is no number
+        if (parts.hostname or "") not in own or there != settings.cluster_port:
+            found.append(f"{parts.hostname}:{there}")
+    return found
+
+
+def refusal(others: list[str]) -> str:
+    """Why a server with these routes does not start."""
+    return (
+        f"routes to other servers ({', '.join(others)}) are not served: this is a server of its own; "
+        "leave routes out, or connect it to a cluster as a leaf node (leafnodes.remotes)"
+    )
+
+
+def _routes(reader: Reader, name: str, item: Item) -> None:
+    if not isinstance(item.value, list):
+        raise ValueError(f"expected an array of URLs, got {kind(item)}")
+    reader.settings.cluster_routes = [text(each) for each in item.value]
+
+
+def cluster(reader: Reader, name: str, item: Item) -> None:
+    """The map ``cluster``."""
+    settings = reader.settings
+    settings.cluster_port = DEFAULT_CLUSTER_PORT
+    section(_CLUSTER, "cluster.")(reader, name, item)
+    others = routes_elsewhere(settings, settings.cluster_routes)
+    if others:
+        raise ValueError(refusal(others))
+    reader.warn(item, f"{name}: routes are not served; this server runs alone under that name")
+
+
+def _port(reader: Reader, name: str, item: Item) -> None:
+    reader.settings.cluster_port = port(item)
+
+
+def gateway(reader: Reader, name: str, item: Item) -> None:
+    """The map ``gateway``: never served."""
+    raise ValueError(
+        "gateways are not served: this is a server of its own; "
+        "connect it to a cluster as a leaf node (leafnodes.remotes)"
+    )
+
+
+def mqtt(reader: Reader, name: str, item: Item) -> None:
+    """The map ``mqtt``: never served."""
+    raise ValueError("MQTT is not served; leave it out")
+
+
+_CLUSTER: dict[str, Key] = {
+    "name": set_to("cluster_name", _name),
+    "listen": address("cluster_host", "cluster_port"),
+    "port": _port,
+    "host": set_to("cluster_host", text),
+    "net": set_to("cluster_host", text),
+    "routes": _routes,
+    # How members talk to each other, and who may come as one: nobody does, nobody may.
+    **dict.fromkeys(
+        (
+            "authorization",
+            "tls",
+            "cluster_advertise",
+            "advertise",
+            "no_advertise",
+            "connect_retries",
+            "connect_backoff",
+            "permissions",
+            "pool_size",
+            "accounts",
+            "compression",
+            "ping_interval",
+            "ping_max",
+            "write_deadline",
+            "write_timeout",
+        ),
+        taken,
+    ),
+}

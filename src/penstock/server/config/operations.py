@@ -1,0 +1,105 @@
+"""Keys of running a server: what it tells of itself, where it logs, how it is watched."""
+
+from penstock.server.config.grammar import Item
+from penstock.server.config.reader import Key, Reader
+from penstock.server.config.values import address, between, flag, kind, port, set_to, text, whole
+from penstock.server.units import parse_address
+
+_WRITE_TIMEOUTS = ("default", "close", "retry")
+_MOST = 1 << 62
+
+
+def _texts(item: Item) -> list[str]:
+    """One text or an array of them."""
+    if isinstance(item.value, list):
+        return [text(each) for each in item.value]
+    return [text(item)]
+
+
+def _map(item: Item) -> dict[str, Item]:
+    if not isinstance(item.value, dict):
+        raise ValueError(f"expected a map, got {kind(item)}")
+    return item.value
+
+
+def _metadata(item: Item) -> dict[str, str]:
+    return {name: _only_text(each) for name, each in _map(item).items()}
+
+
+def _only_text(item: Item) -> str:
+    if not isinstance(item.value, str):
+        raise ValueError(f"expected a text, got {kind(item)}; put it in quotes")
+    return item.value
+
+
+def _features(item: Item) -> dict[str, bool]:
+    return {name: flag(each) for name, each in _map(item).items()}
+
+
+def _write_timeout(item: Item) -> str:
+    value = text(item).lower()
+    if value not in _WRITE_TIMEOUTS:
+        raise ValueError(f'expected default, close or retry, got "{value}"')
+    return value
+
+
+def _advertise(item: Item) -> str:
+    value = text(item)
+    parse_address(value, "", 0)
+    return value
+
+
+def _base_path(item: Item) -> str:
+    path = "/" + text(item).strip("/")
+    return "" if path == "/" else path
+
+
+def _traced(item: Item) -> int:
+    return max(whole(item), 0)
+
+
+def without_effect(why: str) -> Key:
+    """A key that is taken, since what it asks for holds already or can't matter here: `why` says
+    so to the operator.
+    """
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        reader.warn(item, f"{name} has no effect: {why}")
+
+    return apply
+
+
+def taken(reader: Reader, name: str, item: Item) -> None:
+    """A key that tunes something that this server does otherwise; nothing changes for anybody."""
+
+
+OPERATIONS: dict[str, Key] = {
+    "client_advertise": set_to("client_advertise", _advertise),
+    "server_tags": set_to("server_tags", _texts),
+    "server_metadata": set_to("server_metadata", _metadata),
+    "feature_flags": set_to("feature_flags", _features),
+    "https": address("http_host", "https_port"),
+    "https_port": set_to("https_port", port),
+    "http_base_path": set_to("http_base_path", _base_path),
+    "prof_port": set_to("prof_port", port),
+    "prof_block_rate": taken,
+    "logfile_size_limit": set_to("log_size_limit", between(0, _MOST)),
+    "log_size_limit": set_to("log_size_limit", between(0, _MOST)),
+    "logfile_max_num": set_to("log_max_num", between(0, 1_000_000)),
+    "log_max_num": set_to("log_max_num", between(0, 1_000_000)),
+    "syslog": set_to("syslog", flag),
+    "remote_syslog": set_to("remote_syslog", text),
+    "trace_verbose": set_to("trace_verbose", flag),
+    "trace_headers": set_to("trace_headers", flag),
+    "max_traced_msg_len": set_to("max_traced_msg_len", _traced),
+    "connect_error_reports": set_to("connect_error_reports", between(0, _MOST)),
+    "reconnect_error_reports": set_to("reconnect_error_reports", between(0, _MOST)),
+    "write_timeout": set_to("write_timeout", _write_timeout),
+    "default_js_domain": set_to("default_js_domain", _metadata),
+    "disable_sublist_cache": taken,
+    "no_sublist_cache": taken,
+    "no_header_support": lambda reader, name, item: setattr(
+        reader.target, "headers", not flag(item)
+    ),
+    "ocsp_cache": without_effect("no OCSP answers are asked for"),
+}

@@ -1,0 +1,41 @@
+"""Applies what the configuration declares: streams first, then consumers, before the first client is
+served, and again with every reload.
+
+Knows nothing of how they were written or what they mean: the engine makes them.
+"""
+
+from collections.abc import Callable
+
+from penstock.api.codec import JsonError
+from penstock.api.errors import ApiError
+from penstock.engine.account import Account
+from penstock.engine.declared import CREATED, THERE, declare_consumer, declare_stream
+from penstock.server.errors import StartError
+from penstock.server.log import Log
+from penstock.server.settings.declared import Declared
+
+
+def apply(declared: list[Declared], account_of: Callable[[str], Account | None], log: Log) -> None:
+    """Make or change all of them; StartError with a line for each that can't be so, after the
+    others were done.
+    """
+    problems: list[str] = []
+    for each in sorted(declared, key=lambda one: bool(one.consumer)):
+        account = account_of(each.account)
+        if account is None:
+            where = f'account "{each.account}"' if each.account else "this server"
+            problems.append(f"{each.place}: {each.shown}: {where} has no JetStream")
+            continue
+        try:
+            if each.consumer:
+                outcome = declare_consumer(account, each.stream, each.consumer, each.fields)
+            else:
+                outcome = declare_stream(account, each.stream, each.fields)
+        except (ApiError, JsonError) as problem:
+            problems.append(f"{each.place}: {each.shown}: {problem}")
+            continue
+        if outcome != THERE:
+            done = "Created" if outcome == CREATED else "Updated"
+            log.info(f"{done} {each.shown}, declared at {each.place}")
+    if problems:
+        raise StartError("\n".join(problems))

@@ -1,0 +1,76 @@
+"""Lame duck mode: a server that is about to go takes nobody new and lets its clients move on.
+
+    event -> listeners closed -> JetStream shut down -> nobody here? stop
+          -> INFO with ldm:true -> grace period -> clients closed one by one, with gaps -> stop
+
+A gap is random, half to all of (duration - grace) / clients, a second at most, so that the clients
+don't arrive elsewhere together. Knows nothing of who listens or what clients are: the server hands
+in what to do.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from penstock.core.hub import Connection, Hub
+from penstock.server.log import Log
+from penstock.server.settings import Settings
+from penstock.server.units import SECOND_NS
+
+MAX_GAP_SECONDS = 1.0
+
+
+class LameDuck:
+    """One run of lame duck mode; ``steps`` are done first, in order."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hub: Hub,
+        log: Log,
+        steps: Sequence[Callable[[], object]],
+        tell: Callable[[], object],
+        stop: Callable[[], object],
+        random: Random,
+    ) -> None:
+        """steps: say that we go, close listeners, shut JetStream down; tell: send INFO to clients;
+        stop: end the server.
+        """
+        self._settings = settings
+        self._hub = hub
+        self._log = log
+        self._steps = steps
+        self._tell = tell
+        self._stop = stop
+        self._random = random
+
+    async def run(self) -> None:
+        """All of it; returns when the server was told to stop. Cancelled when that comes sooner."""
+        self._log.info("Entering lame duck mode, stop accepting new clients")
+        for step in self._steps:
+            step()
+        if not self._hub.all_connections():
+            self._stop()
+            return
+        self._tell()
+        grace_ns = self._settings.lame_duck_grace_period_ns
+        await asyncio.sleep(grace_ns / SECOND_NS)
+        self._log.info("Closing existing clients")
+        await self._close(self._hub.all_connections(), grace_ns)
+        self._stop()
+
+    async def _close(self, waiting: list[Connection], grace_ns: int) -> None:
+        gaps = gap_seconds(self._settings.lame_duck_duration_ns - grace_ns, len(waiting))
+        for number, connection in enumerate(waiting):
+            if connection.closed:
+                continue
+            self._hub.disconnect(connection, "Server Shutdown")
+            if number < len(waiting) - 1:
+                await asyncio.sleep(self._random.uniform(gaps / 2, gaps))
+
+
+def gap_seconds(duration_ns: int, clients: int) -> float:
+    """The longest gap between two clients that are closed."""
+    if duration_ns <= 0:
+        duration_ns = SECOND_NS
+    return min(duration_ns / SECOND_NS / max(clients, 1), MAX_GAP_SECONDS)

@@ -1,0 +1,60 @@
+"""The port for profiles: an HTTP server with threads of its own, since a profile takes seconds and looks
+at the loop from outside. Not for the open net: whoever reaches it can slow the server down.
+"""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+from penstock.server.errors import StartError
+from penstock.server.monitor.facts import Facts
+from penstock.server.monitor.profile import answer
+from penstock.server.monitor.query import Query
+
+READ_SECONDS = 10
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    facts: Facts
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = READ_SECONDS
+    server: _Server
+
+    def do_GET(self) -> None:
+        """One profile."""
+        target = urlsplit(self.path)
+        found = answer(self.server.facts, target.path, Query(parse_qsl(target.query)))
+        self.send_response(found.status)
+        self.send_header("Content-Type", found.kind)
+        self.send_header("Content-Length", str(len(found.body)))
+        self.end_headers()
+        self.wfile.write(found.body)
+
+    def log_message(self, *args: object) -> None:
+        """Requests are not logged."""
+
+
+class ProfilePort:
+    """Listens until it is closed."""
+
+    def __init__(self, host: str, port: int, facts: Facts) -> None:
+        """-1: any free port. StartError."""
+        try:
+            self._server = _Server((host, max(port, 0)), _Handler)
+        except OSError as problem:
+            raise StartError(f"can't listen for profiling on {host}:{port}: {problem}") from None
+        self._server.facts = facts
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="profile port", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

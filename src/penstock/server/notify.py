@@ -1,0 +1,21 @@
+"""Tells systemd how a server is (sd_notify): READY=1, RELOADING=1, STOPPING=1.
+
+Only a unit of Type=notify sets NOTIFY_SOCKET; without it nothing is told. Knows nothing of servers.
+"""
+
+import os
+import socket
+
+
+def notify(state: str) -> None:
+    """Send a state to systemd, if it wants to know. Never fails: nobody depends on it here."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    path = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as told:
+            told.setblocking(False)
+            told.sendto(state.encode(), path)
+    except OSError:
+        return

@@ -1,0 +1,47 @@
+"""What the services of the system account can do to a running server."""
+
+from typing import TYPE_CHECKING
+
+from penstock.server.clients import Client
+
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+
+
+class ServerActions:
+    """See `system.Actions`."""
+
+    def __init__(self, server: "Server") -> None:
+        """Of this server."""
+        self._server = server
+
+    def reload_configuration(self) -> str:
+        """As a SIGHUP does; what was wrong, or empty."""
+        return self._server.reload_configuration()
+
+    def disconnect_client(self, cid: int) -> bool:
+        """Close the connection; False: there is none."""
+        connection = self._server.connection(cid)
+        if connection is not None:
+            self._server.turn.disconnect(connection, "Kicked")
+        return connection is not None
+
+    def send_lame_duck(self, cid: int) -> bool:
+        """Tell one client that the server is about to go; False: there is none."""
+        server = self._server
+        connection = server.connection(cid)
+        client = None if connection is None else connection.session
+        if connection is None or not isinstance(client, Client):
+            return False
+        server.greeting.refresh(server.settings, lame_duck=True)
+        connection.write(server.greeting.line(connection.id, client.host, client.nonce))
+        server.greeting.refresh(server.settings, lame_duck=server.lame_duck)
+        return True
+
+    def purge_account(self, name: str) -> str:
+        """Remove all that JetStream keeps of an account; what was wrong, or empty."""
+        if "/" in name or "\\" in name:
+            return "account name can not contain path separators"
+        if self._server.jetstream is None:
+            return "JetStream not enabled"
+        return self._server.jetstream.purge(name)

@@ -1,0 +1,131 @@
+"""nkeys, JWTs and .creds files: what CONNECT says, and both shells against servers that check it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import nkeys
+from penstock.client import Options
+from penstock.client.credentials import CredentialsError, signed_fields
+from penstock.client.info import ServerInfo, connect_line
+from penstock.errors import AuthenticationError
+from tests.client.test_live_secured import echoes
+from tests.server.auth import signed
+from tests.server.auth.live import KINDS, configured
+from tests.server.auth.signed import ACCOUNT, STRANGER, USER, account_jwt, user_jwt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NONCE = "abcdefghijklmno"
+JWT = "eyJ0.eyJ1.c2ln"
+
+
+def check(fields: dict[str, str], public: str = USER.public) -> None:
+    raw = nkeys.read_signature(fields["sig"])
+    assert raw is not None
+    assert nkeys.verify(public, NONCE.encode(), raw)
+
+
+def test_what_connect_says(tmp_path: Path) -> None:
+    seed_file, creds = tmp_path / "seed", tmp_path / "user.creds"
+    seed_file.write_text(f"# mine\n{USER.seed}\n")
+    creds.write_text(nkeys.format_credentials(JWT, USER.seed))
+    for nkey in (USER.seed, str(seed_file)):
+        fields = signed_fields(Options(nkey=nkey), NONCE)
+        assert fields["nkey"] == USER.public
+        check(fields)
+    for options in (Options(creds=str(creds)), Options(nkey=USER.seed, jwt=JWT)):
+        fields = signed_fields(options, NONCE)
+        assert fields["jwt"] == JWT
+        check(fields)
+        assert signed_fields(options, "") == {"jwt": JWT}
+    assert signed_fields(Options(jwt=JWT), NONCE) == {"jwt": JWT}
+    options = Options(creds=str(creds))
+    line = connect_line(options, options.servers[0], ServerInfo(nonce=NONCE), False)
+    check(json.loads(line[8:]))
+
+
+def test_a_renewed_file_is_used_by_the_next_connect(tmp_path: Path) -> None:
+    creds = tmp_path / "user.creds"
+    options = Options(creds=str(creds))
+    for user in (USER, STRANGER):
+        creds.write_text(nkeys.format_credentials(JWT, user.seed))
+        check(signed_fields(options, NONCE), user.public)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"creds": "/missing.creds"}, "cannot read /missing.creds"),
+        ({"nkey": "/missing.nk"}, "cannot read /missing.nk"),
+        ({"nkey": ACCOUNT.seed[:-1] + "A"}, "cannot read"),
+    ],
+)
+def test_credentials_that_are_none(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(CredentialsError, match=words):
+        signed_fields(Options(**fields), NONCE)
+
+
+def test_a_file_without_a_seed(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("nothing")
+    for fields in ({"creds": str(path)}, {"nkey": str(path)}):
+        with pytest.raises(CredentialsError):
+            signed_fields(Options(**fields), NONCE)  # type: ignore[arg-type]  # texts only
+    with pytest.raises(CredentialsError, match="no nonce"):
+        signed_fields(Options(nkey=USER.seed), "")
+
+
+def test_options_do_not_show_secrets() -> None:
+    assert USER.seed not in repr(Options(nkey=USER.seed, jwt=JWT))
+    assert JWT not in repr(Options(nkey=USER.seed, jwt=JWT))
+    with pytest.raises(ValueError, match="not both"):
+        Options(creds="a", nkey="b")
+
+
+@echoes
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_nkey_user(kind: str, echo: Any, tmp_path: Path) -> None:
+    text = f"authorization {{ users: [{{nkey: {USER.public}}}] }}"
+    with configured(kind, tmp_path, text) as server:
+        assert echo(server.url, nkey=USER.seed) == b"x"
+        with pytest.raises(AuthenticationError, match="Authorization Violation"):
+            echo(server.url, nkey=STRANGER.seed)
+        with pytest.raises(AuthenticationError, match="cannot read"):
+            echo(server.url, nkey=str(tmp_path / "missing"))
+
+
+@echoes
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_creds_file(kind: str, echo: Any, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.creds", tmp_path / "bad.creds"
+    good.write_text(nkeys.format_credentials(user_jwt(), USER.seed))
+    bad.write_text(nkeys.format_credentials(user_jwt(), STRANGER.seed))
+    with configured(kind, tmp_path, signed.config(account_jwt())) as server:
+        assert echo(server.url, creds=str(good)) == b"x"
+        assert echo(server.url, jwt=user_jwt(), nkey=USER.seed) == b"x"
+        assert echo(server.url, jwt=user_jwt(bearer_token=True)) == b"x"
+        with pytest.raises(AuthenticationError, match="Authorization Violation"):
+            echo(server.url, creds=str(bad))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_line(kind: str, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from penstock.cli.tree import penstock
+
+    creds = tmp_path / "u.creds"
+    creds.write_text(nkeys.format_credentials(user_jwt(), USER.seed))
+    with configured(kind, tmp_path, signed.config(account_jwt())) as server:
+        run = CliRunner().invoke(
+            penstock, ["-s", server.url, "--creds", str(creds), "pub", "a", "text"]
+        )
+        assert run.exit_code == 0, run.output
+        run = CliRunner().invoke(penstock, ["-s", server.url, "pub", "a", "text"])
+        assert run.exit_code != 0
+        assert "Authorization Violation" in str(run.exception)

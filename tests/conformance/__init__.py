@@ -1,0 +1,1 @@
+"""Official clients' own test suites against this server: see ``run``."""

@@ -1,0 +1,223 @@
+"""JWTs: what is signed comes back, what was changed does not, garbage is a documented error."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import nkeys
+from penstock.server.auth.claims import (
+    AccountClaims,
+    ActivationClaims,
+    GenericClaims,
+    OperatorClaims,
+    ResponseClaims,
+    UserClaims,
+)
+from penstock.server.auth.jwt import JwtError, decode, encode
+from tests.server.auth import signed
+from tests.server.auth.signed import ACCOUNT, OPERATOR, SCOPED, USER, account_jwt, user_jwt
+
+KINDS = (
+    UserClaims,
+    AccountClaims,
+    OperatorClaims,
+    ActivationClaims,
+    ResponseClaims,
+    GenericClaims,
+)
+# Written by an older library, version 1.
+OLD_USER = (
+    {"typ": "jwt", "alg": "ed25519"},
+    {"iss": ACCOUNT.public, "sub": USER.public, "type": "user", "tags": ["t"], "nats": {"pub": {}}},
+)
+
+
+def part(value):
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def old_style(header, claims, pair):
+    body = part(claims)
+    signature = base64.urlsafe_b64encode(pair.sign(body.encode())).decode().rstrip("=")
+    return f"{part(header)}.{body}.{signature}"
+
+
+def test_user():
+    token = user_jwt(account=ACCOUNT, pub={"allow": ["a"]}, tags=["x:y"], claims={"exp": 5})
+    claims = decode(token, UserClaims)
+    assert (claims.sub, claims.iss, claims.exp) == (USER.public, ACCOUNT.public, 5)
+    assert claims.account == ACCOUNT.public
+    assert claims.nats.pub.allow == ["a"]
+    assert claims.nats.subs == -1
+    assert not claims.nats.empty
+    assert list(claims.problems()) == []
+
+
+def test_what_is_absent_is_nothing_but_in_a_template():
+    assert decode(user_jwt(limits=False), UserClaims).nats.subs == 0
+    assert decode(user_jwt(limits=False), UserClaims).nats.empty
+    scope = {"kind": "user_scope", "key": SCOPED.public, "template": {"pub": {"deny": ["a"]}}}
+    found = decode(account_jwt(signing_keys=[scope]), AccountClaims).nats.signing_keys[0]
+    assert found.template.subs == -1
+    assert found.template.pub.deny == ["a"]
+
+
+def test_version_one():
+    claims = decode(old_style(*OLD_USER, ACCOUNT), UserClaims)
+    assert (claims.nats.subs, claims.nats.tags) == (-1, ["t"])
+    with pytest.raises(JwtError, match="signature"):
+        decode(old_style(*OLD_USER, OPERATOR), UserClaims)
+
+
+def test_the_signature_covers_claims_and_header():
+    token = user_jwt()
+    head, body, signature = token.split(".")
+    for changed in (
+        f"{part({'typ': 'jwt', 'alg': 'ed25519-nkey'})}.{body}.{signature}",
+        f"{head}.{user_jwt(name='other').split('.')[1]}.{signature}",
+        f"{head}.{body}.{user_jwt(name='other').split('.')[2]}",
+        f"{head}.{body}.",
+    ):
+        with pytest.raises(JwtError):
+            decode(changed, UserClaims)
+
+
+@pytest.mark.parametrize(
+    ("token", "wanted", "words"),
+    [
+        (user_jwt(), AccountClaims, "not account claim"),
+        (account_jwt(), UserClaims, "not user claim"),
+        (account_jwt(), OperatorClaims, "not operator claim"),
+        (user_jwt(signer=USER), UserClaims, "not of the kind"),
+        (user_jwt(signer=OPERATOR), UserClaims, "not of the kind"),
+        (account_jwt(signer=USER), AccountClaims, "not of the kind"),
+        ("", UserClaims, "3 chunks"),
+        ("a.b.c.d", UserClaims, "3 chunks"),
+        (f"{part({'typ': 'jwt', 'alg': 'none'})}.{part({})}.", UserClaims, "algorithm"),
+        (f"{part({'typ': 'jwt', 'alg': 'HS256'})}.{part({})}.", UserClaims, "algorithm"),
+        (f"{part([])}.{part({})}.", UserClaims, "not a JSON object"),
+        ("x" * (1 << 20) + ".a.b", UserClaims, "exceeds maximum"),
+    ],
+)
+def test_what_is_refused(token, wanted, words):
+    with pytest.raises(JwtError, match=words):
+        decode(token, wanted)
+
+
+def test_claims_of_the_wrong_types_are_refused():
+    for nats in ({"subs": "many"}, {"pub": ["a"]}, {"tags": 1}):
+        token = encode(
+            {"sub": USER.public, "nats": {"type": "user", **nats}}, ACCOUNT, signed.now()
+        )
+        with pytest.raises(JwtError, match="not what they should be"):
+            decode(token, UserClaims)
+    newer = json.loads(base64.urlsafe_b64decode(user_jwt().split(".")[1] + "=="))
+    newer["nats"]["version"] = 3
+    head = part({"typ": "JWT", "alg": "ed25519-nkey"})
+    text = f"{head}.{part(newer)}"
+    signature = base64.urlsafe_b64encode(ACCOUNT.sign(text.encode())).decode().rstrip("=")
+    with pytest.raises(JwtError, match="newer version"):
+        decode(f"{text}.{signature}", UserClaims)
+
+
+@given(st.text(max_size=60))
+def test_garbage(text):
+    for token in (text, f"{text}.{text}.{text}", f"eyJ.{text}.x"):
+        for kind in KINDS:
+            with pytest.raises(JwtError):
+                decode(token, kind)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["user", "account", "operator", "activation", "authorization_response"]),
+    st.sampled_from(KINDS),
+    st.dictionaries(
+        st.sampled_from(
+            ["limits", "pub", "sub", "src", "times", "signing_keys", "exports", "mappings", "tags"]
+        ),
+        JSON,
+    ),
+)
+def test_any_claims_are_read_or_refused(kind, wanted, nats):
+    pair = OPERATOR if kind in ("operator", "account", "activation") else ACCOUNT
+    token = encode({"sub": USER.public, "nats": {"type": kind, **nats}}, pair, 1)
+    try:
+        claims = decode(token, wanted)
+    except JwtError:
+        return
+    for problem in getattr(claims, "problems", list)():
+        assert isinstance(problem, str)
+
+
+def test_deep_json_is_refused():
+    deep = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    with pytest.raises(JwtError):
+        decode(f"{deep}.{deep}.{deep}", UserClaims)
+
+
+@pytest.mark.parametrize(
+    ("nats", "words"),
+    [
+        ({"pub": {"allow": ["a b"]}}, '"a b"'),
+        ({"sub": {"deny": ["a b c"]}}, '"a b c"'),
+        ({"sub": {"deny": [".a"]}}, '".a"'),
+        ({"src": ["10.0.0.1"]}, "cidr"),
+        ({"times": [{"start": "25:00:00", "end": "1"}]}, "time range"),
+        ({"times_location": "Atlantis/City"}, "time zone"),
+        ({"issuer_account": USER.public}, "account public key"),
+    ],
+)
+def test_users_that_make_no_sense(nats, words):
+    problems = list(decode(user_jwt(**nats), UserClaims).problems())
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("nats", "words"),
+    [
+        ({"limits": {"imports": 0}, "imports": [{"subject": "a", "type": "stream"}]}, "imports"),
+        ({"limits": {"exports": 0}, "exports": [{"subject": "a", "type": "stream"}]}, "exports"),
+        (
+            {
+                "limits": {"exports": 1, "wildcards": False},
+                "exports": [{"subject": "a.*", "type": "stream"}],
+            },
+            "wildcard",
+        ),
+        ({"exports": [{"subject": "a", "type": "letter"}]}, "letter"),
+        ({"signing_keys": [USER.public]}, "account public key"),
+        ({"authorization": {"allowed_accounts": [ACCOUNT.public]}}, "without users"),
+        ({"authorization": {"auth_users": [ACCOUNT.public]}}, "user public key"),
+        ({"authorization": {"auth_users": [USER.public], "xkey": "X"}}, "xkey"),
+        (
+            {"mappings": {"a": [{"subject": "b", "weight": 60}, {"subject": "c", "weight": 60}]}},
+            "100%",
+        ),
+        ({"default_permissions": {"pub": {"allow": ["a b"]}}}, '"a b"'),
+    ],
+)
+def test_accounts_that_make_no_sense(nats, words):
+    problems = list(decode(account_jwt(**nats), AccountClaims).problems())
+    assert any(words in problem for problem in problems), problems
+
+
+def test_who_signs_for_an_operator():
+    loose = decode(signed.operator_jwt(), OperatorClaims)
+    assert loose.keys == [OPERATOR.public, signed.OPERATOR_SIGNER.public]
+    strict = decode(signed.operator_jwt(strict_signing_key_usage=True), OperatorClaims)
+    assert strict.keys == [signed.OPERATOR_SIGNER.public]
+    assert list(loose.problems()) == []
+    assert not nkeys.is_public(loose.nats.system_account, nkeys.USER)

@@ -1,0 +1,101 @@
+"""What tests of hostile clients have in common: a server with small limits, a witness who must not
+notice anything, and memory that is looked at.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from .process import PATIENCE_SECONDS, ServerProcess, Wire, running
+
+MEGABYTE = 2**20
+
+LIMITS = """
+max_subscription_memory: 32MB
+max_output_memory: 32MB
+max_pending: 16MB
+max_connections: 500
+http: "127.0.0.1:-1"
+"""
+
+
+@contextlib.contextmanager
+def small_server(folder: Path, *arguments: str, limits: str = LIMITS) -> Iterator[ServerProcess]:
+    """A server whose limits a test can reach."""
+    path = folder / "limits.conf"
+    path.write_text(limits)
+    with running("-c", str(path), *arguments) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def witnessed(server: ServerProcess, growth: int = 0) -> Iterator[Wire]:
+    """Somebody else's round trips go on, quickly, while the body does harm; afterwards the server
+    has not grown by more than so many bytes.
+    """
+    port = server.port()
+    before = server.memory()
+    slowest = 0.0
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def talk() -> None:
+        nonlocal slowest
+        try:
+            with Wire(port) as other:
+                other.send("SUB witness 1\r\n")
+                while not done.wait(0.02):
+                    start = time.monotonic()
+                    other.send("PUB witness 2\r\nok\r\n")
+                    assert other.ping() == b"MSG witness 1 2\r\nok\r\n"
+                    slowest = max(slowest, time.monotonic() - start)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=talk)
+    thread.start()
+    try:
+        with Wire(port) as wire:
+            yield wire
+        # those who were refused or cut off are gone, too
+        with Wire(port) as last:
+            assert last.ping() == b""
+    finally:
+        done.set()
+        thread.join()
+    assert not problems, problems
+    assert slowest < PATIENCE_SECONDS / 4
+    if growth:
+        grown = server.memory() - before
+        assert grown < growth, f"{grown // MEGABYTE} MiB more"
+
+
+def raw(port: int) -> socket.socket:
+    """A connection that has read nothing yet."""
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+
+
+def sink(connection: socket.socket) -> threading.Thread:
+    """Read and forget what comes, until the end."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while connection.recv(1 << 20):
+                pass
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    return thread
+
+
+def pour(connection: socket.socket, data: bytes, times: int) -> bool:
+    """Send it so many times, or until the server does not take it any more; whether it took all."""
+    try:
+        for _ in range(times):
+            connection.sendall(data)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""Clients of the monitoring port that mean harm: it answers those who ask properly, and the
+protocol's clients notice nothing.
+"""
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .hostile import MEGABYTE, pour, raw, small_server, witnessed
+from .process import PATIENCE_SECONDS, ServerProcess
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder: Path = tmp_path_factory.mktemp("hostile")
+    with small_server(folder, "-js", "-sd", str(folder / "store")) as process:
+        yield process
+
+
+def ended(connection: socket.socket) -> bytes:
+    got = b""
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            got += data
+    return got
+
+
+def answers(server: ServerProcess) -> bool:
+    """Whether a proper question is answered."""
+    with raw(server.http_port()) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return ended(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+HEADS = [
+    b"GET /varz\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"\r\n\r\n",
+    b"GET /varz HTTP/9.9\r\n\r\n",
+    b"GET " + b"/" * 15_000 + b" HTTP/1.0\r\n\r\n",
+    b"GET /" + b"%00%ff%c3" * 1000 + b" HTTP/1.0\r\n\r\n",
+    b"GET /connz?" + b"&=;%" * 3000 + b" HTTP/1.0\r\n\r\n",
+    b"GET /connz?limit=-9223372036854775809&offset=1e99&sort=\xff HTTP/1.0\r\n\r\n",
+    b"GET /connz?subs=" + b"1" * 10_000 + b" HTTP/1.0\r\n\r\n",
+    b"GET /connz?state=" + b"a," * 5000 + b" HTTP/1.0\r\n\r\n",
+    b"GET /subsz?test=" + b"*." * 3000 + b"> HTTP/1.0\r\n\r\n",
+    b"GET /jsz?limit=99999999999999999999&offset=-1&acc=%00 HTTP/1.0\r\n\r\n",
+    b"GET /varz HTTP/1.0\r\n" + b"a: b\r\n" * 2500 + b"\r\n",
+    b"GET /varz HTTP/1.0\r\n" + b":" * 15_000 + b"\r\n\r\n",
+    b"POST /varz HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+    b"GET /varz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+    b"GET /../../etc/passwd HTTP/1.0\r\n\r\n",
+    b"GET http://elsewhere/varz HTTP/1.0\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"CONNECT {}\r\nPING\r\n\r\n",
+    b"\x00" * 16_000 + b"\r\n\r\n",
+    bytes(range(256)) + b"\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("head", HEADS, ids=range(len(HEADS)))
+def test_heads_that_are_odd(server: ServerProcess, head: bytes) -> None:
+    with witnessed(server, growth=16 * MEGABYTE):
+        for _ in range(20):
+            with raw(server.http_port()) as connection:
+                connection.sendall(head)
+                connection.shutdown(socket.SHUT_WR)
+                answer = ended(connection)
+                assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+                assert not answer.startswith(b"HTTP/1.1 500"), answer
+        assert answers(server)
+
+
+def test_a_head_without_end_is_refused(server: ServerProcess) -> None:
+    with witnessed(server, growth=16 * MEGABYTE):
+        for filler in (b"a: b\r\n" * 1000, b"x" * 10_000, b"\x00" * 10_000):
+            with raw(server.http_port()) as connection:
+                connection.sendall(b"GET /varz HTTP/1.1\r\n")
+                assert not pour(connection, filler, 10_000)
+        assert answers(server)
+
+
+def test_slow_heads_take_places_and_no_more(server: ServerProcess) -> None:
+    """Those above the 256 that the port serves are closed at once."""
+    with witnessed(server, growth=24 * MEGABYTE), contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(raw(server.http_port())) for _ in range(300)]
+        for connection in slow:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"GET /varz HT")
+        closed = 0
+        for connection in slow[256:]:
+            closed += ended(connection) == b""
+        assert closed == 44
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not answers(server):
+        assert time.monotonic() < deadline
+
+
+def test_who_asks_and_does_not_read(server: ServerProcess) -> None:
+    with witnessed(server, growth=48 * MEGABYTE), contextlib.ExitStack() as stack:
+        asks = b"GET /varz HTTP/1.1\r\nHost: x\r\n\r\n" * 500
+        for _ in range(8):
+            connection = stack.enter_context(raw(server.http_port()))
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                connection.send(asks)
+        assert answers(server)
+
+
+def test_random_requests(server: ServerProcess) -> None:
+    source = random.Random(11)
+    paths = [
+        "varz",
+        "connz",
+        "subsz",
+        "jsz",
+        "healthz",
+        "accountz",
+        "routez",
+        "leafz",
+        "metrics",
+        "x",
+    ]
+    names = [
+        "limit",
+        "offset",
+        "sort",
+        "subs",
+        "auth",
+        "state",
+        "cid",
+        "acc",
+        "streams",
+        "test",
+        "js",
+    ]
+    values = [
+        "1",
+        "-1",
+        "0",
+        "true",
+        "x",
+        "9" * 30,
+        "%ff",
+        "*.>",
+        "",
+        "a.b",
+        "cid",
+        "closed",
+        "any",
+    ]
+    with witnessed(server, growth=24 * MEGABYTE):
+        for _ in range(400):
+            query = "&".join(
+                f"{source.choice(names)}={source.choice(values)}"
+                for _ in range(source.randrange(5))
+            )
+            with raw(server.http_port()) as connection:
+                connection.sendall(f"GET /{source.choice(paths)}?{query} HTTP/1.0\r\n\r\n".encode())
+                answer = ended(connection)
+                assert answer.startswith(b"HTTP/1.1 ")
+                assert not answer.startswith(b"HTTP/1.1 500"), (query, answer)

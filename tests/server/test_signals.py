@@ -1,0 +1,76 @@
+"""Which process `-sl` means."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.server.errors import OptionError
+from penstock.server.signals import is_server, running_servers, send_signal
+
+
+@pytest.mark.parametrize(
+    ("command", "server"),
+    [
+        ("penstock-server -p 4222", True),
+        ("/usr/bin/penstock-server", True),
+        ("/usr/bin/python3 /usr/local/bin/penstock-server -js", True),
+        ("python -m penstock.server -js", True),
+        ("python3.11 -X utf8 -m penstock.server", True),
+        ("python -m pytest -m penstock.server", False),
+        ("python x.py penstock-server", False),
+        ("vim penstock-server", False),
+        ("nats-server", False),
+        ("", False),
+    ],
+)
+def test_a_server_is_known_by_its_command_line(command, server):
+    assert is_server(command.split(" ")) is server
+
+
+def make(proc, pid, command):
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
+
+
+def test_the_servers_of_a_machine_are_found(tmp_path):
+    make(tmp_path, 30, "penstock-server -js")
+    make(tmp_path, 4, "python -m penstock.server")
+    make(tmp_path, 5, "bash")
+    make(tmp_path, os.getpid(), "penstock-server -sl quit")
+    (tmp_path / "6").mkdir()
+    (tmp_path / "self").mkdir()
+    assert running_servers(str(tmp_path)) == [4, 30]
+
+
+@pytest.mark.parametrize(
+    ("running", "command", "message"),
+    [
+        ([], "quit", "no penstock-server processes running"),
+        ([4, 30], "quit", "multiple penstock-server processes running:\n4\n30"),
+        ([4, 30], "quit=5*", "no penstock-server process runs whose id begins with 5"),
+        ([4], "explode", 'unknown signal "explode"'),
+        ([4], "quit=x*", "neither a process id nor a readable pid file"),
+    ],
+)
+def test_what_cant_be_signalled_is_told(running, command, message, monkeypatch):
+    monkeypatch.setattr("penstock.server.signals.running_servers", lambda: running)
+    with pytest.raises(OptionError, match=message.replace("*", r"\*")):
+        send_signal(command)
+
+
+@pytest.mark.parametrize("target", ["", "=*", "=file"])
+def test_a_process_gets_its_signal(target, tmp_path, monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        monkeypatch.setattr("penstock.server.signals.running_servers", lambda: [child.pid])
+        if target == "=file":
+            (tmp_path / "pid").write_text(f"{child.pid}\n")
+            target = f"={tmp_path / 'pid'}"
+        send_signal(f"term{target}")
+        assert child.wait(timeout=20) == -15
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()

@@ -1,0 +1,127 @@
+"""Trace lines: what they show, and what they do not."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.clock import Clock
+from penstock.core.hub import Hub
+from penstock.core.router import Router
+from penstock.core.session import Sessions
+from penstock.server.log import Log
+from penstock.server.settings import Settings
+from penstock.server.tracing import Tracer, quoted, without_secrets
+
+
+class Traced:
+    """A hub without sockets whose traffic is traced."""
+
+    def __init__(self, **settings):
+        self.stream = io.StringIO()
+        log = Log(stream=self.stream, stamps=False, trace=True)
+        self.hub = Hub(Clock(10**18))
+        router = Router(self.hub)
+
+        def connect(connection, text):
+            connection.headers = True
+            connection.verbose = False
+            return router
+
+        self.sessions = Sessions(self.hub, connect, router)
+        self.hub.tracer = Tracer(log, Settings(**settings), lambda c: f"cid:{c.id}")
+        self.client = self.sessions.accept()
+
+    def lines(self, data):
+        self.sessions.feed(self.client, data)
+        self.hub.settle()
+        self.client.take()
+        return [line.split("[TRC] ")[1] for line in self.stream.getvalue().splitlines()]
+
+
+def test_each_operation_has_its_line_in_both_directions():
+    lines = Traced().lines(
+        b'CONNECT {"pass":"hush"}\r\nPING\r\nSUB foo.* 1\r\nSUB q g 2\r\nPUB foo.a re.ply 5\r\nhello\r\n'
+        b"HPUB foo.c 18 21\r\nNATS/1.0\r\nA: b\r\n\r\nx\ny\r\nUNSUB 1 7\r\nUNSUB 2\r\nPONG\r\n"
+    )
+    assert lines == [
+        'cid:1 - <<- [CONNECT {"pass":"[REDACTED]"}]',
+        "cid:1 - <<- [PING]",
+        "cid:1 - ->> [PONG]",
+        "cid:1 - <<- [SUB foo.* 1]",
+        "cid:1 - <<- [SUB q g 2]",
+        "cid:1 - <<- [PUB foo.a re.ply 5]",
+        'cid:1 - <<- MSG_PAYLOAD: ["hello"]',
+        "cid:1 - ->> [MSG foo.a 1 re.ply 5]",
+        'cid:1 - ->> MSG_PAYLOAD: ["hello"]',
+        "cid:1 - <<- [HPUB foo.c 18 21]",
+        r'cid:1 - <<- MSG_PAYLOAD: ["NATS/1.0\r\nA: b\r\n\r\nx\ny"]',
+        "cid:1 - ->> [HMSG foo.c 1 18 21]",
+        r'cid:1 - ->> MSG_PAYLOAD: ["NATS/1.0\r\nA: b\r\n\r\nx\ny"]',
+        "cid:1 - <<- [UNSUB 1 7]",
+        "cid:1 - <<- [UNSUB 2]",
+        "cid:1 - <<- [PONG]",
+    ]
+
+
+def test_a_payload_is_cut_where_the_settings_say():
+    lines = Traced(max_traced_msg_len=2).lines(
+        b"CONNECT {}\r\nPUB a 3\r\nxyz\r\nPUB a 2\r\nxy\r\nPUB a 0\r\n\r\n"
+    )
+    assert lines == [
+        "cid:1 - <<- [CONNECT {}]",
+        "cid:1 - <<- [PUB a 3]",
+        'cid:1 - <<- MSG_PAYLOAD: ["xy..."]',
+        "cid:1 - <<- [PUB a 2]",
+        'cid:1 - <<- MSG_PAYLOAD: ["xy"]',
+        "cid:1 - <<- [PUB a 0]",
+    ]
+
+
+def test_with_trace_headers_only_headers_are_shown():
+    lines = Traced(trace_headers=True).lines(
+        b"CONNECT {}\r\nPUB a 3\r\nxyz\r\nHPUB a 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n"
+    )
+    assert lines == [
+        "cid:1 - <<- [CONNECT {}]",
+        "cid:1 - <<- [PUB a 3]",
+        "cid:1 - <<- [HPUB a 18 19]",
+        r'cid:1 - <<- MSG_PAYLOAD: ["NATS/1.0\r\nA: b"]',
+    ]
+
+
+def test_an_error_is_shown():
+    lines = Traced().lines(b"SUB a..b 1\r\nNONSENSE\r\n")
+    assert lines[1:] == [
+        "cid:1 - ->> [-ERR Invalid Subject]",
+        "cid:1 - ->> [-ERR Unknown Protocol Operation]",
+    ]
+
+
+SECRET = "very-secret-word"
+
+
+@given(
+    st.sampled_from(["pass", "auth_token", "jwt", "sig", "PASS", "Auth_Token"]),
+    st.text(max_size=5),
+    st.booleans(),
+)
+def test_no_secret_is_shown_however_it_is_written(key, more, escaped):
+    written = "".join(f"\\u{ord(c):04x}" for c in key) if escaped else key
+    text = f'{{"user":"me","{written}": {json.dumps(SECRET + more)}}}'
+    shown = without_secrets(text.encode())
+    assert SECRET.encode() not in shown
+    assert b'"user":"me"' in shown
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"pass":"hush"', b'"hush"', b'\xff{"pass":"hush"}'])
+def test_what_is_no_object_is_not_shown(text):
+    assert b"hush" not in without_secrets(text)
+
+
+@given(st.binary(max_size=50))
+def test_any_payload_is_one_printable_line(data):
+    assert all(c.isprintable() or ord(c) > 126 for c in quoted(data))
+    assert "\n" not in quoted(data)
