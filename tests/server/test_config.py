@@ -181,10 +181,6 @@ def test_keys_set_settings(text, expected):
             ["t.conf:1:"],
         ),
         (
-            "gateway { name: x }",
-            ['t.conf:1:1: "gateway" is a nats-server setting that this version'],
-        ),
-        (
             'authorization { users: [{user: a, permissions: {pub: "a b", sub: {allow: "a b c"}}}] }',
             ['"a b" is not a valid subject', '"a b c" is not a valid subject'],
         ),

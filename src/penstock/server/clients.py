@@ -6,7 +6,6 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection, Hub
@@ -16,6 +15,7 @@ from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refus
 from penstock.server.auth.compile import permits_of
 from penstock.server.auth.hello import read_connect
 from penstock.server.complaints import Complaints
+from penstock.server.departed import Departed, Past, departed
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
 from penstock.server.peers import WEBSOCKET, has_guest, must_log_in, peer_of, with_cookies
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
-REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset(
@@ -91,51 +90,6 @@ class Client:
         self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # who it is; None before CONNECT
         self.expires_ns = NEVER_NS  # when it has to show again who it is
-
-
-class Held(NamedTuple):
-    """A subscription of a connection that is closed."""
-
-    subject: bytes
-    queue: bytes
-    sid: bytes
-    delivered: int
-    max: int
-
-
-class Departed(NamedTuple):
-    """A closed connection as /connz?state=closed shows it."""
-
-    cid: int
-    client: Client
-    start_ns: int
-    stop_ns: int
-    last_ns: int
-    reason: str
-    in_msgs: int
-    out_msgs: int
-    in_bytes: int
-    out_bytes: int
-    pending: int
-    stalls: int
-    rtt_ns: int
-    subscriptions: int
-    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
-
-    def all_subscriptions(self) -> tuple[Held, ...]:
-        """As of a connection."""
-        return self.held
-
-
-@dataclass(slots=True)
-class Past:
-    """What the closed connections of an account came to."""
-
-    in_msgs: int = 0
-    out_msgs: int = 0
-    in_bytes: int = 0
-    out_bytes: int = 0
-    slow_consumers: int = 0
 
 
 class Clients:
@@ -435,46 +389,36 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
-        if self.system is not None:
-            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
         past.in_bytes += connection.in_bytes
         past.out_bytes += connection.out_bytes
-        past.slow_consumers += connection.reason.startswith("Slow Consumer")
+        if connection.reason.startswith("Slow Consumer"):
+            past.slow_consumers += 1
+            self._tell_slow(connection)
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         if self.departed.maxlen:
-            self.departed.append(self._departed(connection, client))
+            self.departed.append(departed(connection, client, self.hub.now_ns))
         if self.log.debug_on:
             self.log.debug(
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
 
+    def _tell_slow(self, connection: Connection) -> None:
+        settings = self.settings
+        if connection.reason.endswith("(Pending Bytes)"):
+            what = f"MaxPending of {settings.max_pending} Exceeded"
+        else:
+            what = f"WriteDeadline of {settings.write_deadline_ns / SECOND_NS:g}s exceeded"
+        text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
+        self.log.often("INF", "slow consumer", text)
+
     def past(self, account: str) -> Past:
         """What the closed connections of an account came to."""
         return self._past.setdefault(account, Past())
-
-    def _departed(self, connection: Connection, client: Client) -> Departed:
-        count = connection.subscription_count()
-        held = connection.all_subscriptions() if count <= REMEMBERED else []
-        return Departed(
-            connection.id,
-            client,
-            connection.start_ns,
-            self.hub.now_ns,
-            connection.last_ns,
-            connection.reason,
-            connection.in_msgs,
-            connection.out_msgs,
-            connection.in_bytes,
-            connection.out_bytes,
-            connection.pending_bytes(),
-            connection.stalls,
-            connection.rtt_ns,
-            count,
-            tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
-        )
 
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""

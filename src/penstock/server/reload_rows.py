@@ -25,6 +25,8 @@ LIMITS = (
     "max_control_line",
     "max_subscriptions",
     "max_sub_tokens",
+    "max_subscription_memory",
+    "max_output_memory",
     "no_fast_producer_stall",
     "write_deadline_ns",
     "write_timeout",
@@ -61,7 +63,7 @@ def add_rows(server: "Server") -> None:
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
     add(DOORS, doors.apply, doors.prepare, always=True)
     add(ACCOUNTS, lambda changed: _accounts(server))
-    add((*ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
+    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
     add((*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
