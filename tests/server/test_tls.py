@@ -478,3 +478,15 @@ def test_the_certificate_says_who_it_is(
                 connection.sendall(HELLO)
                 wanted = b"PONG\r\n" if welcome else b"-ERR 'Authorization Violation'\r\n"
                 assert line_of(connection) == wanted, why
+
+
+@pytest.mark.peer
+def test_monitoring_over_https(kind: str, authority: Authority, issued: Issued) -> None:
+    config = f"listen: 127.0.0.1:@port\nhttps: 127.0.0.1:@http\n{tls(issued)}"
+    with configured(kind, config) as server:
+        url = f"https://localhost:{server.ports['http']}/varz"
+        with urllib.request.urlopen(url, timeout=20, context=trusting(authority)) as answer:
+            shown = json.load(answer)
+        assert shown["https_port"] == server.ports["http"]
+        assert shown["tls_required"] is True
+        server.wait_for("Starting https monitor")

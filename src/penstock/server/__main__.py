@@ -116,8 +116,8 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
 
     sockets = open_sockets(settings.host, settings.port)
     http_sockets = (
-        open_sockets(settings.http_host or settings.host, settings.http_port, "-m")
-        if settings.http_port
+        open_sockets(settings.http_host or settings.host, monitoring, "-m")
+        if (monitoring := settings.http_port or settings.https_port)
         else []
     )
     store = None

@@ -338,9 +338,10 @@ class Server:
 
         facts = self.facts()
         self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        await self._http.open(self._http_sockets)
+        context = self.doors.monitoring_context()
+        await self._http.open(self._http_sockets, context)
         shown = join_address(self.settings.http_host or self.host, self.http_port)
-        self.log.info(f"Starting http monitor on {shown}")
+        self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
@@ -406,7 +407,8 @@ class Server:
         found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
-            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+            scheme = "https" if self.settings.https_port else "http"
+            found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
         return found
 

@@ -4,6 +4,7 @@ listener. Loads nothing of them as long as the settings ask for none.
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.core.session import Sessions
@@ -45,6 +46,7 @@ class Doors:
         self._listener: Listener | None = None
         self._reception: Reception | None = None
         self.websocket: Door | None = None
+        self._monitoring: ssl.SSLContext | None = None
         if needs_reception(settings):
             self._reception = self._new_reception()
         if settings.websocket.port:
@@ -125,6 +127,18 @@ class Doors:
 
     # -- reload
 
+    def monitoring_context(self) -> "ssl.SSLContext | None":
+        """What monitoring over HTTPS is served with: the certificates of the clients' listener;
+        None for HTTP.
+        """
+        tls = self._settings.tls
+        if not self._settings.https_port or tls is None:
+            return None
+        from penstock.server.tls import server_context
+
+        self._monitoring = server_context(replace(tls, verify=False))
+        return self._monitoring
+
     def use(self, contexts: "list[ssl.SSLContext | None]") -> None:
         """The settings have changed: certificates for new handshakes."""
         clients, websocket = contexts
@@ -134,6 +148,10 @@ class Doors:
             self._reception = self._new_reception()
         if self.websocket is not None:
             self.websocket.use(websocket)
+        tls = self._settings.tls
+        if self._monitoring is not None and tls is not None and tls.cert_file:
+            # its server keeps the context that it was opened with
+            self._monitoring.load_cert_chain(tls.cert_file, tls.key_file)
 
 
 def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
