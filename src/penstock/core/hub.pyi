@@ -9,11 +9,17 @@ SLOW_PENDING: str
 class Task: ...
 class Synced(Task): ...
 
+class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
+
+    def __init__(self, callback: Callable[[], None]) -> None: ...
+
 class Trace:
     """A message that is traced. Events are tuples, in the order of what happens to it:
 
-    ("eg", Subscription, why not: "" when delivered) and ("js", stream, subject, no interest, why
-    not: "" when stored).
+    ("eg", Subscription, why not: "" when delivered); ("js", stream, subject, no interest, why not:
+    "" when stored); ("sm", subject after a mapping); ("si", exporter, from, to); ("se", importer,
+    its subject, the exporter's).
     """
 
     only: bool

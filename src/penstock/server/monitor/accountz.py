@@ -10,9 +10,9 @@ from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (
     AccountFacts,
     Facts,
-    client_of,
     engine_account,
     is_leaf,
+    party_of,
     tag_of,
 )
 from penstock.server.monitor.form import present
@@ -51,7 +51,7 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     if account is None:
         raise QueryError(f"Account {name} does not exist")
     connections = connections_by_account(facts).get(name, [])
-    leafs = sum(is_leaf(client_of(each)) for each in connections)
+    leafs = sum(is_leaf(party_of(each)) for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
         "update_time": format_time(getattr(account, "updated_ns", 0) or facts.start_ns),
@@ -68,7 +68,10 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     settings = getattr(account, "settings", None) or AccountSettings(name)
     imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
     body |= present(
-        mappings={each.subject: _targets(each) for each in settings.mappings},
+        mappings={
+            each.subject: _targets(each)
+            for each in sorted(settings.mappings, key=lambda mapping: mapping.subject)
+        },
         exports=[_export(each) for each in settings.exports],
         imports=imports,
     )
@@ -160,7 +163,7 @@ def _targets(mapping: Mapping) -> list[dict[str, Any]]:
     if rest > 0 and mapping.subject not in {subject for _, subject, _ in found}:
         found.append((rest, mapping.subject, ""))
     rows, sum_of = [], 0
-    for weight, subject, cluster in sorted(found):
+    for weight, subject, cluster in sorted(found, key=lambda each: each[0]):
         sum_of += weight
         rows.append({"subject": subject, "weight": sum_of} | present(cluster=cluster))
     return rows
