@@ -282,6 +282,7 @@ def test_who_fails_often_waits_for_the_answer_and_others_do_not():
     good = world.join()
     good.take()
     assert world.say(good, 'CONNECT {"user":"a","pass":"x","verbose":false}\nPING\n') == "PONG\r\n"
-    waiting[0][1]()
-    world.hub.turn()
-    assert world.clients.open == 5  # four that wait, and the good one
+    waiting[-1][1]()
+    assert c.take() == b"-ERR 'Authorization Violation'\r\n"
+    assert c.closed
+    assert not good.closed
