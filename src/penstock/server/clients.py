@@ -386,8 +386,6 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
-        if self.system is not None:
-            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
@@ -396,6 +394,8 @@ class Clients:
         if connection.reason.startswith("Slow Consumer"):
             past.slow_consumers += 1
             self._tell_slow(connection)
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         if self.departed.maxlen:
             self.departed.append(self._departed(connection, client))
         if self.log.debug_on:

@@ -22,6 +22,8 @@ LIMITS = (
     "max_control_line",
     "max_subscriptions",
     "max_sub_tokens",
+    "max_subscription_memory",
+    "max_output_memory",
     "no_fast_producer_stall",
     "write_deadline_ns",
     "write_timeout",
