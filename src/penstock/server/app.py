@@ -43,7 +43,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
+    from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
     from penstock.server.monitor.profile_port import ProfilePort
 
@@ -100,6 +101,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self.leafs: LeafPart | None = None
         self._facts: Facts | None = None
         self._system_timer: asyncio.TimerHandle | None = None
         self._profiling: ProfilePort | None = None
@@ -268,6 +270,8 @@ class Server:
             await self._start_monitoring()
         if self.store is not None:
             self.open_jetstream()
+        if self.settings.leafnodes is not None:
+            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
         self._start_system()
@@ -391,9 +395,9 @@ class Server:
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of what is listened on, by kind, as the ports file has them."""
-        found = {"nats": [f"nats://{join_address(_reachable(self.host), self.port)}"]}
+        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
-            host = _reachable(self.settings.http_host or self.host)
+            host = reachable(self.settings.http_host or self.host)
             found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
         return found
 
@@ -401,6 +405,8 @@ class Server:
         self.log.info("Initiating Shutdown...")
         tell_systemd("STOPPING=1")
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
         if self.clients.system is not None:
@@ -526,13 +532,3 @@ def _server_keys(settings: Settings) -> "ServerKeys | None":
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
-
-
-def join_address(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
