@@ -1,5 +1,11 @@
 """/metrics, read with Prometheus's own parser, and held against what it is documented as and used for."""
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.server.monitor.metrics import METRICS, PREFIX
@@ -73,3 +79,50 @@ def test_without_jetstream():
     families = scrape(House())
     assert value(families, "jetstream_enabled") == 0
     assert not families["penstock_jetstream_streams"].samples
+
+
+# -- what is made of the metrics elsewhere
+
+ROOT = Path(__file__).parents[2]
+WORD = re.compile(r"penstock_[a-z_]+")
+
+
+def exported():
+    """Every metric by the name that Prometheus knows, with its labels."""
+    return {
+        PREFIX + kind.name + ("_total" if kind.counter else ""): set(kind.labels)
+        for kind in METRICS
+    }
+
+
+def expressions():
+    dashboard = json.loads((ROOT / "deploy/grafana/penstock.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"], target["legendFormat"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"], ""
+    rules = (ROOT / "deploy/prometheus/penstock.rules.yml").read_text()
+    for found in re.finditer(r"expr: (.+)\n(?:.*\n)*?\s+summary: (.+)", rules):
+        yield found[1], found[2]
+
+
+def test_dashboard_and_rules_use_metrics_that_there_are():
+    known = exported()
+    found = list(expressions())
+    assert len(found) > 40
+    for expression, shown in found:
+        used = set(WORD.findall(expression))
+        assert used or 'up{job="penstock"}' in expression, expression
+        assert used <= set(known), expression
+        labels = {"instance", "job"}.union(*(known[name] for name in used))
+        asked = re.findall(r"([a-z]+)=~?\"", expression)
+        asked += re.findall(r"{{\s*(?:\$labels\.)?([a-z]+)\s*}}", shown)
+        assert set(asked) <= labels, (expression, shown)
+        assert expression.count("(") == expression.count(")")
+
+
+def test_the_reference_has_every_metric():
+    command = [sys.executable, ROOT / "tools/gen_metrics.py", "--check"]
+    assert subprocess.run(command, check=False).returncode == 0, "run tools/gen_metrics.py"

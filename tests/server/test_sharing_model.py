@@ -47,9 +47,13 @@ class Model:
     imports: list[Shared]
     exports: dict[str, list[Export]]
     subscriptions: list[tuple[str, int, str]] = field(default_factory=list)  # account, sid, pattern
-    hops: list[bool] = field(default_factory=list)  # of a request, whether its answer may still come
+    hops: list[bool] = field(
+        default_factory=list
+    )  # of a request, whether its answer may still come
 
-    def local(self, account: str, subject: str, reply: object) -> list[tuple[str, int, str, object]]:
+    def local(
+        self, account: str, subject: str, reply: object
+    ) -> list[tuple[str, int, str, object]]:
         return [
             (account, sid, subject, reply)
             for owner, sid, pattern in self.subscriptions
@@ -196,7 +200,8 @@ def request(
                 break
             model.hops[hop] = False
         got = [
-            (owner, sid, body) for owner, client in clients.items()
+            (owner, sid, body)
+            for owner, client in clients.items()
             for _, sid, _, body in messages(client)
         ]
         assert got == ([(account, 1, b"y")] if came else [])

@@ -12,8 +12,9 @@ class Synced(Task): ...
 class Trace:
     """A message that is traced. Events are tuples, in the order of what happens to it:
 
-    ("eg", Subscription, why not: "" when delivered) and ("js", stream, subject, no interest, why
-    not: "" when stored).
+    ("eg", Subscription, why not: "" when delivered); ("js", stream, subject, no interest, why not:
+    "" when stored); ("sm", subject after a mapping); ("si", exporter, from, to); ("se", importer,
+    its subject, the exporter's).
     """
 
     only: bool

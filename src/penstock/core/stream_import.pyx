@@ -91,7 +91,7 @@ cdef class StreamImport(Inflow):
             return 0
         if trace is None:
             return self.away.show(route, source, &out, &out, True)
-        trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len)))
+        trace.events.append(("se", self.away.name, text_of(out.subject, out.subject_len), text_of(m.subject, m.subject_len)))
         if not self.allow_trace and trace.only:
             return 1
         self.away.router.hub.trace = trace if self.allow_trace else None

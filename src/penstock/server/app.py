@@ -114,12 +114,8 @@ class Server:
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
-        self.accounts = Accounts(
-            self.turn,
-            draw=_draw,
-            system=settings.system_account,
-            no_system=settings.no_system_account,
-        )
+        system, none = settings.system_account, settings.no_system_account
+        self.accounts = Accounts(self.turn, draw=_draw, system=system, no_system=none)
         self.accounts.call_at = self._call_at
         self.accounts.report = self.log.warn
         self.accounts.server_name = self.server_name

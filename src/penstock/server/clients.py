@@ -386,14 +386,14 @@ class Clients:
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
-        if self.system is not None:
-            self.system.disconnected(connection, client)
         past = self.past(account_name(client))
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
         past.in_bytes += connection.in_bytes
         past.out_bytes += connection.out_bytes
         past.slow_consumers += connection.reason.startswith("Slow Consumer")
+        if self.system is not None:
+            self.system.disconnected(connection, client)
         if self.departed.maxlen:
             self.departed.append(self._departed(connection, client))
         if self.log.debug_on:

@@ -68,7 +68,10 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     settings = getattr(account, "settings", None) or AccountSettings(name)
     imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
     body |= present(
-        mappings={each.subject: _targets(each) for each in settings.mappings},
+        mappings={
+            each.subject: _targets(each)
+            for each in sorted(settings.mappings, key=lambda mapping: mapping.subject)
+        },
         exports=[_export(each) for each in settings.exports],
         imports=imports,
     )
@@ -160,7 +163,7 @@ def _targets(mapping: Mapping) -> list[dict[str, Any]]:
     if rest > 0 and mapping.subject not in {subject for _, subject, _ in found}:
         found.append((rest, mapping.subject, ""))
     rows, sum_of = [], 0
-    for weight, subject, cluster in sorted(found):
+    for weight, subject, cluster in sorted(found, key=lambda each: each[0]):
         sum_of += weight
         rows.append({"subject": subject, "weight": sum_of} | present(cluster=cluster))
     return rows

@@ -110,7 +110,13 @@ class Tracing:
         home = account.name
         events = [_ingress(connection, trace, home, now, error)]
         reached = trace.events or _service(trace.subject, home)
-        events += [_event(each, home, now, trace.headers) for each in reached]
+        exported = ""  # the exporter's subject, of what goes through a stream import
+        for each in reached:
+            exported = each[3] if each[0] == "se" else exported
+            event = _event(each, home, now, trace.headers)
+            if exported and event.get("acc", home) != home and "sub" in event:
+                event["sub"] = exported
+            events.append(event)
         body = {
             "server": server_info(self._facts),
             "request": present(header=dict(sorted(trace.headers.items())), msgsize=trace.size),
