@@ -367,7 +367,8 @@ class JetStream:
 
     def raise_limits(self) -> None:
         """The settings allow more memory or disk than before."""
-        self._engine.raise_limits(self._max_memory(), self._max_storage())
+        limits = ServerLimits(**self._settings.jetstream_limits)
+        self._engine.raise_limits(self._max_memory(), self._max_storage(), limits)
 
     # -- reports
 
