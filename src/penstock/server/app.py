@@ -273,10 +273,10 @@ class Server:
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self.write_files()
         self._start_system()
         if self.settings.prof_port:
             self._start_profiling()
+        self.write_files()
         self.listener.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -399,6 +399,9 @@ class Server:
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
             found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+        if self._profiling is not None:
+            address = join_address(reachable(self.host), self._profiling.port)
+            found["profile"] = [f"http://{address}"]
         return found
 
     async def _shutdown(self) -> None:
