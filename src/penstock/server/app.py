@@ -26,8 +26,10 @@ from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
+from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
+from penstock.server.doors import Doors
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -35,7 +37,7 @@ from penstock.server.files import (
     write_pid_file,
     write_ports_file,
 )
-from penstock.server.identity import Greeting, new_server_id
+from penstock.server.identity import Greeting
 from penstock.server.listener import Listener
 from penstock.server.log import Log
 from penstock.server.memory import memory_bytes
@@ -50,8 +52,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.callout import ServerKeys
-    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
@@ -82,10 +82,8 @@ class Server:
         self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        # Only a server that has something to sign needs a key that does.
-        self.keys = _server_keys(settings)
-        self._authorities: Setup | None = None
-        self.server_id = self.keys.signing.public if self.keys else new_server_id()
+        self.authorities = Authorities(settings)
+        self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -117,7 +115,7 @@ class Server:
         self.accounts.server_name = self.server_name
         self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.gate = Gate(settings, self._home)
+        self.gate = Gate(settings, self.home)
         self.clients = Clients(
             self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
         )
@@ -136,41 +134,19 @@ class Server:
         self.turn.start(self.sessions, self._opening.call_soon)
         self.apply_limits()
         self.apply_tracing()
+        self.doors = Doors(
+            self.settings,
+            self.log,
+            self.turn,
+            self.sessions,
+            self.clients,
+            self.greeting,
+            self._sweep_by,
+        )
         add_rows(self)
         self.apply_accounts()
-        if self.keys is not None:
-            self._set_up_authorities(self.keys)
+        self.authorities.connect(self)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
-
-    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
-        """Who else decides who is let in: operators' JWTs, a callout service."""
-        from penstock.server.auth.setup import Setup
-
-        assert keys is not None
-        self._authorities = Setup(
-            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
-        )
-        self._authorities.connect(keys, self.server_name, self._about)
-
-    def refresh_authorities(self) -> None:
-        """After a reload: a callout service that came or went, other preloaded JWTs."""
-        settings = self.settings
-        if settings.auth_callout is None:
-            self.gate.callout = None
-        elif self.gate.callout is None:
-            self._set_up_authorities(self.keys or _server_keys(settings))
-        if self._authorities is not None:
-            self._authorities.reloaded()
-
-    def _about(self) -> dict[str, object]:
-        """What answers of the system account say of the server that gave them."""
-        return {
-            "name": self.server_name,
-            "host": self.host,
-            "id": self.server_id,
-            "ver": COMPATIBLE_VERSION,
-            "jetstream": self.settings.jetstream,
-        }
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -276,14 +252,16 @@ class Server:
         self._start_system()
         if self.settings.prof_port:
             self._start_profiling()
-        self.write_files()
         self.listener.open(self.loop)
+        self.doors.open(self.loop)
+        self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
+        self.doors.announce_tls()
         self.log.info("Server is ready")
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
@@ -330,9 +308,10 @@ class Server:
 
         facts = self.facts()
         self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        await self._http.open(self._http_sockets)
+        context = self.doors.monitoring_context()
+        await self._http.open(self._http_sockets, context)
         shown = join_address(self.settings.http_host or self.host, self.http_port)
-        self.log.info(f"Starting http monitor on {shown}")
+        self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
@@ -363,7 +342,7 @@ class Server:
         from penstock.server.system import System
         from penstock.server.system.actions import ServerActions
 
-        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self.home)
         self.accounts.when_made(
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
@@ -398,11 +377,18 @@ class Server:
         found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
-            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+            scheme = "https" if self.settings.https_port else "http"
+            found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
+        found["websocket"] = self.doors.urls()
         if self._profiling is not None:
             address = join_address(reachable(self.host), self._profiling.port)
             found["profile"] = [f"http://{address}"]
         return found
+
+    def close_listeners(self) -> None:
+        """Take nobody new."""
+        self.listener.close()
+        self.doors.close_listener()
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
@@ -410,6 +396,7 @@ class Server:
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
+        self.doors.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
         if self.clients.system is not None:
@@ -435,6 +422,8 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        if self.doors.take(connected, host, port):
+            return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
@@ -442,7 +431,7 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
-    def _home(self, call: Callable[[], None]) -> None:
+    def home(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
@@ -519,17 +508,6 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
-
-
-def _server_keys(settings: Settings) -> "ServerKeys | None":
-    """The key of a server that signs requests, and one to seal them with; None when it has none to
-    sign.
-    """
-    if settings.auth_callout is None and settings.operator is None:
-        return None
-    from penstock.server.auth.setup import make_keys
-
-    return make_keys()
 
 
 def _draw(below: int) -> int:
