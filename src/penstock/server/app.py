@@ -249,12 +249,12 @@ class Server:
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self.write_files()
         self._start_system()
         if self.settings.prof_port:
             self._start_profiling()
         self.listener.open(self.loop)
         self.doors.open(self.loop)
+        self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
@@ -380,6 +380,9 @@ class Server:
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
+        if self._profiling is not None:
+            address = join_address(reachable(self.host), self._profiling.port)
+            found["profile"] = [f"http://{address}"]
         return found
 
     def close_listeners(self) -> None:
