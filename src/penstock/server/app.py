@@ -29,6 +29,7 @@ from penstock.server.auth import Gate
 from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
+from penstock.server.doors import Doors
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -134,6 +135,15 @@ class Server:
         self.turn.start(self.sessions, self._opening.call_soon)
         self.apply_limits()
         self.apply_tracing()
+        self.doors = Doors(
+            self.settings,
+            self.log,
+            self.turn,
+            self.sessions,
+            self.clients,
+            self.greeting,
+            self._sweep_by,
+        )
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
@@ -245,12 +255,14 @@ class Server:
         if self.settings.prof_port:
             self._start_profiling()
         self.listener.open(self.loop)
+        self.doors.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
+        self.doors.announce_tls()
         self.log.info("Server is ready")
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
@@ -297,9 +309,10 @@ class Server:
 
         facts = self.facts()
         self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        await self._http.open(self._http_sockets)
+        context = self.doors.monitoring_context()
+        await self._http.open(self._http_sockets, context)
         shown = join_address(self.settings.http_host or self.host, self.http_port)
-        self.log.info(f"Starting http monitor on {shown}")
+        self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
 
     def facts(self) -> "Facts":
         """What monitoring looks at."""
@@ -365,8 +378,15 @@ class Server:
         found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
-            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+            scheme = "https" if self.settings.https_port else "http"
+            found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
+        found["websocket"] = self.doors.urls()
         return found
+
+    def close_listeners(self) -> None:
+        """Take nobody new."""
+        self.listener.close()
+        self.doors.close_listener()
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
@@ -374,6 +394,7 @@ class Server:
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
+        self.doors.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
         if self.clients.system is not None:
@@ -399,6 +420,8 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        if self.doors.take(connected, host, port):
+            return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from penstock.server.errors import StartError
 from penstock.server.log import Log
 from penstock.server.settings import RELOADABLE, Settings
+from penstock.server.units import SECOND_NS, format_size
 
 ReadAgain = Callable[[], tuple[Settings, list[str]]]
 Prepare = Callable[[Settings, Settings], object]
@@ -43,12 +44,16 @@ _NAMES = {
     "headers": "NoHeaderSupport",
     "feature_flags": "FeatureFlags",
     "write_timeout": "WriteTimeout",
-    "default_js_domain": "DefaultJSDomain",
-    "cluster_name": "Cluster",
-    "cluster_host": "Cluster",
-    "cluster_port": "Cluster",
+    "default_js_domain": "JsAccDefaultDomain",
+    "system_account": "SystemAccount",
+    "sync_interval_ns": "SyncInterval",
+    "strict": "NoJetStreamStrict",
+    "cluster_name": "cluster name",
+    "cluster_host": "cluster host",
+    "cluster_port": "cluster port",
 }
 _SENTENCES = {
+    "websocket": "config reload not supported for Websocket",
     "store_dir": "config reload not supported for jetstream storage directory",
 }
 # What is told of a change that is made; without a value where it is a secret, or long.
@@ -61,6 +66,14 @@ _UNTOLD = {
     "server_metadata": "metadata",
     "remotes": "remotes",
 }
+_TOLD: dict[str, Callable[[Any], str]] = {
+    "auth_timeout_ns": lambda ns: f"authorization timeout = {ns / SECOND_NS:g}",
+    "no_fast_producer_stall": lambda off: f"fast producers will {'not ' if off else ''}be stalled",
+    "jetstream": lambda on: "JetStream",
+    "jetstream_limits": lambda limits: "JetStream limits",
+    "max_memory": lambda size: f"JetStream max_mem_store = {format_size(size)}",
+    "max_file": lambda size: f"JetStream max_file_store = {format_size(size)}",
+}
 
 
 class Row(NamedTuple):
@@ -69,6 +82,7 @@ class Row(NamedTuple):
     names: frozenset[str]
     apply: Apply  # the changed names among `names`; called when there are any
     prepare: Prepare | None  # old and new settings; StartError when it can't be done
+    always: bool  # whatever has changed: files behind the names may have
 
 
 class Reloads:
@@ -81,14 +95,22 @@ class Reloads:
         self._read_again = read_again
         self._rows: list[Row] = []
 
-    def add(self, names: Iterable[str], apply: Apply, prepare: Prepare | None = None) -> None:
+    def add(
+        self,
+        names: Iterable[str],
+        apply: Apply,
+        prepare: Prepare | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
         """A part tells which settings it can take on a running server.
 
         prepare(old, new) is called before anything is changed and may raise StartError, which
         leaves all as it was; it is called for changes of these names only, and has to be harmless
         when the reload fails later. apply(changed) is called after the settings have changed.
+        `always`: both are called at every reload.
         """
-        self._rows.append(Row(frozenset(names), apply, prepare))
+        self._rows.append(Row(frozenset(names), apply, prepare, always))
 
     def reloadable(self) -> frozenset[str]:
         """All settings that may change."""
@@ -117,7 +139,7 @@ class Reloads:
         self._settings.config_digest = fresh.config_digest
         for row in self._rows:
             mine = row.names.intersection(changed)
-            if mine:
+            if mine or row.always:
                 row.apply(mine)
         digest = f" ({fresh.config_digest})" if fresh.config_digest else ""
         self._log.info(f"Reloaded server configuration{digest}")
@@ -125,7 +147,7 @@ class Reloads:
 
     def _prepare(self, changed: frozenset[str], fresh: Settings) -> None:
         for row in self._rows:
-            if row.prepare is not None and row.names & changed:
+            if row.prepare is not None and (row.always or row.names & changed):
                 row.prepare(self._settings, fresh)
 
 
@@ -150,7 +172,7 @@ def _refusal(name: str, before: object, after: object) -> str:
     if name in _SENTENCES:
         return _SENTENCES[name]
     shown = _NAMES.get(name, name.removesuffix("_ns"))
-    if name == "headers":
+    if name in ("headers", "strict"):  # there it is what is switched off
         before, after = not before, not after
     return (
         f"config reload not supported for {shown}: old={_value(name, before)}, "
@@ -176,7 +198,6 @@ def check_jetstream(old: Settings, new: Settings) -> None:
     for name in (
         "store_dir",
         "sync_interval_ns",
-        "jetstream_limits",
         "batch_limits",
         "domain",
         "strict",
@@ -189,6 +210,8 @@ def check_jetstream(old: Settings, new: Settings) -> None:
 
 def told(name: str, value: object) -> str:
     """The line about a setting that was changed."""
+    if name in _TOLD:
+        return f"Reloaded: {_TOLD[name](value)}"
     if name in _UNTOLD:
         return f"Reloaded: {_UNTOLD[name]}"
     shown = name.removesuffix("_ns")
@@ -200,6 +223,11 @@ def told(name: str, value: object) -> str:
 def _value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        pairs = (f"{key}:{_value('', value[key])}" for key in sorted(value))
+        return f"map[{' '.join(pairs)}]"
+    if isinstance(value, list):
+        return f"[{' '.join(str(each) for each in value)}]"
     if name.endswith("_ns") and isinstance(value, int):
         from penstock.api.times import format_duration
 

@@ -133,8 +133,10 @@ def _url(item: Item) -> str:
     parts = urlsplit(url)
     if parts.scheme in ("ws", "wss"):
         raise ValueError("leaf nodes of this version do not call over WebSocket")
+    if parts.scheme == "tls":
+        raise ValueError("leaf nodes of this version do not call over TLS")
     if not parts.hostname:
-        raise ValueError("expected nats://host:port or tls://host:port")
+        raise ValueError("expected nats://host:port")
     if parts.port is None:  # ValueError when it is no number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
         netloc = f"{parts.netloc}:{port_number}"

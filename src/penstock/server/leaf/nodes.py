@@ -343,6 +343,11 @@ class LeafNodes(Events):
             self.log.error(f"{peer.shown} - {text}")
             self._fail(connection, text.encode(), "Protocol Violation")
             return
+        if info.tls_required:
+            self.log.error(f"{peer.shown} - it wants TLS, which leaf nodes of this version do not speak")
+            self._delay(peer, LOOP_DELAY_NS)
+            self._end(peer, "TLS Handshake Failure")
+            return
         peer.name, peer.domain = info.server_name or info.server_id, info.domain
         peer.cluster, peer.version = info.cluster, info.version
         peer.nonce = info.nonce

@@ -17,8 +17,6 @@ from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
 
-REPORTS = 3600  # the first connect is complained about once in so many attempts
-
 
 class Remotes:
     """One caller for each remote that is not disabled."""
@@ -113,7 +111,9 @@ class Caller:
             f'Error trying to connect as leafnode to remote server "{where}" '
             f"(attempt {attempt}): {problem.strerror or problem}"
         )
-        if attempt == 1 or not first or attempt % REPORTS == 0:
+        settings = self._nodes.settings
+        each = settings.connect_error_reports if first else settings.reconnect_error_reports
+        if attempt == 1 or attempt % max(each, 1) == 0:
             self._nodes.log.error(text)
         else:
             self._nodes.log.debug(text)

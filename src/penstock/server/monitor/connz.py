@@ -10,7 +10,8 @@ import msgspec
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
 from penstock.core.subjects import collide
-from penstock.server.clients import Client, Departed
+from penstock.server.clients import Client
+from penstock.server.departed import Departed
 from penstock.server.monitor.facts import (
     GLOBAL_ACCOUNT,
     Facts,
