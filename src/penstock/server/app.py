@@ -123,6 +123,7 @@ class Server:
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
+        self.clients.settle = self.sessions.settle
         self.clients.recheck = self.sessions.recheck
         self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick

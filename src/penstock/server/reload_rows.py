@@ -65,7 +65,9 @@ def add_rows(server: "Server") -> None:
     add(ACCOUNTS, lambda changed: _accounts(server))
     add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.authorities.refresh(server))
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
-    add((*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
+    add(
+        (*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings)
+    )
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
     add(FILES, files.apply, files.prepare)
 

@@ -344,7 +344,9 @@ class LeafNodes(Events):
             self._fail(connection, text.encode(), "Protocol Violation")
             return
         if info.tls_required:
-            self.log.error(f"{peer.shown} - it wants TLS, which leaf nodes of this version do not speak")
+            self.log.error(
+                f"{peer.shown} - it wants TLS, which leaf nodes of this version do not speak"
+            )
             self._delay(peer, LOOP_DELAY_NS)
             self._end(peer, "TLS Handshake Failure")
             return
