@@ -356,6 +356,7 @@ cdef class Turn(Hub):
         cdef Reader* r = &self.shared
         r.pos = r.end = 0
         r.need = 0
+        r.role = c.reader.role
         r.max_line = c.reader.max_line
         r.max_payload = c.reader.max_payload
         return r
@@ -378,8 +379,9 @@ cdef class Turn(Hub):
         """Give the empty input buffer of a connection back; its limits stay."""
         cdef uint32_t line = c.reader.max_line
         cdef int64_t payload = c.reader.max_payload
+        cdef int role = c.reader.role
         reader_free(&c.reader)
-        reader_init(&c.reader, ROLE_SERVER)
+        reader_init(&c.reader, role)
         c.reader.max_line = line
         c.reader.max_payload = payload
 

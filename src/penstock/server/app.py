@@ -26,6 +26,7 @@ from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
+from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
 from penstock.server.doors import Doors
@@ -36,7 +37,7 @@ from penstock.server.files import (
     write_pid_file,
     write_ports_file,
 )
-from penstock.server.identity import Greeting, new_server_id
+from penstock.server.identity import Greeting
 from penstock.server.listener import Listener
 from penstock.server.log import Log
 from penstock.server.memory import memory_bytes
@@ -51,10 +52,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.callout import ServerKeys
-    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
+    from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
     from penstock.server.monitor.profile_port import ProfilePort
 
@@ -82,10 +82,8 @@ class Server:
         self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        # Only a server that has something to sign needs a key that does.
-        self.keys = _server_keys(settings)
-        self._authorities: Setup | None = None
-        self.server_id = self.keys.signing.public if self.keys else new_server_id()
+        self.authorities = Authorities(settings)
+        self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -101,6 +99,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self.leafs: LeafPart | None = None
         self._facts: Facts | None = None
         self._system_timer: asyncio.TimerHandle | None = None
         self._profiling: ProfilePort | None = None
@@ -116,7 +115,7 @@ class Server:
         self.accounts.server_name = self.server_name
         self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.gate = Gate(settings, self._home)
+        self.gate = Gate(settings, self.home)
         self.clients = Clients(
             self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
         )
@@ -146,39 +145,8 @@ class Server:
         )
         add_rows(self)
         self.apply_accounts()
-        if self.keys is not None:
-            self._set_up_authorities(self.keys)
+        self.authorities.connect(self)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
-
-    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
-        """Who else decides who is let in: operators' JWTs, a callout service."""
-        from penstock.server.auth.setup import Setup
-
-        assert keys is not None
-        self._authorities = Setup(
-            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
-        )
-        self._authorities.connect(keys, self.server_name, self._about)
-
-    def refresh_authorities(self) -> None:
-        """After a reload: a callout service that came or went, other preloaded JWTs."""
-        settings = self.settings
-        if settings.auth_callout is None:
-            self.gate.callout = None
-        elif self.gate.callout is None:
-            self._set_up_authorities(self.keys or _server_keys(settings))
-        if self._authorities is not None:
-            self._authorities.reloaded()
-
-    def _about(self) -> dict[str, object]:
-        """What answers of the system account say of the server that gave them."""
-        return {
-            "name": self.server_name,
-            "host": self.host,
-            "id": self.server_id,
-            "ver": COMPATIBLE_VERSION,
-            "jetstream": self.settings.jetstream,
-        }
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -278,6 +246,8 @@ class Server:
             await self._start_monitoring()
         if self.store is not None:
             self.open_jetstream()
+        if self.settings.leafnodes is not None:
+            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
         self._start_system()
@@ -372,7 +342,7 @@ class Server:
         from penstock.server.system import System
         from penstock.server.system.actions import ServerActions
 
-        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self.home)
         self.accounts.when_made(
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
@@ -421,6 +391,8 @@ class Server:
         self.log.info("Initiating Shutdown...")
         tell_systemd("STOPPING=1")
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.close()
         self.doors.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
@@ -456,7 +428,7 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
-    def _home(self, call: Callable[[], None]) -> None:
+    def home(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
@@ -533,17 +505,6 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
-
-
-def _server_keys(settings: Settings) -> "ServerKeys | None":
-    """The key of a server that signs requests, and one to seal them with; None when it has none to
-    sign.
-    """
-    if settings.auth_callout is None and settings.operator is None:
-        return None
-    from penstock.server.auth.setup import make_keys
-
-    return make_keys()
 
 
 def _draw(below: int) -> int:
