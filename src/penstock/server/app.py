@@ -27,6 +27,7 @@ from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
+from penstock.server.commands import SIGNALS, Commands, tell_systemd
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -42,7 +43,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
@@ -53,18 +54,12 @@ if TYPE_CHECKING:
     from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
+    from penstock.server.leaf.part import LeafPart
     from penstock.server.monitor import Facts
     from penstock.server.monitor.profile_port import ProfilePort
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
-SIGNALS = {
-    signal.SIGINT: "interrupt",
-    signal.SIGTERM: "terminated",
-    signal.SIGUSR1: "user defined signal 1",
-    signal.SIGUSR2: "user defined signal 2",
-    signal.SIGHUP: "hangup",
-}
 
 
 class Server:
@@ -96,16 +91,17 @@ class Server:
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self.reloads = Reloads(settings, log, reload)
+        self.commands = Commands(self)
         self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self._http: HttpServer | None = None
         self.ports_file = ""
         self._stopped: asyncio.Future[None]
-        self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self.leafs: LeafPart | None = None
         self._facts: Facts | None = None
         self._system_timer: asyncio.TimerHandle | None = None
         self._profiling: ProfilePort | None = None
@@ -269,11 +265,13 @@ class Server:
 
     async def _start(self) -> None:
         for number in SIGNALS:
-            self.loop.add_signal_handler(number, self._trapped, number)
+            self.loop.add_signal_handler(number, self.commands.trapped, number)
         if self._http_sockets:
             await self._start_monitoring()
         if self.store is not None:
             self.open_jetstream()
+        if self.settings.leafnodes is not None:
+            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
         self._start_system()
@@ -288,8 +286,8 @@ class Server:
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
         for early in self._early_signals:
-            self._trapped(signal.Signals(early))
-        _tell_systemd("READY=1")
+            self.commands.trapped(signal.Signals(early))
+        tell_systemd("READY=1")
 
     def open_jetstream(self) -> None:
         """Recover what the store holds and serve it; StartError when that fails."""
@@ -397,16 +395,18 @@ class Server:
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of what is listened on, by kind, as the ports file has them."""
-        found = {"nats": [f"nats://{join_address(_reachable(self.host), self.port)}"]}
+        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
-            host = _reachable(self.settings.http_host or self.host)
+            host = reachable(self.settings.http_host or self.host)
             found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
         return found
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
-        _tell_systemd("STOPPING=1")
+        tell_systemd("STOPPING=1")
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.close()
         if self._system_timer is not None:
             self._system_timer.cancel()
         if self.clients.system is not None:
@@ -414,8 +414,7 @@ class Server:
             self.clients.system = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if self._lame_duck is not None:
-            self._lame_duck.cancel()
+        self.commands.close()
         self.turn.poll_once()
         self.close_jetstream()
         self.gate.close()
@@ -479,61 +478,15 @@ class Server:
         self._sweep_by(self.clients.sweep(self.turn.now_ns))
         self.turn.kick()
 
-    # -- signals
-
-    def _trapped(self, number: signal.Signals) -> None:
-        self.log.info(f'Trapped "{SIGNALS[number]}" signal')
-        if number == signal.SIGUSR1:
-            self._reopen()
-        elif number == signal.SIGUSR2:
-            self.go_lame()
-        elif number == signal.SIGHUP:
-            self.reload_configuration()
-        elif number == signal.SIGINT or self._lame_duck is None:
-            self.stop()
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopped.done()
 
     def stop(self) -> None:
         """Ask run() to shut down and return."""
         if not self._stopped.done():
             self._stopped.set_result(None)
-
-    def _reopen(self) -> None:
-        self.log.reopen()
-        self.log.info("File log re-opened")
-
-    def go_lame(self) -> None:
-        """Enter lame duck mode, which ends the server; once."""
-        if self._lame_duck is not None or self._stopped.done():
-            return
-        from random import SystemRandom
-
-        from penstock.server.lame_duck import LameDuck
-
-        steps = [self._say_leaving, self.listener.close, self.close_jetstream]
-        leaving = LameDuck(
-            self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
-        )
-        self._lame_duck = self.loop.create_task(leaving.run())
-
-    def _say_leaving(self) -> None:
-        if self.clients.system is not None:
-            self.clients.system.leaving(lame_duck=True)
-
-    def _tell_lame(self) -> None:
-        self.greeting.refresh(self.settings, lame_duck=True)
-        self.clients.tell_lame_duck()
-        self.turn.kick()
-
-    # -- reloading
-
-    def reload_configuration(self) -> str:
-        """Read file and options again and go over to them: why that failed, or ""."""
-        failure = self.reloads.run()
-        if self._facts is not None and not failure:
-            self._facts.loaded_ns = time.time_ns()
-        self.turn.now_ns = self.turn.clock.now()
-        self.turn.kick()
-        return failure
 
     # -- trouble
 
@@ -558,7 +511,7 @@ class Server:
     @property
     def lame_duck(self) -> bool:
         """Whether it is about to go."""
-        return self._lame_duck is not None
+        return self.commands.leaving
 
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
@@ -579,20 +532,3 @@ def _server_keys(settings: Settings) -> "ServerKeys | None":
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
-
-
-def _tell_systemd(state: str) -> None:
-    if "NOTIFY_SOCKET" in os.environ:
-        from penstock.server.notify import notify
-
-        notify(state)
-
-
-def join_address(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -391,7 +391,9 @@ class Clients:
         past.out_msgs += connection.out_msgs
         past.in_bytes += connection.in_bytes
         past.out_bytes += connection.out_bytes
-        past.slow_consumers += connection.reason.startswith("Slow Consumer")
+        if connection.reason.startswith("Slow Consumer"):
+            past.slow_consumers += 1
+            self._tell_slow(connection)
         if self.system is not None:
             self.system.disconnected(connection, client)
         if self.departed.maxlen:
@@ -401,6 +403,15 @@ class Clients:
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
+
+    def _tell_slow(self, connection: Connection) -> None:
+        settings = self.settings
+        if connection.reason.endswith("(Pending Bytes)"):
+            what = f"MaxPending of {settings.max_pending} Exceeded"
+        else:
+            what = f"WriteDeadline of {settings.write_deadline_ns / SECOND_NS:g}s exceeded"
+        text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
+        self.log.often("INF", "slow consumer", text)
 
     def past(self, account: str) -> Past:
         """What the closed connections of an account came to."""
@@ -439,7 +450,7 @@ class Clients:
         too many.
         """
         settings = self.settings
-        connections = self.hub.all_connections()
+        connections = [c for c in self.hub.all_connections() if isinstance(c.session, Client)]
         if AUTHORIZATION & set(changed):
             self.gate.refresh()
             for connection in connections:

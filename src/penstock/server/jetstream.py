@@ -201,7 +201,7 @@ class JetStream:
         if domain:
             sink = CallbackSink(lambda *message: self._from_domain(account, *message))
             self._domains[account.name] = sink
-            account.router.attach_prefix(f"$JS.{domain}.API.", sink)
+            account.router.attach_prefix(f"$JS.{domain}.API.", sink, offered=True)
 
     def _refuse(self, account: ServerAccount) -> None:
         """Answer the account's question what it may use: nothing."""

@@ -8,8 +8,9 @@ from penstock.server.config.cluster import cluster, gateway, mqtt
 from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.leafnodes import leafnodes
 from penstock.server.config.mappings import mappings
-from penstock.server.config.operations import OPERATIONS
+from penstock.server.config.operations import OPERATIONS, check_default_domains
 from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
@@ -36,6 +37,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     check_authorization(reader, named, place)
     check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
+    check_default_domains(reader, named.get("default_js_domain", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),
@@ -64,6 +66,7 @@ TOP: dict[str, Key] = {
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
     "jetstream": jetstream,
+    **dict.fromkeys(("leafnodes", "leaf"), leafnodes),
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
@@ -111,7 +114,7 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    allow_non_tls leaf leafnodes ocsp proxies proxy_protocol resolver_tls tls websocket ws
+    allow_non_tls ocsp proxies proxy_protocol resolver_tls tls websocket ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
