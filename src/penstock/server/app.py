@@ -26,6 +26,7 @@ from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
+from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
 from penstock.server.doors import Doors
@@ -36,7 +37,7 @@ from penstock.server.files import (
     write_pid_file,
     write_ports_file,
 )
-from penstock.server.identity import Greeting, new_server_id
+from penstock.server.identity import Greeting
 from penstock.server.listener import Listener
 from penstock.server.log import Log
 from penstock.server.memory import memory_bytes
@@ -51,8 +52,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.callout import ServerKeys
-    from penstock.server.auth.setup import Setup
     from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
@@ -83,10 +82,8 @@ class Server:
         self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        # Only a server that has something to sign needs a key that does.
-        self.keys = _server_keys(settings)
-        self._authorities: Setup | None = None
-        self.server_id = self.keys.signing.public if self.keys else new_server_id()
+        self.authorities = Authorities(settings)
+        self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -118,7 +115,7 @@ class Server:
         self.accounts.server_name = self.server_name
         self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.gate = Gate(settings, self._home)
+        self.gate = Gate(settings, self.home)
         self.clients = Clients(
             self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
         )
@@ -126,6 +123,7 @@ class Server:
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
+        self.clients.settle = self.sessions.settle
         self.clients.recheck = self.sessions.recheck
         self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
@@ -148,39 +146,8 @@ class Server:
         )
         add_rows(self)
         self.apply_accounts()
-        if self.keys is not None:
-            self._set_up_authorities(self.keys)
+        self.authorities.connect(self)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
-
-    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
-        """Who else decides who is let in: operators' JWTs, a callout service."""
-        from penstock.server.auth.setup import Setup
-
-        assert keys is not None
-        self._authorities = Setup(
-            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
-        )
-        self._authorities.connect(keys, self.server_name, self._about)
-
-    def refresh_authorities(self) -> None:
-        """After a reload: a callout service that came or went, other preloaded JWTs."""
-        settings = self.settings
-        if settings.auth_callout is None:
-            self.gate.callout = None
-        elif self.gate.callout is None:
-            self._set_up_authorities(self.keys or _server_keys(settings))
-        if self._authorities is not None:
-            self._authorities.reloaded()
-
-    def _about(self) -> dict[str, object]:
-        """What answers of the system account say of the server that gave them."""
-        return {
-            "name": self.server_name,
-            "host": self.host,
-            "id": self.server_id,
-            "ver": COMPATIBLE_VERSION,
-            "jetstream": self.settings.jetstream,
-        }
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -283,12 +250,12 @@ class Server:
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self.write_files()
         self._start_system()
         if self.settings.prof_port:
             self._start_profiling()
         self.listener.open(self.loop)
         self.doors.open(self.loop)
+        self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
@@ -376,7 +343,7 @@ class Server:
         from penstock.server.system import System
         from penstock.server.system.actions import ServerActions
 
-        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
+        system = System(self.facts, self.server_id, account.router, ServerActions(self), self.home)
         self.accounts.when_made(
             lambda made: system.serve(made.name, made.router) if made is not account else None
         )
@@ -414,6 +381,9 @@ class Server:
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
+        if self._profiling is not None:
+            address = join_address(reachable(self.host), self._profiling.port)
+            found["profile"] = [f"http://{address}"]
         return found
 
     def close_listeners(self) -> None:
@@ -462,7 +432,7 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
-    def _home(self, call: Callable[[], None]) -> None:
+    def home(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
@@ -539,17 +509,6 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
-
-
-def _server_keys(settings: Settings) -> "ServerKeys | None":
-    """The key of a server that signs requests, and one to seal them with; None when it has none to
-    sign.
-    """
-    if settings.auth_callout is None and settings.operator is None:
-        return None
-    from penstock.server.auth.setup import make_keys
-
-    return make_keys()
 
 
 def _draw(below: int) -> int:

@@ -63,9 +63,11 @@ def add_rows(server: "Server") -> None:
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
     add(DOORS, doors.apply, doors.prepare, always=True)
     add(ACCOUNTS, lambda changed: _accounts(server))
-    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
+    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.authorities.refresh(server))
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
-    add((*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
+    add(
+        (*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings)
+    )
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
     add(FILES, files.apply, files.prepare)
 

@@ -180,7 +180,6 @@ RELOADABLE = frozenset(
         "users",
         "accounts",
         "mappings",
-        "system_account",
         "no_auth_user",
         "auth_callout",
         "operator",
