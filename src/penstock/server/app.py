@@ -43,6 +43,7 @@ from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS
+from penstock.server.watching import Watching
 from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
@@ -51,10 +52,7 @@ if TYPE_CHECKING:
 
     from penstock.server.auth.callout import ServerKeys
     from penstock.server.auth.setup import Setup
-    from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
-    from penstock.server.monitor import Facts
-    from penstock.server.monitor.profile_port import ProfilePort
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
@@ -99,16 +97,13 @@ class Server:
         self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
-        self._http: HttpServer | None = None
         self.ports_file = ""
         self._stopped: asyncio.Future[None]
         self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
-        self._facts: Facts | None = None
-        self._system_timer: asyncio.TimerHandle | None = None
-        self._profiling: ProfilePort | None = None
+        self.watching = Watching(self)
         self._build()
 
     def _build(self) -> None:
@@ -125,7 +120,7 @@ class Server:
         self.accounts.server_name = self.server_name
         self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.gate = Gate(settings, self._home)
+        self.gate = Gate(settings, self.home)
         self.clients = Clients(
             self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
         )
@@ -156,7 +151,7 @@ class Server:
 
         assert keys is not None
         self._authorities = Setup(
-            self.settings, self.accounts, self.gate, self.clients, self.log, self._home
+            self.settings, self.accounts, self.gate, self.clients, self.log, self.home
         )
         self._authorities.connect(keys, self.server_name, self._about)
 
@@ -275,14 +270,14 @@ class Server:
         for number in SIGNALS:
             self.loop.add_signal_handler(number, self._trapped, number)
         if self._http_sockets:
-            await self._start_monitoring()
+            await self.watching.open_monitoring(self._http_sockets)
+            shown = join_address(self.settings.http_host or self.host, self.http_port)
+            self.log.info(f"Starting http monitor on {shown}")
         if self.store is not None:
             self.open_jetstream()
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
-        self._start_system()
-        if self.settings.prof_port:
-            self._start_profiling()
+        self.watching.open()
         self.listener.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -330,68 +325,6 @@ class Server:
             digest = self.settings.config_digest
             self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
-    async def _start_monitoring(self) -> None:
-        from penstock.server.http import HttpServer
-        from penstock.server.monitor import answer
-
-        facts = self.facts()
-        self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        await self._http.open(self._http_sockets)
-        shown = join_address(self.settings.http_host or self.host, self.http_port)
-        self.log.info(f"Starting http monitor on {shown}")
-
-    def facts(self) -> "Facts":
-        """What monitoring looks at."""
-        if self._facts is None:
-            from penstock.server.monitor import Facts
-
-            self._facts = Facts(
-                settings=self.settings,
-                server_id=self.server_id,
-                server_name=self.server_name,
-                host=self.host,
-                port=self.port,
-                http_port=self.http_port,
-                start_ns=self.start_ns,
-                hub=self.turn,
-                clients=self.clients,
-                accounts=self.accounts.all,
-                jetstream=lambda: self.jetstream,
-                warn=self.log.warn,
-                system_account=self.accounts.system.name if self.accounts.system else "",
-            )
-        return self._facts
-
-    def _start_system(self) -> None:
-        account = self.accounts.system
-        if account is None:
-            return
-        from penstock.server.system import System
-        from penstock.server.system.actions import ServerActions
-
-        system = System(self.facts, self.server_id, account.router, ServerActions(self), self._home)
-        self.accounts.when_made(
-            lambda made: system.serve(made.name, made.router) if made is not account else None
-        )
-        self.clients.system = self.sessions.tracer = system
-        self._system_tick()
-
-    def _start_profiling(self) -> None:
-        from penstock.server.monitor.profile_port import ProfilePort
-
-        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
-        shown = join_address(self.host, self._profiling.port)
-        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
-
-    def _system_tick(self) -> None:
-        if self.clients.system is not None:
-            now_ns = self.turn.now_ns = self.turn.clock.now()
-            due_ns = self.clients.system.tick(now_ns)
-            self.turn.kick()
-            self._system_timer = self.loop.call_later(
-                (due_ns - now_ns) / SECOND_NS, self._system_tick
-            )
-
     def write_files(self) -> None:
         """Write pid file and ports file, where they are asked for."""
         if self.settings.pid_file:
@@ -411,11 +344,7 @@ class Server:
         self.log.info("Initiating Shutdown...")
         _tell_systemd("STOPPING=1")
         self.listener.close()
-        if self._system_timer is not None:
-            self._system_timer.cancel()
-        if self.clients.system is not None:
-            self.clients.system.leaving(lame_duck=False)
-            self.clients.system = None
+        self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._lame_duck is not None:
@@ -425,10 +354,7 @@ class Server:
         self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
-        if self._http is not None:
-            await self._http.close()
-        if self._profiling is not None:
-            self._profiling.close()
+        await self.watching.close()
         for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)
@@ -444,7 +370,7 @@ class Server:
         client = connection.session
         self._sweep_by(getattr(client, "due_ns", NEVER_NS))
 
-    def _home(self, call: Callable[[], None]) -> None:
+    def home(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
@@ -520,8 +446,7 @@ class Server:
         self._lame_duck = self.loop.create_task(leaving.run())
 
     def _say_leaving(self) -> None:
-        if self.clients.system is not None:
-            self.clients.system.leaving(lame_duck=True)
+        self.watching.leaving(lame_duck=True)
 
     def _tell_lame(self) -> None:
         self.greeting.refresh(self.settings, lame_duck=True)
@@ -533,8 +458,8 @@ class Server:
     def reload_configuration(self) -> str:
         """Read file and options again and go over to them: why that failed, or ""."""
         failure = self.reloads.run()
-        if self._facts is not None and not failure:
-            self._facts.loaded_ns = time.time_ns()
+        if not failure:
+            self.watching.reloaded()
         self.turn.now_ns = self.turn.clock.now()
         self.turn.kick()
         return failure

@@ -525,7 +525,7 @@ class Clients:
         if begun and now_ns - begun > interval * (settings.ping_max + 1):
             # bytes come, but what they belong to does not end
             connection.fail(b"Stale Connection", "Stale Connection")
-            return
+            return None
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             return min(connection.last_ns + interval, client.expires_ns)
