@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 from tests.compat.twins import PATIENCE_S, QUIET_S, Twin
-from tests.peers import running_server
+from tests.peers import ServerProcess, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,6 +78,24 @@ class Cast:
         self.ports = (ours, theirs)
         self.pairs = {name: (User(ours, name), User(theirs, name)) for name in names}
         self.steps: list[str] = []
+        self.processes: list[ServerProcess] = []
+        self.path: Path | None = None
+
+    def reload(self, config: str) -> None:
+        """Give both servers another configuration, and wait until they have it."""
+        assert self.path is not None
+        self.path.write_text(f"server_name: S\n{config}")
+        before = [_reloads(each) for each in self.processes]
+        for each in self.processes:
+            assert each.process is not None
+            each.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + PATIENCE_S
+        while [_reloads(each) for each in self.processes] != [count + 1 for count in before]:
+            assert time.monotonic() < deadline, [
+                each.log_path.read_text()[-1000:] for each in self.processes
+            ]
+            time.sleep(0.02)
+        self.steps.append("reload")
 
     def close(self) -> None:
         for pair in self.pairs.values():
@@ -171,6 +190,10 @@ class Cast:
         return seen[0][3] if seen else None
 
 
+def _reloads(process: ServerProcess) -> int:
+    return process.log_path.read_text().count("Reloaded server configuration")
+
+
 @contextlib.contextmanager
 def cast(config: str, folder: Path, names: list[str]) -> Iterator[Cast]:
     """Both servers with this configuration, and these users; all have the password `pw`."""
@@ -182,6 +205,7 @@ def cast(config: str, folder: Path, names: list[str]) -> Iterator[Cast]:
         running_server("nats-server", *arguments) as theirs,
     ):
         both = Cast(ours.port, theirs.port, names)
+        both.processes, both.path = [ours, theirs], path
         try:
             yield both
         finally:

@@ -8,6 +8,7 @@ have to be the same.
 import contextlib
 import json
 import select
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import available_servers, running_server
+from tests.peers import ServerProcess, available_servers, running_server
 
 pytestmark = pytest.mark.peer
 
 PATIENCE_S = 10.0
-QUIET_S = 0.3  # nothing more comes after so long
+QUIET_S = 3.0  # nothing more comes after so long, and no PONG did
 
 Dialogue = tuple[bytes, dict[str, object] | None]  # what is sent, and CONNECT's fields before it
 
@@ -195,6 +196,25 @@ PERMITTED = [
 ]  # fmt: skip
 
 
+ACCOUNTS = """
+max_sub_tokens: 3
+no_header_support: true
+accounts {
+    A { users: [{user: a, password: a}], limits { max_subscriptions: 2, max_payload: 100 } }
+    B { users: [{user: b, password: b}] }
+}
+"""
+
+LIMITED = [
+    ("a", "SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nSUB a 1\r\nSUB a..b 9\r\nSUB a.b.c.d 4\r\nUNSUB 1\r\nSUB c 3\r\n"),
+    ("a", "SUB a 1\r\nPUB a 100\r\n" + "x" * 100 + "\r\n"),
+    ("a", "PUB a 101\r\n"),
+    ("b", "SUB a.b.c.d 4\r\nSUB a.b.c 5\r\nSUB a 6\r\nSUB b 7\r\nPUB a.b.c 0\r\n\r\n"),
+    ("b", "HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"),
+    ("b", "PUB b.x 101\r\n" + "x" * 101 + "\r\n"),
+]  # fmt: skip
+
+
 def dialogues() -> dict[str, Dialogue]:
     """Name -> what is said. Subjects of dialogues that go on at once are not the same ones."""
     found: dict[str, Dialogue] = {}
@@ -209,10 +229,10 @@ def dialogues() -> dict[str, Dialogue]:
     return found
 
 
-def permitted() -> dict[str, Dialogue]:
+def of_users(said: list[tuple[str, str]]) -> dict[str, Dialogue]:
     return {
         f"{user}-{i}": (text.encode("latin-1"), QUIETLY | {"user": user, "pass": user})
-        for i, (user, text) in enumerate(PERMITTED)
+        for i, (user, text) in enumerate(said)
     }
 
 
@@ -257,18 +277,32 @@ def ports() -> Iterator[tuple[int, int]]:
         yield ours.port, theirs.port
 
 
+@contextlib.contextmanager
+def configured(folder: Path, text: str) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    """Both servers with the same configuration, each in a file of its own."""
+    if "nats-server" not in available_servers():
+        pytest.skip("no nats-server that is new enough on this machine")
+    paths = [folder / f"{kind}.conf" for kind in ("ours", "theirs")]
+    for path in paths:
+        path.write_text(text)
+    with (
+        running_server("penstock", "-c", str(paths[0])) as ours,
+        running_server("nats-server", "-c", str(paths[1])) as theirs,
+    ):
+        yield ours, theirs
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     """The same with users who may not do everything."""
-    if "nats-server" not in available_servers():
-        pytest.skip("no nats-server that is new enough on this machine")
-    path: Path = tmp_path_factory.mktemp("users") / "users.conf"
-    path.write_text(USERS)
-    config = ["-c", str(path)]
-    with (
-        running_server("penstock", *config) as ours,
-        running_server("nats-server", *config) as theirs,
-    ):
+    with configured(tmp_path_factory.mktemp("users"), USERS) as (ours, theirs):
+        yield ours.port, theirs.port
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """The same with accounts that have limits."""
+    with configured(tmp_path_factory.mktemp("accounts"), ACCOUNTS) as (ours, theirs):
         yield ours.port, theirs.port
 
 
@@ -278,7 +312,39 @@ def test_a_dialogue_goes_the_same_way(ports: tuple[int, int], name: str) -> None
     assert ours == theirs
 
 
-@pytest.mark.parametrize("name", permitted())
+@pytest.mark.parametrize("name", of_users(PERMITTED))
 def test_users_may_do_the_same(guarded: tuple[int, int], name: str) -> None:
-    ours, theirs = (outcome(port, permitted()[name]) for port in guarded)
+    ours, theirs = (outcome(port, of_users(PERMITTED)[name]) for port in guarded)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("name", of_users(LIMITED))
+def test_limits_of_accounts_are_the_same(limited: tuple[int, int], name: str) -> None:
+    ours, theirs = (outcome(port, of_users(LIMITED)[name]) for port in limited)
+    assert ours == theirs
+
+
+def test_a_reload_ends_what_is_no_longer_allowed(tmp_path: Path) -> None:
+    """One subscription of each kind, as what ends comes in no order."""
+    before = (
+        'authorization { users: [{user: a, password: a, permissions: {subscribe: {deny: "x"}}}] }\n'
+    )
+    after = before.replace('"x"', '["foo", "bar.a"]')
+    seen = []
+    with configured(tmp_path, before) as servers:
+        for server, name in zip(servers, ("ours", "theirs"), strict=True):
+            fields = QUIETLY | {"user": "a", "pass": "a"}
+            with open_dialogue(server.port, (b"SUB foo q 1\r\nSUB bar.* 2\r\n", fields)) as talk:
+                (tmp_path / f"{name}.conf").write_text(after)
+                got = b""
+                while b"PONG\r\n" not in got:
+                    got += talk.recv(65536)
+                assert server.process is not None
+                server.process.send_signal(signal.SIGHUP)
+                while b'(sid "1")' not in got:
+                    got += talk.recv(65536)
+                talk.sendall(b"PUB foo 0\r\n\r\nPUB bar.a 0\r\n\r\nPUB bar.b 0\r\n\r\n")
+                while b"MSG bar.b" not in got:
+                    got += talk.recv(65536)
+                seen.append(got.replace(b"PING\r\n", b""))
+    assert seen[0] == seen[1]

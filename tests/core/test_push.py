@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from penstock.core.consumer import ACK_NONE
 from penstock.core.log import Log
 from penstock.core.pacing import FlowWindow, Pacing
+from penstock.core.permits import Permits
 from penstock.core.stream import SYNC_INTERVAL, Stream
 
 from .streams import Site
@@ -206,3 +207,15 @@ def test_a_bucket_never_lets_more_through_than_rate_and_burst(steps: list[tuple[
         pacing.tell(0, size, now)
         sent += size
         assert sent - max(size, 1000) <= (now - start) / SECOND * 1000 + 1000 + 1
+
+
+def test_a_message_that_who_listens_may_not_have_does_not_hold_up_others() -> None:
+    site = Site()
+    consumer = site.consumer(deliver_subject="to.me", ack_wait_ns=30 * SECOND)
+    site.client.connection.permits = Permits(subscribe_deny=["s.secret"])
+    site.client.send("SUB s.* 1\r\nSUB to.me 2\r\n")
+    for subject in ("s.a", "s.secret", "s.b"):
+        site.publish(subject)
+    site.server.hub.settle()  # nobody goes on trying
+    assert [(m.subject, m.sid) for m in site.heard() if m.sid == 2] == [("s.a", 2), ("s.b", 2)]
+    assert consumer.push_bound()

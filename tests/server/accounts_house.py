@@ -6,8 +6,10 @@ from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.wire import OP_MSG
 from penstock.server.accounts import Accounts
+from penstock.server.clients import Client
 from penstock.server.settings.accounts import AccountSettings
-from tests.core.wires import Client, Server
+from tests.core.wires import Client as Wire
+from tests.core.wires import Server
 
 SECOND = 1_000_000_000
 
@@ -32,9 +34,11 @@ class House(Server):
         if not self.accounts.join(connection, account):
             connection.fail(b"maximum account active connections exceeded", "full")
             return None
+        client = connection.session = Client("127.0.0.1", 4711, 0)
+        client.account = account
         return account.router
 
-    def of(self, account: str, **options: object) -> Client:
+    def of(self, account: str, **options: object) -> Wire:
         """A client of this account."""
         self.chosen = account
         return self.client(**options)
@@ -57,7 +61,7 @@ class House(Server):
 Message = tuple[str, int, str, bytes]  # subject, sid, reply, payload
 
 
-def messages(client: Client) -> list[Message]:
+def messages(client: Wire) -> list[Message]:
     """What a client got, without statuses."""
     return [
         (event[1], event[2], event[3], event[5])
@@ -66,7 +70,7 @@ def messages(client: Client) -> list[Message]:
     ]
 
 
-def statuses(client: Client) -> list[bytes]:
+def statuses(client: Wire) -> list[bytes]:
     """The status lines a client got."""
     return [
         event[4].split(b"\r\n")[0]

@@ -172,3 +172,25 @@ def test_declared_streams_need_jetstream(tmp_path):
     server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
     assert server.end() == 1
     assert 'x.conf:1:11: stream "A" needs JetStream' in server.text
+
+
+ACCOUNTS = """jetstream {{ store_dir: "{store}" }}
+accounts {{
+  A {{ jetstream: enabled, users: [{{user: a, password: a}}], streams {{ S {{ subjects: [s] }} }} }}
+  B {{ {jetstream} users: [{{user: b, password: b}}], streams {{ S {{ subjects: [t] }} }} }}
+}}
+"""
+
+
+def test_an_account_declares_its_own(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text(ACCOUNTS.format(store=tmp_path / "store", jetstream="jetstream: enabled,"))
+    with running("-c", str(path)) as server:
+        for user, subjects in (("a", ["s"]), ("b", ["t"])):
+            hello = json.dumps({"verbose": False, "user": user, "pass": user})
+            with Wire(server.port(), hello=hello) as wire:
+                assert config_of(wire, "S")["subjects"] == subjects
+    path.write_text(ACCOUNTS.format(store=tmp_path / "store", jetstream=""))
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
+    assert server.end() == 1
+    assert re.search(r'x.conf:4:\d+: stream "S": account "B" has no JetStream', server.text)

@@ -334,3 +334,67 @@ def test_a_signal_that_comes_while_the_server_is_being_loaded_waits(
         server.signal(signal.SIGTERM)
     assert server.end() == 0, server.text
     assert "Server Exiting.." in server.text
+
+
+def test_lame_duck_ignores_sigterm_and_sigint_ends_it(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text('lame_duck_duration: "60s", lame_duck_grace_period: "30s"\n')
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
+    wire = Wire(server.port(), hello='{"verbose":false,"protocol":1}')
+    wire.ping()
+    server.signal(signal.SIGUSR2)
+    assert json.loads(wire.line()[5:])["ldm"] is True
+    server.signal(signal.SIGTERM)
+    server.wait_for('Trapped "terminated" signal')
+    assert wire.ping() == b""
+    server.signal(signal.SIGINT)
+    assert server.end() == 0
+
+
+def test_jetstream_comes_and_goes_with_a_reload(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("debug: false\n")
+    ask = "PUB $JS.API.INFO r 0\r\n\r\n"
+    with running("-c", str(path)) as server, Wire(server.port(), hello=None) as wire:
+        wire.send('CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB r 1\r\n')
+
+        def answer():
+            wire.send(ask)
+            kind = wire.line().split(" ")[0]
+            wire.ping()
+            return kind
+
+        assert answer() == "HMSG"  # nobody is there
+        path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}", max_file: 1GB }}\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("Took .* to start JetStream")
+        assert answer() == "MSG"
+        path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}", max_file: 1MB }}\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("not supported for decreasing jetstream max memory and store")
+        path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}", max_file: 2GB }}\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("Reloaded: max_file = 2147483648")
+        path.write_text("debug: false\n")
+        server.signal(signal.SIGHUP)
+        server.wait_for("JetStream Shutdown")
+        assert answer() == "HMSG"
+        path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}" }}\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("(?s)JetStream Shutdown.*Took .* to start JetStream")
+        assert answer() == "MSG"
+
+
+def test_a_slow_consumer_is_told_in_the_log(tmp_path):
+    path = tmp_path / "x.conf"
+    path.write_text("max_pending: 1MB, max_payload: 512KB\n")
+    with running("-c", str(path)) as server:
+        slow = Wire(server.port())
+        slow.send("SUB flood 1\r\n")
+        slow.ping()
+        with Wire(server.port()) as wire:
+            for _ in range(60):
+                wire.send(b"PUB flood 500000\r\n" + bytes(500_000) + b"\r\n")
+            wire.ping()
+        server.wait_for(r"Slow Consumer Detected: (MaxPending of 1048576 Exceeded|WriteDeadline)")
+        slow.close()

@@ -391,6 +391,10 @@ class ClientInfo(Struct, kw_only=True):
     rtt: Annotated[Duration, OMIT] = 0
     server: Annotated[str, OMIT] = ""
     cluster: Annotated[str, OMIT] = ""
+    jwt: Annotated[str, OMIT] = ""
+    issuer_key: Annotated[str, OMIT] = ""
+    name_tag: Annotated[str, OMIT] = ""
+    tags: Annotated[list[str] | None, OMIT] = None
     kind: Annotated[str, OMIT] = ""
     client_type: Annotated[str, OMIT] = ""
 

@@ -20,6 +20,7 @@ cdef class Consumer(Puller):
     cdef public object on_unbound          # called without arguments when nobody does any more; or None
     cdef uint64_t beat_ns                  # next idle heartbeat
     cdef FlowWindow window                 # None: no flow control
+    cdef uint64_t refused                  # the message that those who listen did not take when it was last tried
 
     cdef int run_push(self) except -1
     cdef int flow_answer(self, Message* m) except -1

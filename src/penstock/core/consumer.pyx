@@ -164,9 +164,11 @@ cdef class Consumer(Puller):
             size = self.prepare(&record)
             if self.held(record.ts_ns, size):
                 return 0
-            if self.hand_out(self.target, self.deliver_subject) == 0:
+            if self.hand_out(self.target, self.deliver_subject) == 0 and self.refused != self.picked:
                 self.target = None
+                self.refused = self.picked             # a second time it counts as delivered: they may not have it
                 return 1 if self.find_target() == 2 else 0
+            self.refused = 0
             self.handed(record.ts_ns, size)
             if self.heartbeat_ns:
                 self.beat_ns = self.hub.now_ns + self.heartbeat_ns

@@ -30,7 +30,7 @@ cdef class AccountBorder(Border):
     cdef public bint system                # the system account: services are told the server's name
     cdef bytes prefix                      # of its reply subjects, `_R_.<token>.`; b"" until one is needed
     cdef dict responses                    # reply subject -> Response, of requests that went to services here
-    cdef dict expected                     # reply subject -> [Response], of requests that came from here
+    cdef dict expected                     # reply subject -> {Response: None}, of requests that came from here
     cdef list imports                      # stream imports into this account
     cdef Response expect(self, Service service, AccountBorder requester, bytes reply)
     # A message from another account, with `m` for clients and `bare` for what is inside the server; how many took it.
@@ -49,6 +49,7 @@ cdef class Service:
     cdef readonly str subject
     cdef public int response_type          # ResponseType
     cdef public uint64_t threshold_ns
+    cdef public size_t most                # requests that are waited for; then the oldest one is given up
     cdef public object latency             # None: not measured
     cdef public bint allow_trace           # traces of requests go on in the exporter's account
     cdef readonly object responses         # OrderedDict reply subject -> Response, the longest silent first

@@ -74,6 +74,7 @@ class Service:
     response_type: int
     allow_trace: bool  # traces of requests go on in the exporter's account
     threshold_ns: int
+    most: int  # requests that are waited for; then the oldest one is given up
     latency: object
     responses: dict[bytes, Response]
     def close(self) -> None: ...

@@ -7,7 +7,7 @@ for this request alone, and the answer goes back the same way. Services may be c
     importer: _INBOX.7 ◄── Response ◄── ReplySink(_R_.Ab12cd34.>) ◄── exporter: somebody publishes to that
 
 A Response ends with its answer (singleton) or an empty one (stream, chunked), with the interest in the reply, when nothing came for
-the service's threshold, or when there are MOST of them and it has been silent longest. Knows nothing of configuration: who may import
+the service's threshold, or when the service has too many of them and this one was silent longest. Knows nothing of configuration: who may import
 what was decided by who makes these objects.
 """
 from collections import OrderedDict
@@ -33,6 +33,7 @@ cdef enum:
     MOST = 262144              # responses that one service waits for
     PREFIX_DIGITS = 8
     KEY_DIGITS = 10
+    SCAN_MAX = 4096            # replies that are looked through when a wildcard subscription ends; more end with the threshold
 
 cdef bytes DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -140,7 +141,7 @@ cdef class AccountBorder(Border):
         if not self.prefix:
             self.prefix = b"_R_." + random_word(hub, PREFIX_DIGITS) + b"."
             self.router.share(self.prefix.decode() + ">", ReplySink(self))
-        if len(service.responses) >= MOST:
+        if len(service.responses) >= service.most:
             (<Response>next(iter(service.responses.values()))).close()
         key = self.prefix + random_word(hub, KEY_DIGITS)
         while key in self.responses:
@@ -150,9 +151,9 @@ cdef class AccountBorder(Border):
         service.responses[key] = response
         waiting = requester.expected.get(reply)
         if waiting is None:
-            requester.expected[reply] = [response]
+            requester.expected[reply] = {response: None}
         else:
-            waiting.append(response)
+            waiting[response] = None
         self.sharing.arm(response.since_ns + service.threshold_ns)
         return response
 
@@ -206,6 +207,8 @@ cdef class AccountBorder(Border):
         cdef Response response
         if not subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
             lost = [subject] if subject in self.expected else []
+        elif len(self.expected) > SCAN_MAX:
+            lost = []
         else:
             lost = [reply for reply in self.expected if subject_matches(
                 PyBytes_AS_STRING(<bytes>reply), PyBytes_GET_SIZE(<bytes>reply),
@@ -213,7 +216,7 @@ cdef class AccountBorder(Border):
         for reply in lost:
             if self.router.trie.match(PyBytes_AS_STRING(<bytes>reply), PyBytes_GET_SIZE(<bytes>reply)).n:
                 continue
-            for response in self.expected.pop(reply, []):
+            for response in list(self.expected.pop(reply, ())):
                 response.close()
                 self.sharing.tell(response, STATUS_INTEREST_LOST)
 
@@ -244,6 +247,7 @@ cdef class Service:
         self.response_type = response_type
         self.threshold_ns = threshold_ns
         self.latency = latency
+        self.most = MOST
         self.responses = OrderedDict()
         border.sharing.services.append(self)
 
@@ -284,8 +288,8 @@ cdef class Response:
         self.home.responses.pop(self.key, None)
         self.service.responses.pop(self.key, None)
         waiting = self.away.expected.get(self.reply)
-        if waiting is not None and self in waiting:
-            waiting.remove(self)
+        if waiting is not None:
+            waiting.pop(self, None)
             if not waiting:
                 del self.away.expected[self.reply]
         return 0

@@ -27,6 +27,7 @@ from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.clients import Clients
+from penstock.server.commands import SIGNALS, Commands, tell_systemd
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -56,13 +57,6 @@ if TYPE_CHECKING:
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
-SIGNALS = {
-    signal.SIGINT: "interrupt",
-    signal.SIGTERM: "terminated",
-    signal.SIGUSR1: "user defined signal 1",
-    signal.SIGUSR2: "user defined signal 2",
-    signal.SIGHUP: "hangup",
-}
 
 
 class Server:
@@ -94,12 +88,12 @@ class Server:
         self.port = sockets[0].getsockname()[1]
         self.http_port = http_sockets[0].getsockname()[1] if http_sockets else 0
         self.reloads = Reloads(settings, log, reload)
+        self.commands = Commands(self)
         self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
         self.ports_file = ""
         self._stopped: asyncio.Future[None]
-        self._lame_duck: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
@@ -109,12 +103,8 @@ class Server:
     def _build(self) -> None:
         settings = self.settings
         self.turn = Turn(SystemClock(), seed=int.from_bytes(os.urandom(8), "little"))
-        self.accounts = Accounts(
-            self.turn,
-            draw=_draw,
-            system=settings.system_account,
-            no_system=settings.no_system_account,
-        )
+        system, none = settings.system_account, settings.no_system_account
+        self.accounts = Accounts(self.turn, draw=_draw, system=system, no_system=none)
         self.accounts.call_at = self._call_at
         self.accounts.report = self.log.warn
         self.accounts.server_name = self.server_name
@@ -268,7 +258,7 @@ class Server:
 
     async def _start(self) -> None:
         for number in SIGNALS:
-            self.loop.add_signal_handler(number, self._trapped, number)
+            self.loop.add_signal_handler(number, self.commands.trapped, number)
         if self._http_sockets:
             await self.watching.open_monitoring(self._http_sockets)
             shown = join_address(self.settings.http_host or self.host, self.http_port)
@@ -287,8 +277,8 @@ class Server:
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
         self.log.info("Server is ready")
         for early in self._early_signals:
-            self._trapped(signal.Signals(early))
-        _tell_systemd("READY=1")
+            self.commands.trapped(signal.Signals(early))
+        tell_systemd("READY=1")
 
     def open_jetstream(self) -> None:
         """Recover what the store holds and serve it; StartError when that fails."""
@@ -342,13 +332,12 @@ class Server:
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
-        _tell_systemd("STOPPING=1")
+        tell_systemd("STOPPING=1")
         self.listener.close()
         self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if self._lame_duck is not None:
-            self._lame_duck.cancel()
+        self.commands.close()
         self.turn.poll_once()
         self.close_jetstream()
         self.gate.close()
@@ -409,60 +398,15 @@ class Server:
         self._sweep_by(self.clients.sweep(self.turn.now_ns))
         self.turn.kick()
 
-    # -- signals
-
-    def _trapped(self, number: signal.Signals) -> None:
-        self.log.info(f'Trapped "{SIGNALS[number]}" signal')
-        if number == signal.SIGUSR1:
-            self._reopen()
-        elif number == signal.SIGUSR2:
-            self.go_lame()
-        elif number == signal.SIGHUP:
-            self.reload_configuration()
-        elif number == signal.SIGINT or self._lame_duck is None:
-            self.stop()
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopped.done()
 
     def stop(self) -> None:
         """Ask run() to shut down and return."""
         if not self._stopped.done():
             self._stopped.set_result(None)
-
-    def _reopen(self) -> None:
-        self.log.reopen()
-        self.log.info("File log re-opened")
-
-    def go_lame(self) -> None:
-        """Enter lame duck mode, which ends the server; once."""
-        if self._lame_duck is not None or self._stopped.done():
-            return
-        from random import SystemRandom
-
-        from penstock.server.lame_duck import LameDuck
-
-        steps = [self._say_leaving, self.listener.close, self.close_jetstream]
-        leaving = LameDuck(
-            self.settings, self.turn, self.log, steps, self._tell_lame, self.stop, SystemRandom()
-        )
-        self._lame_duck = self.loop.create_task(leaving.run())
-
-    def _say_leaving(self) -> None:
-        self.watching.leaving(lame_duck=True)
-
-    def _tell_lame(self) -> None:
-        self.greeting.refresh(self.settings, lame_duck=True)
-        self.clients.tell_lame_duck()
-        self.turn.kick()
-
-    # -- reloading
-
-    def reload_configuration(self) -> str:
-        """Read file and options again and go over to them: why that failed, or ""."""
-        failure = self.reloads.run()
-        if not failure:
-            self.watching.reloaded()
-        self.turn.now_ns = self.turn.clock.now()
-        self.turn.kick()
-        return failure
 
     # -- trouble
 
@@ -487,7 +431,7 @@ class Server:
     @property
     def lame_duck(self) -> bool:
         """Whether it is about to go."""
-        return self._lame_duck is not None
+        return self.commands.leaving
 
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
@@ -508,13 +452,6 @@ def _server_keys(settings: Settings) -> "ServerKeys | None":
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
-
-
-def _tell_systemd(state: str) -> None:
-    if "NOTIFY_SOCKET" in os.environ:
-        from penstock.server.notify import notify
-
-        notify(state)
 
 
 def join_address(host: str, port: int) -> str:

@@ -391,7 +391,9 @@ class Clients:
         past.out_msgs += connection.out_msgs
         past.in_bytes += connection.in_bytes
         past.out_bytes += connection.out_bytes
-        past.slow_consumers += connection.reason.startswith("Slow Consumer")
+        if connection.reason.startswith("Slow Consumer"):
+            past.slow_consumers += 1
+            self._tell_slow(connection)
         if self.system is not None:
             self.system.disconnected(connection, client)
         if self.departed.maxlen:
@@ -401,6 +403,15 @@ class Clients:
                 f"{client.host}:{client.port} - cid:{connection.id} - "
                 f"Client connection closed: {connection.reason}"
             )
+
+    def _tell_slow(self, connection: Connection) -> None:
+        settings = self.settings
+        if connection.reason.endswith("(Pending Bytes)"):
+            what = f"MaxPending of {settings.max_pending} Exceeded"
+        else:
+            what = f"WriteDeadline of {settings.write_deadline_ns / SECOND_NS:g}s exceeded"
+        text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
+        self.log.often("INF", "slow consumer", text)
 
     def past(self, account: str) -> Past:
         """What the closed connections of an account came to."""
@@ -525,7 +536,7 @@ class Clients:
         if begun and now_ns - begun > interval * (settings.ping_max + 1):
             # bytes come, but what they belong to does not end
             connection.fail(b"Stale Connection", "Stale Connection")
-            return None
+            return NEVER_NS
         if client.pinged and now_ns - connection.last_ns < interval:
             # it talks: no need to ask
             return min(connection.last_ns + interval, client.expires_ns)

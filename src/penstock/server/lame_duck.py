@@ -9,7 +9,7 @@ in what to do.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from penstock.core.hub import Connection, Hub
@@ -32,6 +32,7 @@ class LameDuck:
         tell: Callable[[], object],
         stop: Callable[[], object],
         random: Random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """steps: say that we go, close listeners, shut JetStream down; tell: send INFO to clients;
         stop: end the server.
@@ -43,6 +44,7 @@ class LameDuck:
         self._tell = tell
         self._stop = stop
         self._random = random
+        self._sleep = sleep
 
     async def run(self) -> None:
         """All of it; returns when the server was told to stop. Cancelled when that comes sooner."""
@@ -54,7 +56,7 @@ class LameDuck:
             return
         self._tell()
         grace_ns = self._settings.lame_duck_grace_period_ns
-        await asyncio.sleep(grace_ns / SECOND_NS)
+        await self._sleep(grace_ns / SECOND_NS)
         self._log.info("Closing existing clients")
         await self._close(self._hub.all_connections(), grace_ns)
         self._stop()
@@ -66,7 +68,7 @@ class LameDuck:
                 continue
             self._hub.disconnect(connection, "Server Shutdown")
             if number < len(waiting) - 1:
-                await asyncio.sleep(self._random.uniform(gaps / 2, gaps))
+                await self._sleep(self._random.uniform(gaps / 2, gaps))
 
 
 def gap_seconds(duration_ns: int, clients: int) -> float:

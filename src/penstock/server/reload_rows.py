@@ -22,6 +22,8 @@ LIMITS = (
     "max_control_line",
     "max_subscriptions",
     "max_sub_tokens",
+    "max_subscription_memory",
+    "max_output_memory",
     "no_fast_producer_stall",
     "write_deadline_ns",
     "write_timeout",
@@ -55,7 +57,7 @@ def add_rows(server: "Server") -> None:
     add(LOG_FORM, lambda changed: _log_form(server))
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
     add(ACCOUNTS, lambda changed: _accounts(server))
-    add((*ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
+    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
     add((*GREETED, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))

@@ -17,7 +17,7 @@ def client_info(
     info = ClientInfo(
         acc=account.name if account is not None else "$G",
         svc=service,
-        rtt=getattr(client, "rtt_ns", 0),
+        rtt=connection.rtt_ns,
         server=server,
     )
     if detailed:
@@ -28,6 +28,10 @@ def client_info(
         if isinstance(client, Client):
             info.host, info.user = client.host, client.user
             info.name, info.lang, info.ver = client.name, client.lang, client.version
+            admitted = client.admitted
+            if admitted is not None:
+                info.issuer_key, info.name_tag = admitted.issuer, admitted.name_tag
+                info.tags = admitted.tags or None
     return info
 
 
@@ -43,4 +47,8 @@ class Describer:
     ) -> bytes:
         """ClientInfo as JSON."""
         server = self._server if detailed or with_server else ""
-        return encode(client_info(connection, detailed=detailed, server=server, service=service))
+        info = client_info(connection, detailed=detailed, server=server, service=service)
+        client = connection.session
+        if detailed and isinstance(client, Client) and client.admitted is not None:
+            info.jwt = client.admitted.jwt  # the service may check it; nobody else is told
+        return encode(info)

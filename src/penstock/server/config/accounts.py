@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from penstock.core.subjects import literal
 from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.config.account_sharing import exports, imports
+from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.mappings import mappings
 from penstock.server.config.permissions import read_permissions
@@ -267,4 +268,5 @@ _KEYS: dict[str, Key] = {
     "limits": _limits,
     "msg_trace": _trace,
     "trace_dest": _trace,
+    **DECLARED,
 }

@@ -3,6 +3,12 @@
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import address, between, flag, kind, port, set_to, text, whole
+from penstock.server.settings.accounts import (
+    DEFAULT_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    Mapping,
+    MappingTarget,
+)
 from penstock.server.units import parse_address
 
 _WRITE_TIMEOUTS = ("default", "close", "retry")
@@ -71,6 +77,38 @@ def without_effect(why: str) -> Key:
 
 def taken(reader: Reader, name: str, item: Item) -> None:
     """A key that tunes something that this server does otherwise; nothing changes for anybody."""
+
+
+def check_default_domains(reader: Reader, item: Item) -> None:
+    """What ``default_js_domain`` asks for, as mappings: an account without JetStream here has that of
+    a domain that is reached through leaf nodes.
+    """
+    settings = reader.settings
+    own = {account.name: account for account in settings.accounts}
+    for name, domain in settings.default_js_domain.items():
+        if name == (settings.system_account or SYSTEM_ACCOUNT):
+            reader.problem(item, f'system account "{name}" can not be in default_js_domain')
+        elif name == DEFAULT_ACCOUNT:
+            if domain and not settings.jetstream:
+                settings.mappings = [*settings.mappings, *_domain_mappings(domain)]
+        elif name in own:
+            if domain and own[name].jetstream is not None:
+                text = f'default_js_domain contains account name "{name}" with enabled JetStream'
+                reader.problem(item, text)
+            elif domain:
+                own[name].mappings = [*own[name].mappings, *_domain_mappings(domain)]
+        elif settings.operator is None:
+            text = f'default_js_domain references non existing account "{name}"'
+            reader.problem(item, text)
+
+
+def _domain_mappings(domain: str) -> list[Mapping]:
+    calls = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>")
+    pairs = {f"$JS.API.{call}": call for call in calls} | {"$KV.>": "$KV.>", "$OBJ.>": "$OBJ.>"}
+    return [
+        Mapping(subject, [MappingTarget(f"$JS.{domain}.API.{call}")])
+        for subject, call in pairs.items()
+    ]
 
 
 OPERATIONS: dict[str, Key] = {

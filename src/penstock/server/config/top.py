@@ -9,7 +9,7 @@ from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
 from penstock.server.config.mappings import mappings
-from penstock.server.config.operations import OPERATIONS
+from penstock.server.config.operations import OPERATIONS, check_default_domains
 from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import (
@@ -36,6 +36,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     check_authorization(reader, named, place)
     check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
+    check_default_domains(reader, named.get("default_js_domain", place))
     if settings.max_payload > settings.max_pending:
         reader.problem(
             named.get("max_payload", place),

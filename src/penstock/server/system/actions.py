@@ -17,7 +17,7 @@ class ServerActions:
 
     def reload_configuration(self) -> str:
         """As a SIGHUP does; what was wrong, or empty."""
-        return self._server.reload_configuration()
+        return self._server.commands.reload()
 
     def disconnect_client(self, cid: int) -> bool:
         """Close the connection; False: there is none."""

@@ -1,0 +1,109 @@
+"""What an operator tells a running server to do: stop, reopen the log, reload, leave slowly; and what
+systemd is told.
+
+    SIGINT   stop                             SIGTERM  stop, unless it is leaving already
+    SIGUSR1  open the log file again          SIGUSR2  lame duck mode
+    SIGHUP   reload
+
+Knows which parts there are, and nothing of what they do.
+"""
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.server.app import Server
+
+SIGNALS = {
+    signal.SIGINT: "interrupt",
+    signal.SIGTERM: "terminated",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+    signal.SIGHUP: "hangup",
+}
+
+
+class Commands:
+    """The commands of one server."""
+
+    def __init__(self, server: "Server") -> None:
+        """Nothing is done yet."""
+        self._server = server
+        self._lame_duck: asyncio.Task[None] | None = None
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is in lame duck mode."""
+        return self._lame_duck is not None
+
+    def trapped(self, number: int) -> None:
+        """A signal came."""
+        server = self._server
+        server.log.info(f'Trapped "{SIGNALS[signal.Signals(number)]}" signal')
+        if number == signal.SIGUSR1:
+            server.log.reopen()
+            server.log.info("File log re-opened")
+        elif number == signal.SIGUSR2:
+            self.go_lame()
+        elif number == signal.SIGHUP:
+            self.reload()
+        elif number == signal.SIGINT or not self.leaving:
+            server.stop()
+
+    def reload(self) -> str:
+        """Read file and options again and go over to them: why that failed, or ""."""
+        server = self._server
+        tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        failure = server.reloads.run()
+        if not failure:
+            server.watching.reloaded()
+        server.turn.now_ns = server.turn.clock.now()
+        server.turn.kick()
+        tell_systemd("READY=1")
+        return failure
+
+    def go_lame(self) -> None:
+        """Enter lame duck mode, which ends the server; once."""
+        server = self._server
+        if self.leaving or server.stopping:
+            return
+        from random import SystemRandom
+
+        from penstock.server.lame_duck import LameDuck
+
+        leaving = LameDuck(
+            server.settings,
+            server.turn,
+            server.log,
+            [self._say_leaving, server.listener.close, server.close_jetstream],
+            self._tell_clients,
+            server.stop,
+            SystemRandom(),
+        )
+        self._lame_duck = server.loop.create_task(leaving.run())
+
+    def _say_leaving(self) -> None:
+        self._server.watching.leaving(lame_duck=True)
+
+    def _tell_clients(self) -> None:
+        server = self._server
+        server.greeting.refresh(server.settings, lame_duck=True)
+        server.clients.tell_lame_duck()
+        server.turn.kick()
+
+    def close(self) -> None:
+        """The server stops: what was begun ends here."""
+        if self._lame_duck is not None:
+            self._lame_duck.cancel()
+
+
+def tell_systemd(state: str) -> None:
+    """A state of sd_notify, when systemd wants to know."""
+    if "NOTIFY_SOCKET" in os.environ:
+        from penstock.server.notify import notify
+
+        notify(state)
