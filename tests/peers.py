@@ -1,7 +1,8 @@
 """Real servers for tests: finds what is there, starts one on a free port with its own store, stops
 it by its pid.
 
-Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin) and our own ``penstock-server``. A
+Servers: ``nats-server`` (from $NATS_SERVER, PATH or /usr/sbin), ``older``, another one (from
+$NATS_SERVER_OLDER), and our own ``penstock-server``. A
 nats-server of before 2.14 does less and answers otherwise: it is used only where a test says that
 it can. The environment variable PENSTOCK_TEST_SERVERS names the kinds to use, separated by commas
 ("penstock,nats-server"); without it, all that are found.
@@ -42,6 +43,8 @@ def command_of(kind: str) -> list[str] | None:
         if found is None and Path("/usr/sbin/nats-server").exists():
             found = "/usr/sbin/nats-server"
         return [found] if found else None
+    if kind == "older":
+        return [os.environ["NATS_SERVER_OLDER"]] if "NATS_SERVER_OLDER" in os.environ else None
     raise ValueError(f"no such kind of server: {kind!r}")
 
 

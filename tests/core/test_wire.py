@@ -22,6 +22,7 @@ from penstock.core.wire import (
     OP_SUB,
     OP_UNSUB,
     ROLE_CLIENT,
+    ROLE_LEAF,
     ROLE_SERVER,
     Parser,
     WireError,
@@ -299,7 +300,85 @@ def test_blanks_without_number_then_the_rest(start: bytes, rest: bytes, event: E
 
 def test_no_such_role() -> None:
     with pytest.raises(ValueError, match="role"):
-        Parser(2)
+        Parser(3)
+
+
+# ---- between servers ----
+
+WEIGHT = st.integers(0, 10**9 - 1)
+
+
+@st.composite
+def leaf_sub(draw: st.DrawFn) -> Written:
+    subject = draw(TOKEN)
+    if draw(st.booleans()):
+        return draw(line(b"LS+", subject)), (OP_SUB, subject, 0)
+    queue, weight = draw(TOKEN), draw(WEIGHT)
+    return draw(line(b"LS+", subject, queue, weight)), (OP_SUB, subject, queue, weight)
+
+
+@st.composite
+def leaf_unsub(draw: st.DrawFn) -> Written:
+    key = " ".join([draw(TOKEN), *([draw(TOKEN)] if draw(st.booleans()) else [])])
+    return draw(line(b"LS-", key)), (OP_UNSUB, key.encode())
+
+
+@st.composite
+def leaf_message(draw: st.DrawFn) -> Written:
+    subject, reply = draw(TOKEN), draw(st.one_of(st.just(""), TOKEN))
+    queues = draw(st.lists(TOKEN, max_size=9))
+    name = draw(st.sampled_from([b"LMSG", b"HMSG"]))
+    headers, payload = draw(BODY) if name == b"HMSG" else b"", draw(BODY)
+    args: list[str | bytes | int] = [subject]
+    if queues:
+        args += ["+", reply, *queues] if reply else ["|", *queues]
+    elif reply:
+        args.append(reply)
+    args += [len(headers)] if name == b"HMSG" else []
+    data = draw(line(name, *args, len(headers) + len(payload))) + headers + payload + b"\r\n"
+    return data, (OP_MSG, subject, reply, tuple(queues), headers, payload)
+
+
+LEAF_OPS = st.one_of(
+    leaf_sub(), leaf_unsub(), leaf_message(), bare_op(), text_op(b"CONNECT", OP_CONNECT)
+)
+
+
+@given(st.lists(LEAF_OPS, max_size=8), CUTS)
+def test_any_split_of_what_servers_say_gives_the_same(ops: list[Written], at: list[int]) -> None:
+    data = b"".join(op[0] for op in ops)
+    expected = [op[1] for op in ops]
+    assert run(Parser(ROLE_LEAF, 100_000), cut(data, at)) == (expected, None)
+
+
+@given(
+    st.binary(max_size=60), st.sampled_from([b"", b"LMSG a ", b"HMSG a + ", b"LS+ ", b"LS- "]), CUTS
+)
+def test_garbage_between_servers_is_refused_the_same_way(
+    tail: bytes, head: bytes, at: list[int]
+) -> None:
+    data = head + tail + b"\r\n"
+    whole = run(Parser(ROLE_LEAF), [data])
+    assert run(Parser(ROLE_LEAF), cut(data, at)) == whole
+    assert whole[1] is None or whole[1] in BAD
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"LMSG a\r\n",
+        b"LMSG a x q 0\r\n",
+        b"HMSG a 3 2\r\n",
+        b"LS+ a q\r\n",
+        b"LS+ a q x\r\n",
+        b"LS+ a b 1 1\r\n",
+        b"LS+ \r\n",
+        b"LMSG a -1\r\n",
+        b"LMSG a + r q x\r\n",
+    ],
+)
+def test_arguments_between_servers_that_cannot_be(data: bytes) -> None:
+    assert run(Parser(ROLE_LEAF), [data]) == ([], BAD_ARGS)
 
 
 # ---- writers ----

@@ -253,3 +253,36 @@ def test_secrets_are_not_logged():
     c = world.join()
     world.say(c, 'CONNECT {"user":"a","pass":"hidden-y","auth_token":"hidden-z"}\n')
     assert "hidden" not in world.text.getvalue()
+
+
+def test_refused_clients_are_logged_ten_times_a_second_at_most():
+    world = World(token="t")
+    for _ in range(25):
+        world.say(world.join(), 'CONNECT {"auth_token":"wrong"}\n')
+    assert world.text.getvalue().count("authentication error - Token") == 10
+    world.after(1)
+    world.say(world.join(), 'CONNECT {"auth_token":"wrong"}\n')
+    assert "authentication error - 15 more were not logged" in world.text.getvalue()
+    assert world.text.getvalue().count("authentication error - Token") == 11
+
+
+def test_who_fails_often_waits_for_the_answer_and_others_do_not():
+    world = World(users=[User("a", "x")])
+    waiting = []
+    world.clients.call_at = lambda when_ns, call: waiting.append((when_ns, call))
+    answers = []
+    for _ in range(15):
+        c = world.join()
+        c.take()
+        answers.append(world.say(c, 'CONNECT {"user":"a","pass":"y"}\n'))
+    assert answers == ["-ERR 'Authorization Violation'\r\n"] * 10 + [""] * 5
+    times = [when_ns - world.hub.now_ns for when_ns, _ in waiting]
+    assert times == sorted(times)
+    assert len(set(times)) == 5
+    good = world.join()
+    good.take()
+    assert world.say(good, 'CONNECT {"user":"a","pass":"x","verbose":false}\nPING\n') == "PONG\r\n"
+    waiting[-1][1]()
+    assert c.take() == b"-ERR 'Authorization Violation'\r\n"
+    assert c.closed
+    assert not good.closed

@@ -358,7 +358,7 @@ PEER_TEXTS = [
     "trace_verbose: true, trace_headers: true, max_traced_msg_len: 5",
     "write_timeout: retry",
     "write_timeout: nonsense",
-    "default_js_domain {A: b}",
+    'default_js_domain {"$G": b}',
     "default_js_domain: a",
     "disable_sublist_cache: true",
     'client_advertise: "a:1"',

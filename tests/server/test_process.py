@@ -374,7 +374,7 @@ def test_jetstream_comes_and_goes_with_a_reload(tmp_path):
         server.wait_for("not supported for decreasing jetstream max memory and store")
         path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}", max_file: 2GB }}\n')
         server.signal(signal.SIGHUP)
-        server.wait_for("Reloaded: max_file = 2147483648")
+        server.wait_for("Reloaded: JetStream max_file_store = 2.00 GB")
         path.write_text("debug: false\n")
         server.signal(signal.SIGHUP)
         server.wait_for("JetStream Shutdown")

@@ -17,7 +17,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.expect cimport header_value
 from penstock.core.hub cimport Connection, Hub, Task, Trace
-from penstock.core.router cimport Border, Message, QueueGroup, Router, Sink, Subscription
+from penstock.core.router cimport Border, Message, QueueGroup, RemoteSubscription, Router, Sink, Subscription
 from penstock.core.subjects cimport Route, subject_has_wildcard, subject_matches
 
 SINGLETON = 0
@@ -158,40 +158,37 @@ cdef class AccountBorder(Border):
         return response
 
     cdef int enter(self, Connection source, Message* m, Message* bare, bint of_stream) except -1:
-        cdef Router router = self.router
-        cdef bytes prefix
-        cdef size_t n
-        cdef int i, took = 0
+        cdef int took = 0
         cdef Route route
         if m.subject_len and m.subject[0] == c'$':
-            for i in range(len(router.prefixes)):
-                prefix = <bytes>router.prefixes[i]
-                n = PyBytes_GET_SIZE(prefix)
-                if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    if source is not None and router.hub.trace is not None:
-                        took = router.ask_traced(prefix, <Sink>router.prefix_sinks[i], source, bare)
-                    else:
-                        took = (<Sink>router.prefix_sinks[i]).take(source, bare)
-                    break
-        route = router.trie.route(m.subject, m.subject_len)
+            self.router.first_asked(source, bare, &took)
+        route = self.router.trie.route(m.subject, m.subject_len)
         return took + self.show(route, source, m, bare, of_stream)
 
     cdef int show(self, Route route, Connection source, Message* m, Message* bare, bint of_stream) except -1:
         cdef int i, took = 0
         cdef object item
         cdef Message* shown
-        cdef bint traced = source is not None and self.router.hub.trace is not None
+        cdef bint traced = source is not None and self.router.hub.trace is not None, remote = False
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
                 took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m)
+                if self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None:
+                    took += self.router.neighbours.send(None, source, bare, &route.items[i], 1)
+            elif type(item) is RemoteSubscription:
+                remote = True
             elif isinstance(item, Inflow) or (of_stream and (<Sink>item).elsewhere):
                 continue                           # what came from elsewhere as a stream or a request is no stream of this account
             else:
                 shown = m if (<Sink>item).as_client else bare
                 took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
+        if remote:
+            took += (self.router.neighbours.send(route, source, bare, NULL, 0) if m.subject == bare.subject
+                     else self.router.neighbours.hand(route, m, bare.subject[:bare.subject_len], NULL, 0))
         return took
 
     cdef int changed(self, bytes subject, bint came) except -1:

@@ -11,13 +11,14 @@ Knows nothing of requests, flow control or heartbeats.
 import json
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.log cimport Record
 from penstock.core.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
 from penstock.core.hub cimport Synced
-from penstock.core.router cimport Message, QueueGroup, Sink, Subscription
+from penstock.core.router cimport UNSERVED_MAX, Message, QueueGroup, RemoteSubscription, Sink, Subscription
 from penstock.core.selection cimport Selection
 from penstock.core.stream cimport Listener, Stream
 from penstock.core.subjects cimport Route
@@ -175,7 +176,9 @@ cdef class Handout(Listener):
         return False
 
     cdef int hand_out(self, Route route, bytes target) except -1:
-        cdef int i, took = 0
+        cdef int i, took = 0, n = 0
+        cdef PyObject* unserved[UNSERVED_MAX]
+        cdef bint remote = False
         cdef object item, copy
         cdef Message m
         if route.n > 1:
@@ -190,7 +193,13 @@ cdef class Handout(Listener):
             if type(item) is Subscription:
                 took += self.router.deliver(<Subscription>item, None, &self.out)
             elif type(item) is QueueGroup:
-                took += self.router.deliver_group(<QueueGroup>item, None, &self.out)
+                if self.router.deliver_group(<QueueGroup>item, None, &self.out):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None and n < UNSERVED_MAX:
+                    unserved[n] = route.items[i]
+                    n += 1
+            elif type(item) is RemoteSubscription:
+                remote = True
             elif item is not self.stream:
                 # Another stream takes deliveries: under the subject they are delivered to, from bytes that stay where they are.
                 copy = PyBytes_FromStringAndSize(self.out.body, self.out.body_len)
@@ -200,6 +209,8 @@ cdef class Handout(Listener):
                     m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
                 m.body = PyBytes_AS_STRING(copy)
                 took += (<Sink>item).take(None, &m)
+        if remote or n:
+            took += self.router.neighbours.hand(route if remote else None, &self.out, target, unserved, n)
         return took
 
     cdef int handed(self, uint64_t ts_ns, uint64_t size) except -1:

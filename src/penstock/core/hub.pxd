@@ -52,6 +52,7 @@ cdef class Connection(Task):
     cdef public object transport           # adapter: an object with write(bytes) and close(); None for sockets and tests
     cdef public object session             # what the level above keeps with it (never touched per message)
     cdef Owner router                      # the account's Router (core/router), set when accepted
+    cdef Operator operator                 # who does its operations; None: the hub's. Another server has one of its own (core/leaf)
     cdef dict subscriptions                # sid: bytes -> Subscription
     cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
     cdef readonly int64_t subscription_bytes   # memory that its subscriptions may take (core/router reckons)

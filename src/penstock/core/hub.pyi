@@ -9,6 +9,11 @@ SLOW_PENDING: str
 class Task: ...
 class Synced(Task): ...
 
+class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
+
+    def __init__(self, callback: Callable[[], None]) -> None: ...
+
 class Trace:
     """A message that is traced. Events are tuples, in the order of what happens to it:
 

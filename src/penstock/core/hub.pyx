@@ -44,6 +44,19 @@ cdef class Task:
         return 0
 
 
+cdef class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``."""
+
+    cdef object callback
+
+    def __init__(self, callback) -> None:
+        self.callback = callback
+
+    cdef int wake(self) except -1:
+        self.callback()
+        return 0
+
+
 cdef class Synced(Task):
     """A task whose data wants an fsync: it is told when that is done."""
 
@@ -353,7 +366,10 @@ cdef class Hub:
 
     cdef int serve(self, Connection c, Reader* r) except -1:
         try:
-            self.operator.operate(c, r)
+            if c.operator is None:
+                self.operator.operate(c, r)
+            else:
+                c.operator.operate(c, r)
         except Exception as error:
             self.report(error)
             self.hang_up(c, "Internal Error")

@@ -46,6 +46,16 @@ cdef class Desk(Sink):
         self.places = BytesMap()
         for prefix in ("$JS.ACK.", "$JS.API.", "$JS.FC."):
             router.attach_prefix(prefix, self)
+        router.announcers.append(self.patterns)
+
+    def patterns(self) -> list:
+        """What other servers have to know to reach the consumers: their acks, and their answers to flow control."""
+        return [pattern for key in self.consumers for pattern in (b"$JS.ACK." + key + b".>", b"$JS.FC." + key + b".>")]
+
+    def told(self, bytes key, int delta) -> None:
+        """A consumer has come or gone."""
+        self.router.announce(b"$JS.ACK." + key + b".>", delta)
+        self.router.announce(b"$JS.FC." + key + b".>", delta)
 
     def add(self, Consumer consumer) -> None:
         """Let its acks and requests find it."""
@@ -54,6 +64,7 @@ cdef class Desk(Sink):
         self.places.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)),
                         <uint64_t><void*>consumer)
         consumer.desk = self
+        self.told(key, 1)
 
     def remove(self, Consumer consumer) -> None:
         """Undo add()."""
@@ -65,6 +76,7 @@ cdef class Desk(Sink):
         consumer.desk = None
         self.places.remove(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)))
         del self.consumers[key]
+        self.told(key, -1)
 
     cdef Consumer find(self, const char* key, size_t n):
         cdef uint64_t* place = self.places.find(key, n, hash_bytes(key, n))

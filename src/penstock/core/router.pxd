@@ -6,55 +6,11 @@ went to a congested subscriber is not read from until that one has drained (or h
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.hub cimport Connection, Hub, Owner, Task
+from penstock.core.receivers cimport (
+    UNSERVED_MAX, Border, Message, Neighbours, QueueGroup, RemoteSubscription, Sink, Subscription, subscription_cost,
+)
 from penstock.core.subjects cimport Route, SubjectTrie
 
-
-cdef struct Message:
-    # A message on its way. Pointers live as long as the call they are handed to: who keeps something copies it.
-    const char* subject
-    uint32_t subject_len
-    const char* reply
-    uint32_t reply_len
-    const char* body               # headers then payload
-    uint32_t hlen
-    uint32_t body_len
-
-
-cdef class Sink:
-    """An internal receiver of messages (a stream, the API, an ack desk)."""
-    cdef public bint as_client         # of a consumer's deliveries: sees the message's own subject, as a client does
-    # 1: taken; 0: not mine after all (counts as nobody there). source is None for server-made messages.
-    cdef int take(self, Connection source, Message* m) except -1
-    # The same for a message that is traced (hub.trace): says there what becomes of it; takes nothing when only that is asked for.
-    cdef int traced(self, Connection source, Message* m) except -1
-    # Of what stands for subscribers elsewhere (core/exchange); any other sink can always take something.
-    cdef bint elsewhere
-    cdef int ready(self, Task waiter) except -1        # as Router.readiness
-    # What stands for those who listen on one literal subject, in one queue group unless that is b""; None: there is nothing.
-    cdef Sink bound(self, const char* subject, size_t n, bytes queue)
-
-
-cdef class Border:
-    """What an account shares with others (core/exchange)."""
-    cdef int changed(self, bytes subject, bint came) except -1     # interest in a subject or pattern has come or gone
-
-
-cdef class Subscription:
-    cdef Connection connection
-    cdef readonly bytes sid, subject, queue        # queue b"" for a plain one
-    cdef readonly uint64_t delivered
-    cdef uint64_t max                              # auto-unsubscribe after that many; 0 = never
-    cdef readonly bint closed
-    cdef Py_ssize_t place                          # in its queue group
-
-
-# What a subscription may take of memory at most: itself, its strings, a node for each token.
-cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept
-
-
-cdef class QueueGroup:
-    cdef list members
-    cdef bytes key
 
 
 cdef class Router(Owner):
@@ -66,6 +22,10 @@ cdef class Router(Owner):
     cdef uint64_t system_interest                  # client subscriptions that could match subjects of those prefixes
     cdef public bint traces                        # the account has a destination for traces: each message with headers is asked about
     cdef dict watchers                             # deliver subject -> list of Tasks to wake on new interest
+    cdef Neighbours neighbours                       # None: no other servers
+    cdef dict sinks                                # pattern of attach() -> how often
+    cdef dict offered                              # pattern of a prefix -> its sink, of those that other servers may use
+    cdef public list announcers                    # callables: lists of patterns that prefix sinks stand for
     cdef public Border border                      # None: nothing is shared
     cdef int shared                                # sinks that are `elsewhere`
     cdef public object mapping                     # None, or called with the subject (str) of each client's publish: the one to use
@@ -89,6 +49,9 @@ cdef class Router(Owner):
     cdef bint stale(self, Route route) noexcept            # subscriptions have changed since the route was made: ask again
     # cold path; attach, detach, watch, ... for Python callers are in router.pyi
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid)
+    cdef int enlist(self, Subscription s) except -1        # a subscription whose connection knows it already
+    cdef int told(self, Subscription s, int n) except -1
+    cdef bint first_asked(self, Connection source, Message* m, int* took) except -1       # the sink of a prefix; True: nobody else can be there
     cdef int reckon(self, Subscription s, int sign) except -1
     cdef int unsubscribe(self, Subscription s) except -1
     cdef int deliver(self, Subscription s, Connection source, Message* m) except -1

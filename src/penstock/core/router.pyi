@@ -1,32 +1,11 @@
 from collections.abc import Callable
 
-from penstock.core.hub import Connection, Hub, Task
+from penstock.core.hub import Hub, Task
+from penstock.core.receivers import Border as Border
+from penstock.core.receivers import CallbackSink as CallbackSink
+from penstock.core.receivers import Sink as Sink
+from penstock.core.receivers import Subscription as Subscription
 from penstock.core.subjects import SubjectTrie
-
-class Sink:
-    as_client: bool  # of a consumer's deliveries: sees the message's own subject, as a client does
-
-class Border:
-    """What an account shares with others (core/exchange)."""
-
-class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> bool (taken). For rare messages."""
-
-    def __init__(
-        self, callback: Callable[[Connection | None, str, str, bytes, bytes], bool]
-    ) -> None: ...
-
-class Subscription:
-    sid: bytes
-    subject: bytes
-    queue: bytes
-    delivered: int
-    closed: bool
-    @property
-    def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
-    def client(self) -> Connection:
-        """The connection it belongs to."""
 
 class Router:
     """One account's subjects."""
@@ -46,8 +25,11 @@ class Router:
     def share(self, pattern: str, sink: Sink) -> None:
         """As attach(), of what stands for subscribers elsewhere."""
     def unshare(self, pattern: str, sink: Sink) -> None: ...
-    def attach_prefix(self, prefix: str, sink: Sink) -> None:
-        """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`)."""
+    def attach_prefix(self, prefix: str, sink: Sink, offered: bool = False) -> None:
+        """The sink is asked first for every subject that starts with the prefix (`$JS.ACK.`, `$JS.API.`).
+
+        `offered`: to other servers, too.
+        """
     def detach_prefix(self, sink: Sink) -> None:
         """Undo attach_prefix(), all of this sink's."""
     def watch(self, subject: str, task: Task) -> None:
@@ -59,6 +41,10 @@ class Router:
         self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
     ) -> int:
         """A message from inside, to subscribers and sinks; how many took it."""
+    announcers: list[Callable[[], list[bytes]]]
+    """Lists of patterns that prefix sinks stand for, for other servers."""
+    def announce(self, pattern: bytes, delta: int) -> None:
+        """What a prefix sink takes has become more or less by this pattern."""
     def matching(self, subject: str) -> list[Subscription]:
         """The subscriptions of clients that match a literal subject, members of queue groups too."""
     def subscription_count(self) -> int: ...

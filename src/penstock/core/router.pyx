@@ -13,95 +13,17 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
 from penstock.core.hub cimport Connection, Hub, Owner, Task, Trace
+from penstock.core.receivers cimport (
+    UNSERVED_MAX, Border, Message, Neighbours, QueueGroup, RemoteSubscription, Sink, Subscription, subscription_cost,
+)
 from penstock.core.subjects cimport Route, SubjectTrie, subject_has_wildcard, subject_matches, subject_valid
+
+from penstock.core.receivers import CallbackSink, Sink, Subscription
 
 cdef enum:
     HIGH_WATER = 1048576               # output of a blocked subscriber above this stalls its publishers
     STUCK_NS = 100000000               # no bytes taken for so long: nobody waits for it any more
-    SUBSCRIPTION_BYTES = 640           # memory of one with everything that points to it,
-    TOKEN_BYTES = 192                  # and of a node of the trie
     LINE_ROOM = 96                     # a MSG line without subject, sid and reply: words, blanks, two numbers, line ends
-
-
-cdef class Sink:
-    """An internal receiver of messages (a stream, the API, an ack desk)."""
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        return 0
-
-    cdef int ready(self, Task waiter) except -1:
-        return 2
-
-    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
-        return self
-
-    cdef int traced(self, Connection source, Message* m) except -1:
-        cdef Hub hub = source.hub
-        trace, hub.trace = hub.trace, None     # what it sends in its turn is not the message
-        try:
-            return 1 if trace.only else self.take(source, m)
-        finally:
-            hub.trace = trace
-
-
-cdef class Border:
-    """What an account shares with others (core/exchange)."""
-
-    cdef int changed(self, bytes subject, bint came) except -1:
-        return 0
-
-
-cdef class CallbackSink(Sink):
-    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> taken. For rare messages."""
-
-    cdef object callback
-
-    def __init__(self, callback) -> None:
-        self.callback = callback
-
-    cdef int take(self, Connection source, Message* m) except -1:
-        return 1 if self.callback(
-            source,
-            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
-            PyBytes_FromStringAndSize(m.reply, m.reply_len).decode("utf-8", "surrogateescape") if m.reply_len else "",
-            PyBytes_FromStringAndSize(m.body, m.hlen),
-            PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
-        ) else 0
-
-
-cdef class Subscription:
-    """One SUB of a client."""
-
-    def __init__(self, Connection connection, bytes sid, bytes subject, bytes queue) -> None:
-        self.connection = connection
-        self.sid = sid
-        self.subject = subject
-        self.queue = queue
-
-    @property
-    def max(self) -> int:
-        """Ends after that many deliveries; 0: never."""
-        return self.max
-
-    def client(self) -> Connection:
-        """The connection it belongs to."""
-        return self.connection
-
-
-cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept:
-    cdef int64_t cost = SUBSCRIPTION_BYTES + TOKEN_BYTES
-    cdef Py_ssize_t i
-    for i in range(PyBytes_GET_SIZE(subject)):
-        cost += TOKEN_BYTES if PyBytes_AS_STRING(subject)[i] == c'.' else 1
-    return cost + 2 * PyBytes_GET_SIZE(queue) + PyBytes_GET_SIZE(sid)
-
-
-cdef class QueueGroup:
-    """The members of one queue name on one subject: each message goes to one of them."""
-
-    def __init__(self, bytes key) -> None:
-        self.key = key
-        self.members = []
 
 
 cdef class Router(Owner):
@@ -114,36 +36,44 @@ cdef class Router(Owner):
         self.prefixes = []
         self.prefix_sinks = []
         self.watchers = {}
+        self.sinks = {}
+        self.offered = {}
+        self.announcers = [lambda: list(self.offered)]
 
     # --- messages ------------------------------------------------------------------------------------------------------
     cdef int publish(self, Connection source, Message* m) except -1:
-        cdef int took = 0, i
-        cdef bytes prefix
-        cdef size_t n
+        cdef int took = 0
         cdef Route route
-        if m.subject_len and m.subject[0] == c'$':
-            for i in range(len(self.prefixes)):
-                prefix = <bytes>self.prefixes[i]
-                n = PyBytes_GET_SIZE(prefix)
-                if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
-                    if source is not None and self.hub.trace is not None:
-                        took = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
-                    else:
-                        took = (<Sink>self.prefix_sinks[i]).take(source, m)
-                    if self.system_interest == 0:
-                        return took
-                    break
+        if m.subject_len and m.subject[0] == c'$' and self.first_asked(source, m, &took):
+            return took
         route = self.trie.route(m.subject, m.subject_len)
         if route.n:
             took += self.fan_out(route, source, m)
         return took
+
+    cdef bint first_asked(self, Connection source, Message* m, int* took) except -1:
+        cdef int i
+        cdef bytes prefix
+        cdef size_t n
+        for i in range(len(self.prefixes)):
+            prefix = <bytes>self.prefixes[i]
+            n = PyBytes_GET_SIZE(prefix)
+            if m.subject_len > n and memcmp(m.subject, PyBytes_AS_STRING(prefix), n) == 0:
+                if source is not None and self.hub.trace is not None:
+                    took[0] = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
+                else:
+                    took[0] = (<Sink>self.prefix_sinks[i]).take(source, m)
+                return self.system_interest == 0
+        return False
 
     cdef int send(self, Message* m) except -1:
         cdef Route route = self.trie.match(m.subject, m.subject_len)
         return self.fan_out(route, None, m) if route.n else 0
 
     cdef int fan_out(self, Route route, Connection source, Message* m) except -1:
-        cdef int i, took = 0
+        cdef int i, took = 0, n = 0
+        cdef PyObject* unserved[UNSERVED_MAX]
+        cdef bint remote = False
         cdef object item
         if source is not None and self.hub.trace is not None:
             return self.fan_out_traced(route, source, m)
@@ -152,23 +82,44 @@ cdef class Router(Owner):
             if type(item) is Subscription:
                 took += self.deliver(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += self.deliver_group(<QueueGroup>item, source, m)
+                if self.deliver_group(<QueueGroup>item, source, m):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None:
+                    if n == UNSERVED_MAX:
+                        took += self.neighbours.send(None, source, m, unserved, n)
+                        n = 0
+                    unserved[n] = route.items[i]
+                    n += 1
+            elif type(item) is RemoteSubscription:
+                remote = True
             else:
                 took += (<Sink>item).take(source, m)
+        if remote or n:
+            took += self.neighbours.send(route if remote else None, source, m, unserved, n)
         return took
 
     cdef int fan_out_traced(self, Route route, Connection source, Message* m) except -1:
         """As fan_out, and hub.trace is told of each receiver; when only that is asked for, nobody gets anything."""
-        cdef int i, took = 0
+        cdef int i, took = 0, n = 0
+        cdef PyObject* unserved[UNSERVED_MAX]
+        cdef bint remote = False
         cdef object item
         for i in range(route.n):
             item = <object>route.items[i]
             if type(item) is Subscription:
                 took += self.deliver_traced(<Subscription>item, source, m)
             elif type(item) is QueueGroup:
-                took += self.deliver_group_traced(<QueueGroup>item, source, m)
+                if self.deliver_group_traced(<QueueGroup>item, source, m):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None and n < UNSERVED_MAX:
+                    unserved[n] = route.items[i]
+                    n += 1
+            elif type(item) is RemoteSubscription:
+                remote = True
             else:
                 took += (<Sink>item).traced(source, m)
+        if remote or n:                         # what becomes of it there is told there
+            took += 1 if self.hub.trace.only else self.neighbours.send(route if remote else None, source, m, unserved, n)
         return took
 
     cdef int ask_traced(self, bytes prefix, Sink sink, Connection source, Message* m) except -1:
@@ -311,7 +262,7 @@ cdef class Router(Owner):
         only = SubjectTrie()
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is Subscription:
+            if type(item) is Subscription or type(item) is RemoteSubscription:
                 if not all_of_them:
                     continue
             elif type(item) is QueueGroup:
@@ -335,10 +286,11 @@ cdef class Router(Owner):
         cdef int i, n, best = 0
         cdef object item
         cdef Subscription s
+        cdef QueueGroup group
         cdef Connection crowded = None
         for i in range(route.n):
             item = <object>route.items[i]
-            if type(item) is Subscription:
+            if type(item) is Subscription or type(item) is RemoteSubscription:
                 s = <Subscription>item
                 if s.closed or s.connection.closed or s.connection.closing:
                     continue
@@ -347,7 +299,8 @@ cdef class Router(Owner):
                 best = 1
                 crowded = s.connection
             elif type(item) is QueueGroup:
-                for s in (<QueueGroup>item).members:
+                group = <QueueGroup>item
+                for s in group.members if group.remote is None else group.members + group.remote:
                     if s.connection.closed or s.connection.closing:
                         continue
                     if not s.connection.congested():
@@ -367,26 +320,44 @@ cdef class Router(Owner):
     cdef Subscription subscribe(self, Connection c, bytes subject, bytes queue, bytes sid):
         """A new subscription; the caller has checked the subject, and that the sid is free."""
         cdef Subscription s = Subscription(c, sid, subject, queue)
-        cdef QueueGroup group
         c.subscriptions[sid] = s
+        self.enlist(s)
+        return s
+
+    cdef int enlist(self, Subscription s) except -1:
+        cdef bytes subject = s.subject
+        cdef QueueGroup group
+        cdef int n = 1
         self.reckon(s, 1)
-        if queue:
-            key = subject + b" " + queue
+        if s.queue:
+            key = subject + b" " + s.queue
             group = self.groups.get(key)
             if group is None:
-                group = self.groups[key] = QueueGroup(key)
+                group = self.groups[key] = QueueGroup(key, s.queue)
                 self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), group)
-            s.place = len(group.members)
-            group.members.append(s)
+            if type(s) is Subscription:
+                s.place = len(group.members)
+                group.members.append(s)
+            else:
+                n = (<RemoteSubscription>s).weight
+                if group.remote is None:
+                    group.remote = []
+                group.remote.append(s)
         else:
             self.trie.insert(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), s)
-        if self.reaches_system(subject):
-            self.system_interest += 1
+        return self.told(s, n)
+
+    cdef int told(self, Subscription s, int n) except -1:
+        """So many more (or fewer) want what the subscription is of: everybody who is to know hears it."""
+        if self.reaches_system(s.subject):
+            self.system_interest += 1 if n > 0 else -1
         if self.watchers:
-            self.wake_watchers(subject)
+            self.wake_watchers(s.subject)
         if self.border is not None:
-            self.border.changed(subject, True)
-        return s
+            self.border.changed(s.subject, n > 0)
+        if self.neighbours is not None:
+            self.neighbours.changed(s.subject, s.queue, n, s.connection)
+        return 0
 
     cdef int reckon(self, Subscription s, int sign) except -1:
         """The memory of a subscription that has come (1) or gone (-1)."""
@@ -397,6 +368,7 @@ cdef class Router(Owner):
 
     cdef int unsubscribe(self, Subscription s) except -1:
         cdef QueueGroup group
+        cdef int n = 1
         cdef Subscription last
         if s.closed:
             return 0
@@ -406,22 +378,22 @@ cdef class Router(Owner):
         if s.queue:
             key = s.subject + b" " + s.queue
             group = self.groups[key]
-            last = <Subscription>group.members.pop()     # order means nothing in a group
-            if last is not s:
-                group.members[s.place] = last
-                last.place = s.place
-            if not group.members:
+            if type(s) is not Subscription:
+                n = (<RemoteSubscription>s).weight
+                group.remote.remove(s)
+                if not group.remote:
+                    group.remote = None
+            else:
+                last = <Subscription>group.members.pop()     # order means nothing in a group
+                if last is not s:
+                    group.members[s.place] = last
+                    last.place = s.place
+            if not group.members and group.remote is None:
                 del self.groups[key]
                 self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), group)
         else:
             self.trie.discard(PyBytes_AS_STRING(s.subject), PyBytes_GET_SIZE(s.subject), s)
-        if self.reaches_system(s.subject):
-            self.system_interest -= 1
-        if self.watchers:
-            self.wake_watchers(s.subject)
-        if self.border is not None:
-            self.border.changed(s.subject, False)
-        return 0
+        return self.told(s, -n)
 
     cdef int forget(self, Connection c) except -1:
         cdef Subscription s
@@ -452,11 +424,24 @@ cdef class Router(Owner):
         if not subject_valid(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p)):
             raise ValueError(f"not a subject: {pattern!r}")
         self.trie.insert(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+        self.sinks[p] = self.sinks.get(p, 0) + 1
+        self.announce(p, 1)
 
     def detach(self, str pattern, Sink sink) -> bool:
         """Undo attach(); False when it was not attached there."""
         p = pattern.encode("utf-8", "surrogateescape")
-        return self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink)
+        if not self.trie.discard(PyBytes_AS_STRING(p), PyBytes_GET_SIZE(p), sink):
+            return False
+        self.sinks[p] -= 1
+        if not self.sinks[p]:
+            del self.sinks[p]
+        self.announce(p, -1)
+        return True
+
+    def announce(self, bytes pattern, int delta) -> None:
+        """What a prefix sink takes has become more or less by this pattern; ``announcers`` tell what there is of the kind."""
+        if self.neighbours is not None:
+            self.neighbours.changed(pattern, b"", delta, None)
 
     def share(self, str pattern, Sink sink) -> None:
         """As attach(), of what stands for subscribers elsewhere."""
@@ -473,16 +458,22 @@ cdef class Router(Owner):
             if self.reaches_system(pattern.encode("utf-8", "surrogateescape")):
                 self.system_interest -= 1
 
-    def attach_prefix(self, str prefix, Sink sink) -> None:
-        """The sink is asked first for every subject that starts with the prefix, which starts with ``$``."""
+    def attach_prefix(self, str prefix, Sink sink, bint offered=False) -> None:
+        """The sink is asked first for subjects that start with the prefix, which starts with ``$``; `offered`: those of other servers, too."""
         if not prefix.startswith("$"):
             raise ValueError(f"a prefix sink's subjects start with $: {prefix!r}")
         self.prefixes.append(prefix.encode())
         self.prefix_sinks.append(sink)
+        if offered:
+            self.offered[prefix.encode() + b">"] = sink
+            self.announce(prefix.encode() + b">", 1)
 
     def detach_prefix(self, Sink sink) -> None:
         """Undo attach_prefix(), all of this sink's."""
         kept = [(p, s) for p, s in zip(self.prefixes, self.prefix_sinks, strict=True) if s is not sink]
+        for pattern in [pattern for pattern, s in self.offered.items() if s is sink]:
+            del self.offered[pattern]
+            self.announce(pattern, -1)
         self.prefixes = [p for p, _ in kept]
         self.prefix_sinks = [s for _, s in kept]
 

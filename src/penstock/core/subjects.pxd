@@ -17,6 +17,8 @@ cdef bint tokens_filled(const char* s, size_t n) noexcept nogil     # no token i
 cdef bint patterns_collide(const char* a, size_t an, const char* b, size_t bn) noexcept nogil     # some literal subject matches both
 cdef bint pattern_subset(const char* a, size_t an, const char* b, size_t bn) noexcept nogil       # all that matches a matches b
 cdef bint subject_matches(const char* s, size_t n, const char* pattern, size_t pn) noexcept nogil    # valid literal s against a valid pattern
+cdef bint patterns_collide(const char* a, size_t an, const char* b, size_t bn) noexcept nogil    # some literal subject matches both
+cdef bint pattern_subset(const char* a, size_t an, const char* b, size_t bn) noexcept nogil      # all that match a match b
 
 
 cdef class Route:

@@ -271,6 +271,7 @@ cdef class Turn(Hub):
             r = &self.shared
             r.pos = r.end = 0
             r.need = 0
+            r.role = own.role
             r.max_line = own.max_line
             r.max_payload = own.max_payload
         elif own.need > own.end - own.pos + READ_CHUNK:
@@ -298,8 +299,9 @@ cdef class Turn(Hub):
         """Give the empty input buffer of a connection back; its limits stay."""
         cdef uint32_t line = c.reader.max_line
         cdef int64_t payload = c.reader.max_payload
+        cdef int role = c.reader.role
         reader_free(&c.reader)
-        reader_init(&c.reader, ROLE_SERVER)
+        reader_init(&c.reader, role)
         c.reader.max_line = line
         c.reader.max_payload = payload
 

@@ -1,4 +1,4 @@
-"""The NATS protocol as bytes: one pull parser for both roles.
+"""The NATS protocol as bytes: one pull parser for all roles.
 
 `read_op` takes the next operation from a Reader without copying or allocating: an Op points into the Reader's buffer and
 is valid until the next call that feeds or compacts it. Any split of the input gives the same operations.
@@ -10,15 +10,15 @@ from libc.stdint cimport int64_t, uint32_t
 cdef enum OpKind:
     OP_MORE = 0            # no complete operation yet: feed more bytes
     OP_PUB = 1             # PUB and HPUB (hlen > 0)
-    OP_SUB = 2
-    OP_UNSUB = 3
+    OP_SUB = 2             # in the leaf role LS+: no sid, max is the weight of the queue
+    OP_UNSUB = 3           # in the leaf role LS-: sid is all of its args
     OP_CONNECT = 4         # body = the JSON text
     OP_PING = 5
     OP_PONG = 6
     OP_INFO = 7            # body = the JSON text
     OP_OK = 8
     OP_ERR = 9             # body = the text after -ERR, blanks and quotes kept
-    OP_MSG = 10            # MSG and HMSG (hlen > 0); only in the client role
+    OP_MSG = 10            # MSG and HMSG (hlen > 0); in the leaf role LMSG and HMSG, queue: names with blanks between them
     # failures: the connection is over
     BAD_OP = -1            # unknown operation, missing arguments, payload not followed by CR LF: 'Unknown Protocol Operation'
     BAD_ARGS = -2          # argument-level failure: closed without a word
@@ -29,6 +29,7 @@ cdef enum OpKind:
 cdef enum Role:
     ROLE_SERVER = 0        # reads what clients send
     ROLE_CLIENT = 1        # reads what a server sends
+    ROLE_LEAF = 2          # reads what a server sends to one that it is connected with as a leaf node
 
 
 cdef struct Op:
@@ -44,7 +45,7 @@ cdef struct Op:
     const char* body       # headers then payload; or the text of CONNECT, INFO, -ERR
     uint32_t body_len      # total: headers + payload
     uint32_t hlen          # of which header bytes
-    int64_t max            # UNSUB: 0 when absent or <= 0
+    int64_t max            # UNSUB: 0 when absent or <= 0; LS+: the weight of a queue
 
 
 cdef struct Reader:

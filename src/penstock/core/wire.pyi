@@ -1,8 +1,9 @@
 """Parser for Python callers; the pull parser itself is for compiled callers only."""
 
-from collections.abc import Mapping
-
 from typing_extensions import Buffer
+
+from penstock.core.headers import decode_headers as decode_headers
+from penstock.core.headers import encode_headers as encode_headers
 
 OP_PUB: int
 OP_SUB: int
@@ -20,6 +21,7 @@ BAD_LINE: int
 BAD_PAYLOAD: int
 ROLE_SERVER: int
 ROLE_CLIENT: int
+ROLE_LEAF: int
 
 class WireError(ValueError):
     """The peer broke the protocol.
@@ -41,6 +43,12 @@ class Parser:
     - ``(OP_UNSUB, sid: bytes, max)``
     - ``(OP_INFO | OP_CONNECT | OP_ERR, text: bytes)``, the text of -ERR without its quotes
     - ``(OP_PING | OP_PONG | OP_OK,)``
+
+    In the leaf role they are
+
+    - ``(OP_MSG, subject, reply, queues: tuple[str, ...], headers, payload)``
+    - ``(OP_SUB, subject, 0)`` or ``(OP_SUB, subject, queue, weight)``
+    - ``(OP_UNSUB, key: bytes)``, the subject, or subject and queue as they were written
 
     What is absent is "" or b"" or 0. Subjects are decoded as UTF-8 with surrogateescape. In the
     server role -ERR ends the connection: it is a WireError with BAD_ARGS, as for nats-server.
@@ -68,15 +76,3 @@ class Parser:
 
 def pub(subject: str, reply: str, headers: bytes, payload: bytes) -> bytes:
     """The bytes of a PUB, or of an HPUB when headers is not empty."""
-
-def encode_headers(headers: Mapping[str, list[str]] | Mapping[str, str]) -> bytes:
-    """A header block ``NATS/1.0 CRLF key: value CRLF ... CRLF``.
-
-    ValueError on CR or LF anywhere, on ':' in a key, on an empty key.
-    """
-
-def decode_headers(block: bytes) -> tuple[int, str, dict[str, list[str]]]:
-    """(status, description, headers) of a header block; status 0 when there is none.
-
-    Keys keep their case, several values of a key their order. ValueError when malformed.
-    """

@@ -1,4 +1,4 @@
-"""The NATS protocol as bytes: one pull parser for both roles, and the writers that Python callers use.
+"""The NATS protocol as bytes: one pull parser for all roles, and the writers that Python callers use.
 
 Knows nothing of what subjects mean, of sockets, or of what an operation does.
 
@@ -12,6 +12,13 @@ Knows nothing of what subjects mean, of sockets, or of what an operation does.
     -ERR        text
     MSG         subject sid [reply] #bytes        as PUB
     HMSG        subject sid [reply] #header #total
+
+  between servers, one of which is a leaf node of the other:
+    LS+         subject [queue weight]
+    LS-         subject [queue]
+    LMSG        subject [reply] #bytes            then as PUB; or, for queue groups:
+                subject + reply queue+ #bytes     subject | queue+ #bytes
+    HMSG        as LMSG, with #header #total at the end
 
 A line is measured on its args: from the first that is no blank after the name to the CR or LF that ends it.
 A number is one to nine digits, as nats-server has it.
@@ -27,6 +34,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memmove
 
 from penstock.core.buffer cimport parse_u63, put_u64
+
+from penstock.core.headers import decode_headers, encode_headers
 
 cdef enum:
     LINE_BYTES_SERVER = 4096
@@ -49,8 +58,8 @@ cdef int reader_init(Reader* r, int role) except -1:
     r.pos = r.end = r.cap = r.need = 0
     r.role = role
     r.headers = True
-    r.max_line = LINE_BYTES_SERVER if role == ROLE_SERVER else LINE_BYTES_CLIENT
-    r.max_payload = PAYLOAD_BYTES_SERVER if role == ROLE_SERVER else PAYLOAD_BYTES_CLIENT
+    r.max_line = LINE_BYTES_CLIENT if role == ROLE_CLIENT else LINE_BYTES_SERVER
+    r.max_payload = PAYLOAD_BYTES_CLIENT if role == ROLE_CLIENT else PAYLOAD_BYTES_SERVER
     return 0
 
 
@@ -102,7 +111,7 @@ cdef struct Name:
     const char* text        # in lower case
     size_t len
     int kind
-    int role                # that may receive it; -1 both
+    int roles               # that may receive it: 1 << role of each
     int form
 
 
@@ -112,19 +121,30 @@ cdef enum Form:
     FORM_REST = 2           # what follows means nothing
     FORM_BLANK_TEXT = 3     # a blank must follow, then text
 
-cdef Name[12] NAMES
-NAMES[0] = Name(b"pub", 3, OP_PUB, ROLE_SERVER, FORM_ARGS)
-NAMES[1] = Name(b"hpub", 4, OP_PUB, ROLE_SERVER, FORM_ARGS)
-NAMES[2] = Name(b"sub", 3, OP_SUB, ROLE_SERVER, FORM_ARGS)
-NAMES[3] = Name(b"unsub", 5, OP_UNSUB, ROLE_SERVER, FORM_ARGS)
-NAMES[4] = Name(b"connect", 7, OP_CONNECT, ROLE_SERVER, FORM_TEXT)
-NAMES[5] = Name(b"ping", 4, OP_PING, -1, FORM_REST)
-NAMES[6] = Name(b"pong", 4, OP_PONG, -1, FORM_REST)
-NAMES[7] = Name(b"+ok", 3, OP_OK, -1, FORM_REST)
-NAMES[8] = Name(b"-err", 4, OP_ERR, -1, FORM_BLANK_TEXT)
-NAMES[9] = Name(b"info", 4, OP_INFO, -1, FORM_TEXT)
-NAMES[10] = Name(b"msg", 3, OP_MSG, ROLE_CLIENT, FORM_ARGS)
-NAMES[11] = Name(b"hmsg", 4, OP_MSG, ROLE_CLIENT, FORM_ARGS)
+cdef enum:
+    BY_SERVER = 1 << ROLE_SERVER
+    BY_CLIENT = 1 << ROLE_CLIENT
+    BY_LEAF = 1 << ROLE_LEAF
+    BY_ALL = BY_SERVER | BY_CLIENT | BY_LEAF
+    NAMES_COUNT = 16
+
+cdef Name[NAMES_COUNT] NAMES
+NAMES[0] = Name(b"pub", 3, OP_PUB, BY_SERVER, FORM_ARGS)
+NAMES[1] = Name(b"hpub", 4, OP_PUB, BY_SERVER, FORM_ARGS)
+NAMES[2] = Name(b"msg", 3, OP_MSG, BY_CLIENT, FORM_ARGS)
+NAMES[3] = Name(b"hmsg", 4, OP_MSG, BY_CLIENT, FORM_ARGS)
+NAMES[4] = Name(b"lmsg", 4, OP_MSG, BY_LEAF, FORM_ARGS)
+NAMES[5] = Name(b"hmsg", 4, OP_MSG, BY_LEAF, FORM_ARGS)
+NAMES[6] = Name(b"sub", 3, OP_SUB, BY_SERVER, FORM_ARGS)
+NAMES[7] = Name(b"unsub", 5, OP_UNSUB, BY_SERVER, FORM_ARGS)
+NAMES[8] = Name(b"connect", 7, OP_CONNECT, BY_SERVER | BY_LEAF, FORM_TEXT)
+NAMES[9] = Name(b"ping", 4, OP_PING, BY_ALL, FORM_REST)
+NAMES[10] = Name(b"pong", 4, OP_PONG, BY_ALL, FORM_REST)
+NAMES[11] = Name(b"+ok", 3, OP_OK, BY_ALL, FORM_REST)
+NAMES[12] = Name(b"-err", 4, OP_ERR, BY_ALL, FORM_BLANK_TEXT)
+NAMES[13] = Name(b"info", 4, OP_INFO, BY_ALL, FORM_TEXT)
+NAMES[14] = Name(b"ls+", 3, OP_SUB, BY_LEAF, FORM_ARGS)
+NAMES[15] = Name(b"ls-", 3, OP_UNSUB, BY_LEAF, FORM_ARGS)
 
 
 cdef inline bint name_starts(const char* s, size_t n, const Name* name) noexcept nogil:
@@ -148,13 +168,13 @@ cdef const Name* name_of(const char* s, size_t n, int role, bint* possible) noex
     cdef const Name* name
     possible[0] = False
     # By far the most frequent ones of a role first.
-    first = 0 if role == ROLE_SERVER else 10
+    first = 2 * role
     for i in range(first, first + 2):
         if n >= NAMES[i].len and name_starts(s, n, &NAMES[i]):
             return &NAMES[i]
-    for i in range(12):
+    for i in range(NAMES_COUNT):
         name = &NAMES[i]
-        if (name.role == -1 or name.role == role) and name_starts(s, n, name):
+        if name.roles >> role & 1 and name_starts(s, n, name):
             if n >= name.len:
                 return name
             possible[0] = True
@@ -244,6 +264,59 @@ cdef inline void set_token(const char** at, uint32_t* size, const Token* t) noex
     size[0] = t.len
 
 
+cdef int leaf_args(Reader* r, Op* op, const char* s, const char* args, const char* stop, const char* after,
+                   Token* tokens, int n) noexcept nogil:
+    # LS+, LS-, LMSG and HMSG, cut into the first n tokens; of a list of queues there may be more.
+    cdef int sizes = 2 if op.hlen else 1
+    cdef int first
+    cdef Token[2] last
+    if n == 0:
+        return BAD_ARGS
+    set_token(&op.subject, &op.subject_len, &tokens[0])
+    if op.kind == OP_MSG:
+        if n < 1 + sizes:
+            return BAD_ARGS
+        if n <= 2 + sizes:
+            if n == 2 + sizes:
+                set_token(&op.reply, &op.reply_len, &tokens[1])
+            return with_body(r, op, s, after, tokens, n)
+        if tokens[1].len != 1 or not (tokens[1].at[0] == c'+' or tokens[1].at[0] == c'|'):
+            return BAD_ARGS
+        first = 2
+        if tokens[1].at[0] == c'+':
+            set_token(&op.reply, &op.reply_len, &tokens[2])
+            first = 3
+        for n in range(sizes):                  # from the end: the sizes, then the names
+            while stop > args and is_blank((stop - 1)[0]):
+                stop -= 1
+            last[sizes - 1 - n].len = 0
+            while stop > args and not is_blank((stop - 1)[0]):
+                stop -= 1
+                last[sizes - 1 - n].len += 1
+            last[sizes - 1 - n].at = stop
+        if stop <= tokens[first].at:
+            first = 0                           # no name is left: as if none were wanted
+        if first:
+            op.queue = tokens[first].at
+            op.queue_len = <uint32_t>(stop - tokens[first].at)
+        return with_body(r, op, s, after, last, sizes)
+    if op.kind == OP_UNSUB:
+        op.sid = args
+        while stop > args and is_blank((stop - 1)[0]):
+            stop -= 1
+        op.sid_len = <uint32_t>(stop - args)
+    elif n == 3:
+        set_token(&op.queue, &op.queue_len, &tokens[1])
+        op.max = number(&tokens[2])
+        if op.max < 0:
+            return BAD_ARGS
+    elif n != 1:
+        return BAD_ARGS
+    r.pos += <size_t>(after - s)
+    r.need = 0
+    return op.kind
+
+
 cdef int with_args(Reader* r, Op* op, const Name* name, const char* s, const char* args, const char* stop,
                    const char* after) noexcept nogil:
     # PUB, SUB, UNSUB, MSG and their kin, from a whole line: args..stop are its arguments, `after` is behind its LF.
@@ -253,6 +326,8 @@ cdef int with_args(Reader* r, Op* op, const Name* name, const char* s, const cha
     cdef bint headers = name.text[0] == c'h'
     cdef int sizes = 2 if headers else 1
     op.hlen = headers
+    if r.role == ROLE_LEAF:
+        return leaf_args(r, op, s, args, stop, after, tokens, n)
     if name.kind == OP_PUB:
         if headers and not r.headers:
             return BAD_ARGS
@@ -350,7 +425,7 @@ cdef int read_op(Reader* r, Op* op) noexcept:
 globals().update(
     OP_PUB=OP_PUB, OP_SUB=OP_SUB, OP_UNSUB=OP_UNSUB, OP_CONNECT=OP_CONNECT, OP_PING=OP_PING, OP_PONG=OP_PONG,
     OP_INFO=OP_INFO, OP_OK=OP_OK, OP_ERR=OP_ERR, OP_MSG=OP_MSG, BAD_OP=BAD_OP, BAD_ARGS=BAD_ARGS,
-    BAD_LINE=BAD_LINE, BAD_PAYLOAD=BAD_PAYLOAD, ROLE_SERVER=ROLE_SERVER, ROLE_CLIENT=ROLE_CLIENT,
+    BAD_LINE=BAD_LINE, BAD_PAYLOAD=BAD_PAYLOAD, ROLE_SERVER=ROLE_SERVER, ROLE_CLIENT=ROLE_CLIENT, ROLE_LEAF=ROLE_LEAF,
 )
 
 cdef extern from *:
@@ -391,7 +466,7 @@ cdef class Parser:
     """Incremental parser: feed bytes in any split, get the complete operations back; see wire.pyi."""
 
     def __cinit__(self, int role, max_control_line=None, max_payload=None, bint headers=True):
-        if role != ROLE_SERVER and role != ROLE_CLIENT:
+        if role not in (ROLE_SERVER, ROLE_CLIENT, ROLE_LEAF):
             raise ValueError(f"no such role: {role}")
         reader_init(&self.reader, role)
         self.subject = ""
@@ -440,6 +515,12 @@ cdef class Parser:
         cdef int64_t sid
         cdef const char* payload = op.body + op.hlen
         cdef uint32_t size = op.body_len - op.hlen
+        if self.reader.role == ROLE_LEAF and op.kind in (OP_MSG, OP_SUB, OP_UNSUB):
+            queues = tuple(text_of(op.queue, op.queue_len).split())
+            if op.kind == OP_MSG:
+                return (OP_MSG, self.subject_of(op), text_of(op.reply, op.reply_len), queues,
+                        bytes_of(op.body, op.hlen), bytes_of(payload, size))
+            return (OP_SUB, self.subject_of(op), *queues, op.max) if op.kind == OP_SUB else (OP_UNSUB, bytes_of(op.sid, op.sid_len))
         if op.kind == OP_MSG:
             sid = parse_u63(op.sid, op.sid_len)
             if sid < 0:
@@ -514,45 +595,3 @@ def pub(subject: str, reply: str, headers: bytes, payload: bytes) -> bytes:
     at = put_bytes(at, payload)
     put_bytes(at, b"\r\n")
     return line
-
-
-def encode_headers(headers) -> bytes:
-    """A header block: the first line, ``key: value`` lines in the order of the dict, an empty line.
-
-    A value is a str or a list of them, one line each. ValueError on CR or LF anywhere, ':' in a key, an empty key.
-    """
-    lines = ["NATS/1.0"]
-    for key, values in headers.items():
-        if not key or ":" in key or "\r" in key or "\n" in key:
-            raise ValueError(f"not a header key: {key!r}")
-        for value in (values,) if isinstance(values, str) else values:
-            if "\r" in value or "\n" in value:
-                raise ValueError(f"a line end in the value of header {key!r}")
-            lines.append(f"{key}: {value}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
-
-
-def decode_headers(block: bytes) -> tuple:
-    """(status, description, headers) of a header block; status 0 when there is none.
-
-    Keys keep their case, several values of a key their order; blanks before a value are not part of it. ValueError
-    when the block is not a first line of version and optional status, lines with a colon, and an empty line.
-    """
-    cdef str text = block.decode("utf-8", "surrogateescape")
-    cdef list lines = text.split("\r\n")
-    cdef Py_ssize_t ends = len(lines) - 1
-    cdef str first = lines[0]
-    cdef str status = first[8:].strip(" \t")
-    if ends < 2 or lines[ends] or lines[ends - 1] or text.count("\r") != ends or text.count("\n") != ends:
-        raise ValueError("a header block whose lines do not end in CR LF, or without an empty line at its end")
-    if not first.startswith("NATS/1.0") or (status and first[8] not in " \t"):
-        raise ValueError(f"a header block that begins with {first[:40]!r}")
-    if status and not (status[:3].isascii() and status[:3].isdigit() and len(status[:3]) == 3 and status[3:4] in " \t"):
-        raise ValueError(f"not a status: {status[:40]!r}")
-    cdef dict headers = {}
-    for line in lines[1:ends - 1]:
-        key, colon, value = line.partition(":")
-        if not colon or not key:
-            raise ValueError(f"not a header line: {line[:40]!r}")
-        headers.setdefault(key, []).append(value.lstrip(" \t"))
-    return (int(status[:3]) if status else 0), status[3:].strip(" \t"), headers

@@ -18,7 +18,7 @@ from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
-from penstock.engine.settings import MILLISECOND, SECOND, Settings
+from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
 
 if TYPE_CHECKING:
     from random import Random
@@ -202,9 +202,13 @@ class Engine:
         account.timers.sooner = call
         account.alarms.sooner = call
 
-    def raise_limits(self, max_memory: int, max_storage: int) -> None:
-        """Let all streams together hold more than before."""
-        self._settings = replace(self._settings, max_memory=max_memory, max_storage=max_storage)
+    def raise_limits(self, max_memory: int, max_storage: int, each: ServerLimits) -> None:
+        """Let all streams together hold more than before; `each`: what one stream or consumer that
+        is made or changed from now on may be.
+        """
+        self._settings = replace(
+            self._settings, max_memory=max_memory, max_storage=max_storage, limits=each
+        )
         for account in self._all:
             account.settings = self._settings
         for usage, most in ((self._memory, max_memory), (self._storage, max_storage)):

@@ -116,10 +116,10 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
     )
     store = None
     if settings.jetstream:
-        from penstock.server.files import StoreLock
+        from penstock.server.files import lock_store
         from penstock.server.startup import store_folder
 
-        store = StoreLock(store_folder(settings))
+        store = lock_store(store_folder(settings), settings.domain, log.warn)
     # The kernel takes connections from here on: clients that come while the rest is loaded are
     # served a little later.
     from penstock.core.buffer import seed_hash

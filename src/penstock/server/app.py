@@ -26,6 +26,7 @@ from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
+from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
 from penstock.server.files import (
@@ -35,7 +36,7 @@ from penstock.server.files import (
     write_pid_file,
     write_ports_file,
 )
-from penstock.server.identity import Greeting, new_server_id
+from penstock.server.identity import Greeting
 from penstock.server.listener import Listener
 from penstock.server.log import Log
 from penstock.server.memory import memory_bytes
@@ -43,7 +44,7 @@ from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.watching import Watching
 from penstock.server.wheel import NEVER_NS
 
@@ -51,9 +52,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.auth.callout import ServerKeys
-    from penstock.server.auth.setup import Setup
     from penstock.server.jetstream import JetStream
+    from penstock.server.leaf.part import LeafPart
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
@@ -79,10 +79,8 @@ class Server:
         self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        # Only a server that has something to sign needs a key that does.
-        self.keys = _server_keys(settings)
-        self._authorities: Setup | None = None
-        self.server_id = self.keys.signing.public if self.keys else new_server_id()
+        self.authorities = Authorities(settings)
+        self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
         self.port = sockets[0].getsockname()[1]
@@ -97,6 +95,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self.leafs: LeafPart | None = None
         self.watching = Watching(self)
         self._build()
 
@@ -131,39 +130,8 @@ class Server:
         self.apply_tracing()
         add_rows(self)
         self.apply_accounts()
-        if self.keys is not None:
-            self._set_up_authorities(self.keys)
+        self.authorities.connect(self)
         self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
-
-    def _set_up_authorities(self, keys: "ServerKeys | None") -> None:
-        """Who else decides who is let in: operators' JWTs, a callout service."""
-        from penstock.server.auth.setup import Setup
-
-        assert keys is not None
-        self._authorities = Setup(
-            self.settings, self.accounts, self.gate, self.clients, self.log, self.home
-        )
-        self._authorities.connect(keys, self.server_name, self._about)
-
-    def refresh_authorities(self) -> None:
-        """After a reload: a callout service that came or went, other preloaded JWTs."""
-        settings = self.settings
-        if settings.auth_callout is None:
-            self.gate.callout = None
-        elif self.gate.callout is None:
-            self._set_up_authorities(self.keys or _server_keys(settings))
-        if self._authorities is not None:
-            self._authorities.reloaded()
-
-    def _about(self) -> dict[str, object]:
-        """What answers of the system account say of the server that gave them."""
-        return {
-            "name": self.server_name,
-            "host": self.host,
-            "id": self.server_id,
-            "ver": COMPATIBLE_VERSION,
-            "jetstream": self.settings.jetstream,
-        }
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -265,6 +233,8 @@ class Server:
             self.log.info(f"Starting http monitor on {shown}")
         if self.store is not None:
             self.open_jetstream()
+        if self.settings.leafnodes is not None:
+            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.write_files()
         self.watching.open()
@@ -324,9 +294,9 @@ class Server:
 
     def ports(self) -> dict[str, list[str]]:
         """The URLs of what is listened on, by kind, as the ports file has them."""
-        found = {"nats": [f"nats://{join_address(_reachable(self.host), self.port)}"]}
+        found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
-            host = _reachable(self.settings.http_host or self.host)
+            host = reachable(self.settings.http_host or self.host)
             found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
         return found
 
@@ -334,6 +304,8 @@ class Server:
         self.log.info("Initiating Shutdown...")
         tell_systemd("STOPPING=1")
         self.listener.close()
+        if self.leafs is not None:
+            self.leafs.close()
         self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -438,27 +410,6 @@ class Server:
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
 
 
-def _server_keys(settings: Settings) -> "ServerKeys | None":
-    """The key of a server that signs requests, and one to seal them with; None when it has none to
-    sign.
-    """
-    if settings.auth_callout is None and settings.operator is None:
-        return None
-    from penstock.server.auth.setup import make_keys
-
-    return make_keys()
-
-
 def _draw(below: int) -> int:
     """A number from 0 to below this one."""
     return int.from_bytes(os.urandom(4), "little") % below
-
-
-def join_address(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """An address that a client on this machine can use for a listener's."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -450,7 +450,7 @@ class Clients:
         too many.
         """
         settings = self.settings
-        connections = self.hub.all_connections()
+        connections = [c for c in self.hub.all_connections() if isinstance(c.session, Client)]
         if AUTHORIZATION & set(changed):
             self.gate.refresh()
             for connection in connections:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+from collections.abc import Callable
 
 from penstock.server.errors import StartError
 
@@ -57,11 +58,37 @@ def remove_file(path: str) -> None:
         return
 
 
+class StoreInUseError(StartError):
+    """Another server has the store folder; `domain` is its JetStream domain."""
+
+    domain = ""
+
+
+def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "StoreLock":
+    """The folder for the streams of a server of that JetStream domain; StartError.
+
+    Servers of different domains may be given the same folder: who comes second has a folder of its
+    own in it, also later, when it comes alone.
+    """
+    inner = os.path.join(folder, f"domain_{domain}")
+    if domain and os.path.isdir(inner):
+        return StoreLock(inner, domain)
+    try:
+        return StoreLock(folder, domain)
+    except StoreInUseError as problem:
+        if not domain or problem.domain in ("", domain):
+            raise
+        warn(f"{problem}; this one keeps its streams in {inner}")
+        return StoreLock(inner, domain)
+
+
 class StoreLock:
     """Holds a store folder for this process alone, until close() or the end of the process."""
 
-    def __init__(self, folder: str) -> None:
-        """Make the folder and lock it; StartError when it can't be used or somebody has it."""
+    def __init__(self, folder: str, domain: str = "") -> None:
+        """Make the folder and lock it; StartError when it can't be used, StoreInUseError when
+        somebody has it. The domain is for those that find it locked.
+        """
         self.folder = folder
         _refuse_foreign(folder)
         try:
@@ -82,14 +109,16 @@ class StoreLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.read(self._fd, 20).decode("ascii", "replace").strip()
+            said = os.read(self._fd, 300).decode("utf-8", "replace").split("\n")
             os.close(self._fd)
-            raise StartError(
-                f"store folder {folder} is in use by another server (pid {holder}); "
+            in_use = StoreInUseError(
+                f"store folder {folder} is in use by another server (pid {said[0].strip()}); "
                 "stop it or choose another with -sd"
-            ) from None
+            )
+            in_use.domain = said[1] if len(said) > 1 else ""
+            raise in_use from None
         os.ftruncate(self._fd, 0)
-        os.write(self._fd, f"{os.getpid()}\n".encode())
+        os.write(self._fd, f"{os.getpid()}\n{domain}\n".encode())
 
     def close(self) -> None:
         """Let others have the folder."""

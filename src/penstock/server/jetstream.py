@@ -118,7 +118,9 @@ class JetStream:
         return os.path.join(self._store.folder, "jetstream")
 
     def refresh(self) -> None:
-        """Serve the accounts that want it, and no others. OSError: the store can't be used."""
+        """Serve the accounts that want it, and no others. OSError: the store can't be used;
+        StartError: there is not enough of it.
+        """
         for account in self._accounts.all():
             self._refresh(account)
 
@@ -144,16 +146,41 @@ class JetStream:
             return
         if wanted is None:
             self._refuse(account)
-        elif account.name in self._engine.accounts:
-            self._engine.change_limits(account.name, _limits(wanted))
+            return
+        limits = _limits(wanted)
+        self._check_room(account.name, limits)
+        if account.name in self._engine.accounts:
+            self._engine.change_limits(account.name, limits)
         else:
-            self._add(account, _limits(wanted))
+            self._add(account, limits)
+
+    def _check_room(self, name: str, limits: dict[str, AccountLimits]) -> None:
+        """StartError when the server has less than its accounts are promised."""
+        others = [each.limits for each in self.accounts() if each.name != name]
+        tiers = [tier for each in (*others, limits) for tier in each.values()]
+        for promised, present, problem in (
+            (
+                sum(max(tier.max_memory, 0) for tier in tiers),
+                self._max_memory(),
+                errors.MemoryResourcesExceededError(),
+            ),
+            (
+                sum(max(tier.max_storage, 0) for tier in tiers),
+                self._max_storage(),
+                errors.StorageResourcesExceededError(),
+            ),
+        ):
+            if promised > present:
+                raise StartError(
+                    "Can't start JetStream: Error enabling jetstream on configured accounts: "
+                    f"{problem}"
+                )
 
     def _changed(self, account: ServerAccount) -> None:
         try:
             self._refresh(account)
-        except OSError as problem:
-            self._log.error(f"JetStream of account {account.name} can't be served: {problem}")
+        except (OSError, StartError) as problem:
+            self._log.error(f"JetStream of account {account.name} is not changed: {problem}")
 
     def _removed(self, account: ServerAccount) -> None:
         if account.name in self._engine.accounts:
@@ -201,7 +228,7 @@ class JetStream:
         if domain:
             sink = CallbackSink(lambda *message: self._from_domain(account, *message))
             self._domains[account.name] = sink
-            account.router.attach_prefix(f"$JS.{domain}.API.", sink)
+            account.router.attach_prefix(f"$JS.{domain}.API.", sink, offered=True)
 
     def _refuse(self, account: ServerAccount) -> None:
         """Answer the account's question what it may use: nothing."""
@@ -340,7 +367,8 @@ class JetStream:
 
     def raise_limits(self) -> None:
         """The settings allow more memory or disk than before."""
-        self._engine.raise_limits(self._max_memory(), self._max_storage())
+        limits = ServerLimits(**self._settings.jetstream_limits)
+        self._engine.raise_limits(self._max_memory(), self._max_storage(), limits)
 
     # -- reports
 

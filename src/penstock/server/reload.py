@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from penstock.server.errors import StartError
 from penstock.server.log import Log
 from penstock.server.settings import RELOADABLE, Settings
+from penstock.server.units import SECOND_NS, format_size
 
 ReadAgain = Callable[[], tuple[Settings, list[str]]]
 Prepare = Callable[[Settings, Settings], object]
@@ -43,10 +44,13 @@ _NAMES = {
     "headers": "NoHeaderSupport",
     "feature_flags": "FeatureFlags",
     "write_timeout": "WriteTimeout",
-    "default_js_domain": "DefaultJSDomain",
-    "cluster_name": "Cluster",
-    "cluster_host": "Cluster",
-    "cluster_port": "Cluster",
+    "default_js_domain": "JsAccDefaultDomain",
+    "system_account": "SystemAccount",
+    "sync_interval_ns": "SyncInterval",
+    "strict": "NoJetStreamStrict",
+    "cluster_name": "cluster name",
+    "cluster_host": "cluster host",
+    "cluster_port": "cluster port",
 }
 _SENTENCES = {
     "store_dir": "config reload not supported for jetstream storage directory",
@@ -60,6 +64,14 @@ _UNTOLD = {
     "server_tags": "tags",
     "server_metadata": "metadata",
     "remotes": "remotes",
+}
+_TOLD: dict[str, Callable[[Any], str]] = {
+    "auth_timeout_ns": lambda ns: f"authorization timeout = {ns / SECOND_NS:g}",
+    "no_fast_producer_stall": lambda off: f"fast producers will {'not ' if off else ''}be stalled",
+    "jetstream": lambda on: "JetStream",
+    "jetstream_limits": lambda limits: "JetStream limits",
+    "max_memory": lambda size: f"JetStream max_mem_store = {format_size(size)}",
+    "max_file": lambda size: f"JetStream max_file_store = {format_size(size)}",
 }
 
 
@@ -150,7 +162,7 @@ def _refusal(name: str, before: object, after: object) -> str:
     if name in _SENTENCES:
         return _SENTENCES[name]
     shown = _NAMES.get(name, name.removesuffix("_ns"))
-    if name == "headers":
+    if name in ("headers", "strict"):  # there it is what is switched off
         before, after = not before, not after
     return (
         f"config reload not supported for {shown}: old={_value(name, before)}, "
@@ -176,7 +188,6 @@ def check_jetstream(old: Settings, new: Settings) -> None:
     for name in (
         "store_dir",
         "sync_interval_ns",
-        "jetstream_limits",
         "batch_limits",
         "domain",
         "strict",
@@ -189,6 +200,8 @@ def check_jetstream(old: Settings, new: Settings) -> None:
 
 def told(name: str, value: object) -> str:
     """The line about a setting that was changed."""
+    if name in _TOLD:
+        return f"Reloaded: {_TOLD[name](value)}"
     if name in _UNTOLD:
         return f"Reloaded: {_UNTOLD[name]}"
     shown = name.removesuffix("_ns")
@@ -200,6 +213,11 @@ def told(name: str, value: object) -> str:
 def _value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        pairs = (f"{key}:{_value('', value[key])}" for key in sorted(value))
+        return f"map[{' '.join(pairs)}]"
+    if isinstance(value, list):
+        return f"[{' '.join(str(each) for each in value)}]"
     if name.endswith("_ns") and isinstance(value, int):
         from penstock.api.times import format_duration
 

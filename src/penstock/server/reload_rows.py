@@ -57,7 +57,7 @@ def add_rows(server: "Server") -> None:
     add(LOG_FORM, lambda changed: _log_form(server))
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
     add(ACCOUNTS, lambda changed: _accounts(server))
-    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.refresh_authorities())
+    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.authorities.refresh(server))
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
     add((*GREETED, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))

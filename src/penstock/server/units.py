@@ -56,3 +56,13 @@ def format_size(size: int) -> str:
     units = ("KB", "MB", "GB", "TB", "PB", "EB")
     power = min((size.bit_length() - 1) // 10, len(units))
     return f"{size / 1024**power:.2f} {units[power - 1]}"
+
+
+def join_address(host: str, port: int) -> str:
+    """host:port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable(host: str) -> str:
+    """An address that a client on this machine can use for a listener's."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

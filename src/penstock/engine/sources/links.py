@@ -10,7 +10,7 @@ A link does not block and keeps no order but that of one direction. Knows nothin
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.core.hub import Connection
+from penstock.core.hub import CallbackTask, Connection
 from penstock.core.router import CallbackSink, Router
 from penstock.nuid import Nuid
 
@@ -68,8 +68,21 @@ class RouterLink:
         return _RouterSubscription(self._router, subject, receive)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """It never changes."""
-        return lambda: None
+        """It never goes down; but who serves the prefix may come, behind a leaf node connection."""
+        if self.prefix == API_PREFIX:
+            return lambda: None
+        subject = f"{self.prefix}.CONSUMER.CREATE.any"
+        there = self._router.has_interest(subject)
+
+        def look() -> None:
+            nonlocal there
+            before, there = there, self._router.has_interest(subject)
+            if there and not before:
+                changed()
+
+        task = CallbackTask(look)
+        self._router.watch(subject, task)
+        return lambda: self._router.unwatch(subject, task)
 
 
 class _RouterSubscription:

@@ -17,6 +17,7 @@ from penstock.server.config.users import read_users
 from penstock.server.config.values import kind, text, whole
 from penstock.server.settings.accounts import (
     DEFAULT_ACCOUNT,
+    SYSTEM_ACCOUNT,
     AccountLimits,
     AccountSettings,
     JetStreamLimits,
@@ -215,6 +216,12 @@ def check_accounts(reader: Reader, place: Item) -> None:
         if key in seen:
             reader.problem(place, f'Duplicate {"nkey" if user.nkey else "user"} "{key}" detected')
         seen.add(key)
+    names = {account.name: account for account in settings.accounts}
+    system = settings.system_account or SYSTEM_ACCOUNT
+    if settings.system_account not in ("", SYSTEM_ACCOUNT, *names) and settings.operator is None:
+        reader.problem(place, "error resolving system account: account missing")
+    if system in names and names[system].jetstream is not None:
+        reader.problem(place, "Not allowed to enable JetStream on the system account")
     for text_of in _sharing_problems(reader):
         reader.problem(place, text_of)
 

@@ -55,6 +55,13 @@ def _advertise(item: Item) -> str:
     return value
 
 
+def _trace_more(reader: Reader, name: str, item: Item) -> None:
+    """More in trace lines: there are trace lines, then."""
+    setattr(reader.target, name.lower(), flag(item))
+    if flag(item):
+        reader.target.trace = True
+
+
 def _base_path(item: Item) -> str:
     path = "/" + text(item).strip("/")
     return "" if path == "/" else path
@@ -127,8 +134,8 @@ OPERATIONS: dict[str, Key] = {
     "log_max_num": set_to("log_max_num", between(0, 1_000_000)),
     "syslog": set_to("syslog", flag),
     "remote_syslog": set_to("remote_syslog", text),
-    "trace_verbose": set_to("trace_verbose", flag),
-    "trace_headers": set_to("trace_headers", flag),
+    "trace_verbose": _trace_more,
+    "trace_headers": _trace_more,
     "max_traced_msg_len": set_to("max_traced_msg_len", _traced),
     "connect_error_reports": set_to("connect_error_reports", between(0, _MOST)),
     "reconnect_error_reports": set_to("reconnect_error_reports", between(0, _MOST)),

@@ -217,13 +217,17 @@ def _conflicts(reader: Reader, operator: Operator, claims: "list[OperatorClaims]
             "using nats based account resolver - the system account needs to be specified in "
             "configuration or the operator jwt"
         )
-    for key in operator.trusted_keys:
-        if not is_public(key, OPERATOR_KEY):
-            found.append(f'trusted Keys "{key}" are required to be a valid public operator nkey')
-    for key in operator.pinned_accounts:
-        if not is_public(key, ACCOUNT):
-            found.append(f'pinned account key "{key}" is not a valid public account nkey')
-    return [*found, *_sentinel_problems(operator.default_sentinel)]
+    strangers = [
+        f'trusted Keys "{key}" are required to be a valid public operator nkey'
+        for key in operator.trusted_keys
+        if not is_public(key, OPERATOR_KEY)
+    ]
+    others = [
+        f'pinned account key "{key}" is not a valid public account nkey'
+        for key in operator.pinned_accounts
+        if not is_public(key, ACCOUNT)
+    ]
+    return [*found, *strangers, *others, *_sentinel_problems(operator.default_sentinel)]
 
 
 def _sentinel_problems(token: str) -> list[str]:

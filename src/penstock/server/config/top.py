@@ -8,6 +8,7 @@ from penstock.server.config.cluster import cluster, gateway, mqtt
 from penstock.server.config.declared import DECLARED
 from penstock.server.config.grammar import Item
 from penstock.server.config.jetstream import jetstream
+from penstock.server.config.leafnodes import leafnodes
 from penstock.server.config.mappings import mappings
 from penstock.server.config.operations import OPERATIONS, check_default_domains
 from penstock.server.config.operator import OPERATOR, check_operator
@@ -65,6 +66,7 @@ TOP: dict[str, Key] = {
     "http_port": set_to("http_port", port),
     "monitor_port": set_to("http_port", port),
     "jetstream": jetstream,
+    **dict.fromkeys(("leafnodes", "leaf"), leafnodes),
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
@@ -112,8 +114,12 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    allow_non_tls leaf leafnodes ocsp proxies proxy_protocol resolver_tls tls websocket ws
+    allow_non_tls ocsp proxies proxy_protocol resolver_tls tls websocket ws
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
+    leafnodes.tls leafnodes.write_deadline leafnodes.write_timeout
+    leafnodes.authorization.proxy_required leafnodes.remotes.tls leafnodes.remotes.proxy
+    leafnodes.remotes.ws_compress leafnodes.remotes.ws_compression leafnodes.remotes.ws_no_masking
+    leafnodes.remotes.jetstream_cluster_migrate leafnodes.remotes.js_cluster_migrate
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

@@ -10,9 +10,9 @@ from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (
     AccountFacts,
     Facts,
-    client_of,
     engine_account,
     is_leaf,
+    party_of,
     tag_of,
 )
 from penstock.server.monitor.form import present
@@ -51,7 +51,7 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     if account is None:
         raise QueryError(f"Account {name} does not exist")
     connections = connections_by_account(facts).get(name, [])
-    leafs = sum(is_leaf(client_of(each)) for each in connections)
+    leafs = sum(is_leaf(party_of(each)) for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
         "update_time": format_time(getattr(account, "updated_ns", 0) or facts.start_ns),

@@ -11,8 +11,8 @@ from penstock.server.monitor.facts import (
     AccountFacts,
     Facts,
     account_name,
-    client_of,
     is_leaf,
+    party_of,
     tag_of,
 )
 from penstock.server.monitor.query import Query
@@ -50,7 +50,7 @@ def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
     """The open connections of each account that has some."""
     found: dict[str, list[Connection]] = {}
     for connection in facts.hub.all_connections():
-        found.setdefault(account_name(client_of(connection)), []).append(connection)
+        found.setdefault(account_name(party_of(connection)), []).append(connection)
     return found
 
 
@@ -63,7 +63,7 @@ def statistics(
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0
     for each in connections:
-        if is_leaf(client_of(each)):
+        if is_leaf(party_of(each)):
             leafs += 1
             _add(leafs_sent, each.out_msgs, each.out_bytes)
             _add(leafs_received, each.in_msgs, each.in_bytes)

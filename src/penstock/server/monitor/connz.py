@@ -16,7 +16,9 @@ from penstock.server.monitor.facts import (
     Facts,
     account_name,
     client_of,
+    is_leaf,
     kind_of,
+    party_of,
     tag_of,
     type_of,
 )
@@ -146,7 +148,7 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
     opened: list[Connection] = []
     closed: list[Departed] = []
     if options.state != CLOSED:
-        opened = facts.hub.all_connections()
+        opened = [each for each in facts.hub.all_connections() if not is_leaf(party_of(each))]
     if options.state != OPEN:
         closed = list(facts.clients.departed)
     if options.acc:

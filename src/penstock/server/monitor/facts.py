@@ -115,6 +115,11 @@ def client_of(connection: Connection) -> Client | None:
     return client if isinstance(client, Client) else None
 
 
+def party_of(connection: Connection) -> object:
+    """The same of clients and of other servers, which are leaf nodes; None: it is new."""
+    return connection.session
+
+
 def is_leaf(client: object) -> bool:
     """Whether another server is at the other end."""
     return str(getattr(client, "kind", "")).startswith("LEAFNODE")
@@ -157,6 +162,7 @@ __all__ = [
     "engine_account",
     "is_leaf",
     "kind_of",
+    "party_of",
     "tag_of",
     "type_of",
 ]

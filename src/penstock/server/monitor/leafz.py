@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
-from penstock.server.monitor.facts import Facts, account_name, client_of, is_leaf
+from penstock.server.monitor.facts import Facts, account_name, is_leaf, party_of
 from penstock.server.monitor.form import present, text
 from penstock.server.monitor.query import Query
 
@@ -28,7 +28,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     rows = [
         _row(connection, options.subscriptions)
         for connection in leaf_connections(facts)
-        if options.account in ("", account_name(client_of(connection)))
+        if options.account in ("", account_name(party_of(connection)))
     ]
     return {
         "server_id": facts.server_id,
@@ -40,11 +40,15 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
 
 def leaf_connections(facts: Facts) -> list[Connection]:
     """The connections that are leaf nodes."""
-    return [each for each in facts.hub.all_connections() if is_leaf(client_of(each))]
+    return [
+        each
+        for each in facts.hub.all_connections()
+        if is_leaf(party_of(each)) and getattr(party_of(each), "joined", True)
+    ]
 
 
 def _row(connection: Connection, subscriptions: bool) -> dict[str, Any]:
-    client = client_of(connection)
+    client = party_of(connection)
     row: dict[str, Any] = {
         "id": connection.id,
         "name": getattr(client, "name", ""),

@@ -1,16 +1,18 @@
 """/varz: the server as a whole."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from penstock.api.times import format_time
 from penstock.server.identity import RUNTIME
 from penstock.server.monitor import jetstream
-from penstock.server.monitor.facts import Facts, cores
+from penstock.server.monitor.facts import Facts, cores, is_leaf, party_of
 from penstock.server.monitor.form import number, present, uptime
 from penstock.server.monitor.query import Query
 from penstock.server.settings import COMPATIBLE_VERSION
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 from penstock.server.units import SECOND_NS
 
 
@@ -56,13 +58,33 @@ def _settings(facts: Facts) -> dict[str, Any]:
         "max_pending": settings.max_pending,
         "cluster": {},
         "gateway": {},
-        "leaf": {},
+        "leaf": _leaf(facts),
         "mqtt": {},
         "websocket": {},
         "jetstream": jetstream.summary(facts),
         "tls_timeout": 2,
         "write_deadline": settings.write_deadline_ns,
     }
+    return body
+
+
+def _leaf(facts: Facts) -> dict[str, Any]:
+    own = facts.settings.leafnodes
+    if own is None:
+        return {}
+    body: dict[str, Any] = {}
+    if own.port:
+        body = {"host": own.host, "port": own.port}
+        body["auth_timeout"] = number(own.auth_timeout_ns / SECOND_NS)
+        body["tls_timeout"] = 2
+    if own.remotes:
+        body["remotes"] = [
+            {
+                "local_account": remote.account or DEFAULT_ACCOUNT,
+                "urls": [urlsplit(url).netloc.rpartition("@")[2] for url in remote.urls],
+            }
+            for remote in own.remotes
+        ]
     return body
 
 
@@ -81,7 +103,7 @@ def _running(facts: Facts) -> dict[str, Any]:
         "total_connections": clients.total,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": 0,
+        "leafnodes": sum(is_leaf(party_of(each)) for each in hub.all_connections()),
         "in_msgs": hub.in_msgs,
         "in_bytes": hub.in_bytes,
         "in_client_msgs": hub.in_msgs,

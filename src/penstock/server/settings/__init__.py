@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.declared import Declared
+from penstock.server.settings.leafnodes import LeafNodes
 from penstock.server.settings.operator import AuthCallout, Operator
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -74,6 +75,7 @@ class Settings:
 
     remotes: list[RemoteServer] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)  # streams and consumers to be there
+    leafnodes: LeafNodes | None = None
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -171,7 +173,6 @@ RELOADABLE = frozenset(
         "users",
         "accounts",
         "mappings",
-        "system_account",
         "no_auth_user",
         "auth_callout",
         "operator",

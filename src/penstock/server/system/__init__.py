@@ -139,6 +139,11 @@ class System:
         if self.heard:
             self.events.connected(connection)
 
+    def account_changed(self, client: object) -> None:
+        """A server has come or gone as a leaf node of its account."""
+        if self.heard:
+            self.events.account_changed(client)
+
     def disconnected(self, connection: Connection, client: Client) -> None:
         """A connection was closed. Who listens in the account itself hears of a refusal, too."""
         if self.heard:

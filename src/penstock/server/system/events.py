@@ -47,7 +47,7 @@ class Events:
         client = client_of(connection)
         if client is None:
             return
-        self._account_changed(client)
+        self.account_changed(client)
         subject = f"$SYS.ACCOUNT.{account_name(client)}.CONNECT"
         if self._router.has_interest(subject):
             self._publish(
@@ -62,7 +62,7 @@ class Events:
         subject = f"$SYS.ACCOUNT.{account_name(client)}.DISCONNECT"
         self._gone(self._router, subject, connection, client)
         if connection.ready:
-            self._account_changed(client)
+            self.account_changed(client)
 
     def refused(self, connection: Connection, client: Client, router: Router) -> None:
         """Told to the clients of the account that it wanted to be in."""
@@ -82,7 +82,8 @@ class Events:
 
     # -- accounts
 
-    def _account_changed(self, client: Client) -> None:
+    def account_changed(self, client: object) -> None:
+        """The account of a client, or of another server, has other connections than before."""
         name = account_name(client)
         account = self._facts.account(name)
         if name != GLOBAL_ACCOUNT and account is not None:

@@ -1,0 +1,104 @@
+"""Who may be a leaf of this server, and what may cross a connection: the checks of CONNECT, and the
+rules that come of permissions, settings and JetStream domains. Pure.
+
+A leaf's user has permissions as a client has: what it may publish comes from there, what it may
+subscribe to goes there. Neither side's JetStream is seen by the other under its plain subjects.
+"""
+
+from penstock.core.leaf import Leaf, Rules
+from penstock.server.auth import Credentials, Peer
+from penstock.server.leaf.handshake import Connect, Grant, Info, at_least
+from penstock.server.leaf.peer import LeafPeer
+from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
+from penstock.server.settings.users import Permissions, User
+from penstock.server.settings.users import Rules as Grants
+
+JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
+"""What never crosses a leaf node connection: each side has a JetStream of its own."""
+SYSTEM = ("$JSC.>", "$NRG.>", *JETSTREAM)
+SAME_CLUSTER = "remote leafnode has same cluster name"
+OLD = "connection rejected since minimum version required is"
+
+
+def leaf_users(own: LeafNodes) -> list[User]:
+    """The users that the section `leafnodes.authorization` has; []: those of the clients count."""
+    if own.users:
+        return own.users
+    if own.user:
+        return [User(own.user, own.password, account=own.account)]
+    if own.nkey:
+        return [User(nkey=own.nkey, account=own.account)]
+    return []
+
+
+def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] | None:
+    """Why a server is not let in whoever it is: what it is told, and the reason of the close."""
+    if asked.lang:
+        return "attempted to connect to leaf node port", "Incorrect Port"
+    if " " in asked.cluster:
+        return "cluster name cannot contain spaces", "Protocol Violation"
+    if asked.cluster and asked.cluster == cluster:
+        return SAME_CLUSTER, "Cluster Names Identical"
+    if asked.gateway:
+        text = f'Rejecting connection from gateway "{asked.gateway}" on the leafnode port'
+        return text, "Wrong Gateway"
+    if min_version and not at_least(asked.version, min_version):
+        return f'{OLD} "{min_version}"', "Minimum Version Required"
+    return None
+
+
+def credentials(asked: Connect, peer: LeafPeer, own: LeafNodes) -> tuple[Credentials, Peer]:
+    """What the gate is asked about a server."""
+    shown = Credentials(
+        name=asked.name,
+        user=asked.user,
+        password=asked.password,
+        auth_token=asked.auth_token,
+        jwt=asked.jwt,
+        nkey=asked.nkey,
+        sig=asked.sig,
+    )
+    there = Peer(peer.host, peer.connection.id, peer.kind, leaf=True, nonce=peer.nonce)
+    users = leaf_users(own)
+    if users:
+        there.users = users
+        there.no_auth_user = ""
+    return shown, there
+
+
+def kept(*, system: bool) -> tuple[str, ...]:
+    """What stays on its side; `system`: of connections of the system account."""
+    return SYSTEM if system else JETSTREAM
+
+
+def home(domain: str, other: str) -> list[str]:
+    """Requests to our own domain are for us, not for whoever calls itself so, too."""
+    return [f"$JS.{domain}.API.>"] if domain and domain != other else []
+
+
+def rule_leaf(
+    leaf: Leaf, permissions: Permissions | None, asked: Connect, domain: str, *, system: bool
+) -> None:
+    """The rules of a server that has come as a leaf."""
+    may_get = permissions.subscribe if permissions is not None else Grants()
+    may_send = permissions.publish if permissions is not None else Grants()
+    stays = kept(system=system)
+    leaf.sending = Rules(
+        may_get.allow,
+        [*may_get.deny, *(asked.deny_pub or ()), *stays, *home(domain, asked.domain)],
+    )
+    leaf.asking = Rules(may_send.allow, [*may_send.deny, *stays])
+    leaf.receiving = Rules(may_send.allow, may_send.deny)
+
+
+def rule_hub(
+    leaf: Leaf, info: Info, remote: LeafRemote, domain: str, other: str, *, system: bool
+) -> None:
+    """The rules of a server that we have called: its user's permissions, and our settings."""
+    may_send, may_get = info.export or Grant(), info.import_ or Grant()
+    stays = kept(system=system)
+    leaf.sending = Rules(
+        may_send.allow,
+        [*(may_send.deny or ()), *remote.deny_exports, *stays, *home(domain, other)],
+    )
+    leaf.asking = Rules(may_get.allow, [*(may_get.deny or ()), *remote.deny_imports, *stays])

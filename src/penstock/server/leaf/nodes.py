@@ -1,0 +1,552 @@
+"""The leaf nodes of one server: who is connected, what is said before messages flow, and what ends
+a connection.
+
+    accepted --INFO--> CONNECT --who is it--> INFO --> joined
+    called   --INFO--> we CONNECT ----------> INFO --> joined
+
+Runs when connections come and go, and once a second; nothing of it per message. Knows nothing of
+how a connection is opened: ``remotes`` and the listener do that.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from penstock.core.hub import Connection
+from penstock.core.leaf import Events, Leaf
+from penstock.core.peers import Peers
+from penstock.core.turn import Turn
+from penstock.nuid import Nuid
+from penstock.server.accounts import Accounts, ServerAccount
+from penstock.server.auth import Admitted, Gate, Later, Refused
+from penstock.server.identity import API_LEVEL, RUNTIME, new_nonce
+from penstock.server.leaf import handshake
+from penstock.server.leaf.admission import (
+    OLD,
+    SAME_CLUSTER,
+    credentials,
+    leaf_users,
+    refusal,
+    rule_hub,
+    rule_leaf,
+)
+from penstock.server.leaf.handshake import Connect, Info
+from penstock.server.leaf.peer import LeafPeer
+from penstock.server.log import Log
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
+from penstock.server.settings.leafnodes import LeafRemote
+from penstock.server.units import SECOND_NS
+
+LOOP_DELAY_NS = 30 * SECOND_NS
+SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
+VIOLATION_DELAY_NS = 30 * SECOND_NS
+MIN_VERSION_DELAY_NS = 5 * SECOND_NS
+FINISH_NS = 2 * SECOND_NS
+"""How long the answer to our CONNECT may take."""
+LOOK_NS = SECOND_NS
+
+
+class Identity(NamedTuple):
+    """Who this server is."""
+
+    server_id: str
+    name: str
+    urls: list[str]  # where its leaf node listener is reached
+    port: int
+
+
+class LeafNodes(Events):
+    """All leaf node connections of one server."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        settings: Settings,
+        identity: Identity,
+        log: Log,
+        gate: Gate,
+        accounts: Accounts,
+    ) -> None:
+        """Nobody is connected yet."""
+        self.turn = turn
+        self.settings = settings
+        self.identity = identity
+        self.log = log
+        self.peers: dict[int, LeafPeer] = {}  # by connection id
+        self.changed_hooks: list[Callable[[object], object]] = []  # told who has come or gone
+        self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
+        self._gate = gate
+        self._accounts = accounts
+        self._peers_of: dict[str, Peers] = {}
+        self._ids = Nuid(Random(os.urandom(16)))
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def own(self) -> LeafSettings:
+        """Their part of the settings."""
+        found = self.settings.leafnodes
+        return found if found is not None else LeafSettings()
+
+    # -- life
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to look after them."""
+        self._loop = loop
+
+    def reloaded(self) -> None:
+        """Users or accounts have changed: leafs that would not be let in any more have to go."""
+        for peer in list(self.peers.values()):
+            if peer.admitted is None or not peer.joined:
+                continue
+            users = leaf_users(self.own)
+            if users:
+                known = peer.admitted.user
+                stays = known is not None and known in users
+            else:
+                stays = not isinstance(self._gate.still_valid(peer.admitted), Refused)
+            if not stays or self._accounts.get(peer.account_name) is not peer.account:
+                text = b"Authorization Violation"
+                self._fail(peer.connection, text, "Authentication Failure")
+
+    def close(self) -> None:
+        """The server stops."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def accepted(self, connection: Connection, host: str, port: int, *, tls: object = None) -> None:
+        """A server has called."""
+        peer = self._register(connection, host, port, spoke=False)
+        peer.tls = tls
+        peer.nonce = new_nonce()
+        peer.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
+        self.log.info(f"{peer.shown} - Leafnode connection created ")
+        connection.write(handshake.line(b"INFO", self._info(peer)))
+
+    def called(
+        self,
+        connection: Connection,
+        address: tuple[str, int],
+        remote: LeafRemote,
+        url: str,
+        ended: Callable[[LeafPeer], None],
+    ) -> LeafPeer:
+        """We have called a server; `ended` is called when the connection is closed."""
+        peer = self._register(connection, *address, spoke=not remote.hub)
+        peer.remote, peer.url, peer.ended = remote, url, ended
+        peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
+        self.log.info(
+            f"{peer.shown} - Leafnode connection created for account: {peer.account_name} "
+        )
+        return peer
+
+    def _register(self, connection: Connection, host: str, port: int, *, spoke: bool) -> LeafPeer:
+        peer = LeafPeer(connection, host, port)
+        connection.session = peer
+        peer.leaf = Leaf(connection, self, spoke)
+        peer.leaf.isolated = self.own.isolate
+        self.peers[connection.id] = peer
+        self._look_later()
+        return peer
+
+    def closed(self, connection: Connection) -> None:
+        """The core has closed a connection; not of a leaf node: nothing happens."""
+        peer = connection.session
+        if not isinstance(peer, LeafPeer) or self.peers.pop(connection.id, None) is None:
+            return
+        if peer.leaf is not None:
+            peer.leaf.leave()
+        self._accounts.leave(connection, leaf=True)
+        tag = f" - Remote: {peer.name}" if peer.name else ""
+        self.log.info(f"{peer.shown} - Leafnode connection closed: {connection.reason}{tag}")
+        if peer.joined:
+            peer.joined = False
+            for hook in self.changed_hooks:
+                hook(peer)
+        if peer.ended is not None:
+            peer.ended(peer)
+
+    # -- what the other side says (Events)
+
+    def info(self, leaf: Leaf, text: bytes) -> None:
+        """INFO: it is our hub, or at least whom we have called."""
+        peer = self._peer(leaf)
+        if peer is None or peer.remote is None:
+            return  # from a leaf it would be about compression, which we do not offer
+        try:
+            info = handshake.read_info(text)
+        except ValueError:
+            self._end(peer, "Parse Error")
+            return
+        if not peer.greeted:
+            if not info.client_id or info.leafnode_urls is None:
+                self.log.error(f"{peer.shown} - attempted to connect to wrong port")
+                self._end(peer, "Incorrect Port")
+                return
+            self._greeted(peer, info)
+            if peer.connection.closed or peer.connection.closing or info.info_on_connect:
+                return
+            self._finish(peer, info)
+        elif info.connect_info and not peer.joined:
+            peer.remote_account = info.remote_account
+            self._finish(peer, info)
+        elif peer.joined and (info.import_ is not None or info.export is not None):
+            self._rule_called(peer, info)
+            leaf.ask_again()
+
+    def connect(self, leaf: Leaf, text: bytes) -> None:
+        """CONNECT: somebody wants to be our leaf."""
+        peer = self._peer(leaf)
+        if peer is None or peer.remote is not None or peer.joined or peer.greeted:
+            self._fail(leaf.connection, b"Unknown Protocol Operation", "Protocol Violation")
+            return
+        try:
+            asked = handshake.read_connect(text)
+        except ValueError:
+            self._end(peer, "Parse Error")
+            return
+        peer.greeted = True
+        wrong = refusal(asked, self._cluster(), self.own.min_version)
+        if wrong is not None:
+            error, reason = wrong
+            self.log.error(f"{peer.shown} - {error}")
+            self._fail(leaf.connection, error.encode(), reason)
+            return
+        outcome = self._check(peer, asked)
+        if isinstance(outcome, Later):
+            outcome.then(lambda decided: self._decided(peer, asked, decided))
+        else:
+            self._decided(peer, asked, outcome)
+
+    def error(self, leaf: Leaf, text: bytes) -> None:
+        """-ERR: most of them mean that the connection ends."""
+        peer = self._peer(leaf)
+        if peer is None:
+            return
+        shown = text.decode("utf-8", "replace")
+        self.log.error(f"{peer.shown} - Leafnode Error '{shown}'")
+        what = ""
+        if SAME_CLUSTER.encode() in text:
+            self._delay(peer, SAME_CLUSTER_DELAY_NS)
+            what = "with same cluster name error. Delaying attempt to reconnect for 30s"
+        elif OLD.encode() in text:
+            self._delay(peer, MIN_VERSION_DELAY_NS)
+            what = "due to minimum version requirement. Delaying attempt to reconnect for 5s"
+        elif b"Loop detected" in text:
+            self._looped(peer, tell=False)
+        if what:
+            self.log.error(f"{peer.shown} - Leafnode connection dropped {what}")
+
+    def pong(self, leaf: Leaf) -> None:
+        """An answer to PING."""
+        peer = self._peer(leaf)
+        if peer is not None and peer.pinged_ns:
+            peer.connection.rtt_ns = max(self.turn.now_ns - peer.pinged_ns, 1)
+            peer.pinged_ns = 0
+
+    def loop(self, leaf: Leaf) -> None:
+        """It is behind two of our connections."""
+        peer = self._peer(leaf)
+        if peer is not None:
+            self._looped(peer, tell=True)
+
+    def violation(self, leaf: Leaf, kind: str, subject: bytes) -> None:
+        """It was told what it may, and did something else."""
+        peer = self._peer(leaf)
+        if peer is None:
+            return
+        shown = subject.decode("utf-8", "replace")
+        self._delay(peer, VIOLATION_DELAY_NS)
+        to = "Publish to" if kind == "Publish" else "Subscription to"
+        self.log.error(
+            f'{peer.shown} - {kind} Violation on "{shown}" - Check other side configuration'
+        )
+        text = f'Permissions Violation for {to} "{shown}"'
+        self._fail(leaf.connection, text.encode("utf-8", "surrogateescape"), "Protocol Violation")
+
+    # -- a leaf that called
+
+    def _check(self, peer: LeafPeer, asked: Connect) -> Admitted | Refused | Later:
+        shown, there = credentials(asked, peer, self.own)
+        outcome = self._gate.check(shown, there)
+        if isinstance(outcome, Admitted) and not outcome.account and there.users is None:
+            outcome.account = self.own.account
+        return outcome
+
+    def _decided(self, peer: LeafPeer, asked: Connect, outcome: Admitted | Refused) -> None:
+        connection, leaf = peer.connection, peer.leaf
+        if connection.closed or connection.closing or leaf is None:
+            return
+        if isinstance(outcome, Refused):
+            self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
+            self._fail(connection, outcome.error, outcome.reason)
+            return
+        account = self._accounts.get(outcome.account)
+        if account is None or account.expired:
+            self.log.error(f'{peer.shown} - account "{outcome.account}" of a leafnode is not there')
+            self._fail(connection, b"Authorization Violation", "Missing Account")
+            return
+        peer.admitted, peer.user = outcome, outcome.name
+        peer.account = account
+        if not self._accounts.join(connection, account, leaf=True):
+            text = "maximum account active connections exceeded"
+            self.log.error(f"{peer.shown} - {text}")
+            self._fail(connection, text.encode(), "Maximum Account Connections Exceeded")
+            return
+        peer.name, peer.version, peer.cluster = asked.name, asked.version, asked.cluster
+        peer.domain, peer.remote_account = asked.domain, asked.remote_account
+        leaf.cluster = asked.cluster.encode()
+        leaf.spoke = asked.is_hub
+        leaf.isolated = leaf.isolated or asked.isolate
+        connection.headers = asked.headers
+        self._replace_older(peer)
+        domain = self._domain()
+        rule_leaf(leaf, outcome.permissions, asked, domain, system=self._is_system(peer))
+        info = self._info(peer)
+        info.import_, info.export = handshake.grants(outcome.permissions)
+        info.remote_account, info.connect_info = account.name, True
+        info.acc_is_sys = self._is_system(peer)
+        connection.write(handshake.line(b"INFO", info))
+        self._join(peer, account)
+
+    def _replace_older(self, peer: LeafPeer) -> None:
+        """A server that connects anew has lost a connection that we still believe in."""
+        for other in list(self.peers.values()):
+            if (
+                other is not peer
+                and other.joined
+                and other.remote is None
+                and peer.name
+                and peer.remote_account
+                and (other.name, other.cluster, other.account_name, other.remote_account)
+                == (peer.name, peer.cluster, peer.account_name, peer.remote_account)
+            ):
+                text = "Duplicate Remote LeafNode Connection"
+                self.log.error(f"{other.shown} - {text}")
+                self._fail(other.connection, text.encode(), text)
+                self.log.warn(f"{peer.shown} - Replacing connection from same server")
+
+    # -- a server that we called
+
+    def _greeted(self, peer: LeafPeer, info: Info) -> None:
+        """Its first INFO: answer with CONNECT."""
+        connection, leaf, remote = peer.connection, peer.leaf, peer.remote
+        assert leaf is not None
+        assert remote is not None
+        peer.greeted = True
+        if " " in info.cluster:
+            text = "cluster name cannot contain spaces"
+            self.log.error(f"{peer.shown} - {text}")
+            self._fail(connection, text.encode(), "Protocol Violation")
+            return
+        if info.tls_required:
+            self.log.error(
+                f"{peer.shown} - it wants TLS, which leaf nodes of this version do not speak"
+            )
+            self._delay(peer, LOOP_DELAY_NS)
+            self._end(peer, "TLS Handshake Failure")
+            return
+        peer.name, peer.domain = info.server_name or info.server_id, info.domain
+        peer.cluster, peer.version = info.cluster, info.version
+        peer.nonce = info.nonce
+        leaf.cluster = info.cluster.encode()
+        connection.headers = info.headers
+        account = self._accounts.get(remote.account)
+        if account is None:
+            self.log.error(
+                f"Unable to lookup account {remote.account} for solicited leafnode connection"
+            )
+            self._end(peer, "Missing Account")
+            return
+        try:
+            asked = self._connect(peer, remote, headers=info.headers)
+        except (OSError, ValueError) as problem:
+            self.log.error(f"{peer.shown} - {problem}")
+            self._end(peer, "Authentication Failure")
+            return
+        connection.write(handshake.line(b"CONNECT", asked))
+        peer.due_ns = self.turn.now_ns + FINISH_NS
+        self.log.debug(f"{peer.shown} - Remote leafnode connect msg sent")
+
+    def _connect(self, peer: LeafPeer, remote: LeafRemote, *, headers: bool) -> Connect:
+        settings = self.settings
+        asked = Connect(
+            version=COMPATIBLE_VERSION,
+            server_id=self.identity.server_id,
+            name=self.identity.name,
+            domain=self._domain(),
+            is_hub=remote.hub,
+            cluster=self._cluster(),
+            headers=headers,
+            jetstream=settings.jetstream,
+            deny_pub=remote.deny_imports or None,
+            isolate=remote.request_isolation,
+            remote_account=peer.account_name,
+            protocol=1,
+        )
+        seed = remote.nkey
+        if remote.credentials:
+            with open(remote.credentials, encoding="utf-8") as file:
+                asked.jwt, seed = handshake.read_credentials(file.read())
+        if seed:
+            public, asked.sig = handshake.signed(seed, peer.nonce)
+            if not asked.jwt:
+                asked.nkey = public
+        asked.user, asked.password, asked.auth_token = handshake.user_of(peer.url)
+        return asked
+
+    def _finish(self, peer: LeafPeer, info: Info) -> None:
+        """It has let us in."""
+        remote = peer.remote
+        assert remote is not None
+        account = self._accounts.get(remote.account)
+        if account is None:
+            self._end(peer, "Missing Account")
+            return
+        for other in self.peers.values():
+            if (
+                other.joined
+                and other.remote is None
+                and other.account is account
+                and peer.cluster
+                and other.cluster == peer.cluster
+            ):
+                self._looped(peer, tell=True)
+                return
+        peer.account = account
+        if not self._accounts.join(peer.connection, account, leaf=True):
+            text = "maximum account active connections exceeded"
+            self.log.error(f"{peer.shown} - {text}")
+            self._fail(peer.connection, text.encode(), "Maximum Account Connections Exceeded")
+            return
+        if peer.leaf is not None:
+            peer.leaf.isolated = peer.leaf.isolated or remote.isolate
+        self._rule_called(peer, info)
+        self._join(peer, account)
+
+    def _rule_called(self, peer: LeafPeer, info: Info) -> None:
+        """What we may send it and ask it for: its user's permissions, and our own settings."""
+        assert peer.leaf is not None
+        assert peer.remote is not None
+        system = self._is_system(peer)
+        rule_hub(peer.leaf, info, peer.remote, self._domain(), peer.domain, system=system)
+
+    # -- both
+
+    def _join(self, peer: LeafPeer, account: ServerAccount) -> None:
+        leaf = peer.leaf
+        assert leaf is not None
+        peers = self._peers_of.get(account.name)
+        if peers is None or peers.router is not account.router:
+            peers = self._peers_of[account.name] = Peers(account.router)
+            peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
+        domain = self._domain()
+        if domain != peer.domain or not domain:
+            self.log.info(
+                f'{peer.shown} - JetStream using domains: local "{domain}", remote "{peer.domain}"'
+            )
+        peer.joined = True
+        peer.due_ns = self.turn.now_ns + LOOK_NS
+        leaf.join(peers)
+        for hook in self.changed_hooks:
+            hook(peer)
+
+    def _is_system(self, peer: LeafPeer) -> bool:
+        system = self._accounts.system
+        return system is not None and system is peer.account
+
+    def _domain(self) -> str:
+        return self.settings.domain if self.settings.jetstream else ""
+
+    def _cluster(self) -> str:
+        """What we say our cluster is: a server that calls others stands for itself."""
+        return self.identity.name.replace(" ", "_") if self.own.remotes else ""
+
+    def _info(self, peer: LeafPeer) -> Info:
+        settings = self.settings
+        return Info(
+            server_id=self.identity.server_id,
+            server_name=self.identity.name,
+            version=COMPATIBLE_VERSION,
+            proto=1,
+            go=RUNTIME,
+            host=self.own.host,
+            port=self.identity.port,
+            headers=True,
+            auth_required=True,
+            max_payload=settings.max_payload,
+            jetstream=settings.jetstream,
+            client_id=peer.connection.id,
+            nonce=peer.nonce,
+            cluster=self._cluster(),
+            domain=self._domain(),
+            api_lvl=API_LEVEL,
+            info_on_connect=True,
+            leafnode_urls=self.identity.urls,
+        )
+
+    def _peer(self, leaf: Leaf) -> LeafPeer | None:
+        peer = leaf.connection.session
+        return peer if isinstance(peer, LeafPeer) else None
+
+    def _delay(self, peer: LeafPeer, delay_ns: int) -> None:
+        if peer.remote is not None:
+            self.delays[id(peer.remote)] = delay_ns
+
+    def _looped(self, peer: LeafPeer, *, tell: bool) -> None:
+        self._delay(peer, LOOP_DELAY_NS)
+        text = (
+            f'Loop detected for leafnode account="{peer.account_name}". '
+            "Delaying attempt to reconnect for 30s"
+        )
+        self.log.error(f"{peer.shown} - {text}")
+        if tell:
+            self._fail(peer.connection, text.encode(), "Protocol Violation")
+        else:
+            self._end(peer, "Protocol Violation")
+
+    def _fail(self, connection: Connection, text: bytes, reason: str) -> None:
+        connection.fail(text, reason)
+
+    def _end(self, peer: LeafPeer, reason: str) -> None:
+        self.turn.disconnect(peer.connection, reason)
+
+    # -- time
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._loop is not None:
+            self._timer = self._loop.call_later(LOOK_NS / SECOND_NS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self.turn.now_ns = self.turn.clock.now()
+        for peer in list(self.peers.values()):
+            if peer.due_ns <= now and not peer.connection.closing:
+                self._due(peer, now)
+        if self.peers:
+            self._look_later()
+        self.turn.kick()
+
+    def _due(self, peer: LeafPeer, now_ns: int) -> None:
+        connection = peer.connection
+        if not peer.joined:
+            if peer.remote is None:
+                self._fail(connection, b"Authentication Timeout", "Authentication Timeout")
+            elif peer.greeted:
+                text = b"Stale Leaf Node Connection - Closing"
+                self._fail(connection, text, "Stale Connection")
+            else:
+                self._end(peer, "Read Error")
+            return
+        if connection.pings_out + 1 > self.settings.ping_max:
+            self.log.debug(f"{peer.shown} - Stale Client Connection - Closing")
+            self._fail(connection, b"Stale Connection", "Stale Connection")
+            return
+        connection.pings_out += 1
+        peer.pinged_ns = peer.pinged_ns or now_ns
+        connection.write(b"PING\r\n")
+        peer.due_ns = now_ns + self.settings.ping_interval_ns

@@ -1,0 +1,144 @@
+"""Leaf nodes in a running server: opens their listener, calls the remotes, takes all down again."""
+
+import asyncio
+import socket
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from penstock.core.hub import Connection
+from penstock.core.turn import Turn
+from penstock.server.accounts import Accounts
+from penstock.server.auth import Gate
+from penstock.server.clients import AUTHORIZATION
+from penstock.server.errors import StartError
+from penstock.server.leaf.nodes import Identity, LeafNodes
+from penstock.server.leaf.remotes import Remotes
+from penstock.server.listener import Listener, open_sockets
+from penstock.server.log import Log
+from penstock.server.settings import Settings
+from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
+from penstock.server.settings.leafnodes import fixed_changes
+from penstock.server.units import join_address
+
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+
+
+def open_part(server: "Server") -> "LeafPart":
+    """The leaf nodes of a server that is starting; StartError when a port can't be had."""
+    part = LeafPart(
+        server.turn,
+        server.settings,
+        server.log,
+        server.gate,
+        server.accounts,
+        server_id=server.server_id,
+        server_name=server.server_name,
+    )
+
+    def changed(peer: object) -> None:
+        if server.clients.system is not None:
+            server.clients.system.account_changed(peer)
+
+    part.nodes.changed_hooks.append(changed)
+    server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
+    server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
+    part.open(server.loop)
+    return part
+
+
+class LeafPart:
+    """The leaf nodes of one server, from start to end."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        settings: Settings,
+        log: Log,
+        gate: Gate,
+        accounts: Accounts,
+        *,
+        server_id: str,
+        server_name: str,
+    ) -> None:
+        """Opens the sockets: StartError when a port can't be had."""
+        own = settings.leafnodes
+        assert own is not None
+        self.turn = turn
+        self.log = log
+        self.settings = settings
+        self.host = own.host
+        self._sockets = open_sockets(own.host, own.port, "leafnodes.port") if own.port else []
+        self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
+        identity = Identity(server_id, server_name, [self._address(own)], self.port)
+        self.nodes = LeafNodes(turn, settings, identity, log, gate, accounts)
+        self.remotes = Remotes(self.nodes)
+        self._listener: Listener | None = None
+        before = turn.on_close
+
+        def closed(connection: Connection) -> None:
+            if before is not None:
+                before(connection)
+            self.nodes.closed(connection)
+
+        turn.on_close = closed
+
+    def _address(self, own: LeafSettings) -> str:
+        """Where other servers find the listener."""
+        if own.advertise:
+            return own.advertise if ":" in own.advertise else f"{own.advertise}:{self.port}"
+        host = own.host
+        if host in ("", "0.0.0.0", "::"):
+            host = _own_address()
+        return join_address(host, self.port)
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take calls, and call."""
+        self.nodes.open(loop)
+        if self._sockets:
+            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener.open(loop)
+            shown = join_address(self.host, self.port)
+            self.log.info(f"Listening for leafnode connections on {shown}")
+        self.remotes.open()
+
+    def stop_listening(self) -> None:
+        """No new leafs: the server is about to go."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def close(self) -> None:
+        """The server stops."""
+        self.stop_listening()
+        self.remotes.close()
+        self.nodes.close()
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        """StartError when a reload wants what takes a restart."""
+        fixed = fixed_changes(old.leafnodes, new.leafnodes)
+        if fixed:
+            raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
+
+    def reloaded(self, changed: Collection[str]) -> None:
+        """Settings have changed: other remotes are called, who may not stay any more has to go."""
+        if "leafnodes" in changed:
+            self.remotes.apply(self.nodes.own.remotes)
+        self.nodes.reloaded()
+
+    def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        self.turn.now_ns = self.turn.clock.now()
+        connection = self.turn.adopt(connected.fileno())
+        connected.detach()
+        self.nodes.accepted(connection, host, port)
+
+
+def _own_address() -> str:
+    """An address of this machine that others can reach, as far as that can be known."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return "127.0.0.1"
+    addresses = [str(address[0]) for _, _, _, _, address in found]
+    outside = [each for each in addresses if not each.startswith(("127.", "::1", "fe80"))]
+    return (outside or ["127.0.0.1"])[0]

@@ -1,0 +1,94 @@
+"""A server at the other end of a leaf node connection, as the rest of the server knows it."""
+
+from typing import TYPE_CHECKING
+
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.core.hub import Connection
+    from penstock.core.leaf import Leaf
+    from penstock.server.accounts import ServerAccount
+    from penstock.server.auth import Admitted
+    from penstock.server.settings.leafnodes import LeafRemote
+
+NEVER_NS = 1 << 62
+
+
+class LeafPeer:
+    """What the server keeps with a leaf node connection (its ``session``)."""
+
+    __slots__ = (
+        "account",
+        "admitted",
+        "cluster",
+        "compression",
+        "connection",
+        "domain",
+        "due_ns",
+        "ended",
+        "greeted",
+        "host",
+        "joined",
+        "kind",
+        "leaf",
+        "name",
+        "nonce",
+        "pinged_ns",
+        "port",
+        "remote",
+        "remote_account",
+        "tls",
+        "url",
+        "user",
+        "version",
+    )
+
+    def __init__(self, connection: "Connection", host: str, port: int) -> None:
+        """Somebody at that address, of whom nothing else is known."""
+        self.connection = connection
+        self.leaf: Leaf | None = None
+        self.host = host
+        self.port = port
+        self.account: ServerAccount | None = None  # of this side
+        self.remote: LeafRemote | None = None  # we have called it; None: it has called us
+        self.url = ""
+        self.nonce = ""
+        self.admitted: Admitted | None = None
+        self.user = ""
+        self.name = ""  # of the other server
+        self.version = ""
+        self.cluster = ""
+        self.domain = ""
+        self.remote_account = ""
+        self.greeted = False  # its first INFO came
+        self.joined = False  # messages may flow
+        self.due_ns = NEVER_NS  # when to look at it: a handshake is late, or a ping is due
+        self.pinged_ns = 0  # a ping is on its way since; 0: none
+        self.kind = "LEAFNODE"  # connection type, as users may restrict it
+        self.compression = "not supported"
+        self.tls: object = None  # facts of the handshake
+        self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
+
+    @property
+    def account_name(self) -> str:
+        """The account that it is bound to, or is to be."""
+        if self.account is not None:
+            return self.account.name
+        return (self.remote.account if self.remote is not None else "") or DEFAULT_ACCOUNT
+
+    @property
+    def is_spoke(self) -> bool:
+        """It is the hub of the two."""
+        return self.leaf is not None and self.leaf.spoke
+
+    @property
+    def is_isolated(self) -> bool:
+        """It does not hear of what other leaf nodes want."""
+        return self.leaf is not None and self.leaf.isolated
+
+    @property
+    def shown(self) -> str:
+        """How log lines begin."""
+        return f"{self.host}:{self.port} - lid:{self.connection.id}"

@@ -1,0 +1,156 @@
+"""Servers that this one is a leaf of: connects to them, and again when a connection has ended.
+
+    pause --> resolve, dial --> LeafNodes.called --> (closed) --> pause
+
+The pause is the configured one with as much again at random, longer when the other side has said
+why it hung up. Knows nothing of what is said on a connection.
+"""
+
+import asyncio
+import os
+import socket
+from random import Random
+from urllib.parse import urlsplit
+
+from penstock.server.leaf.nodes import LeafNodes
+from penstock.server.leaf.peer import LeafPeer
+from penstock.server.settings.leafnodes import LeafRemote
+from penstock.server.units import SECOND_NS
+
+
+class Remotes:
+    """One caller for each remote that is not disabled."""
+
+    def __init__(self, nodes: LeafNodes) -> None:
+        """Nothing is called before `open`."""
+        self._nodes = nodes
+        self._callers: list[Caller] = []
+
+    def open(self) -> None:
+        """Call all of them."""
+        self.apply(self._nodes.own.remotes)
+
+    def apply(self, remotes: list[LeafRemote]) -> None:
+        """These and no others are called from now on; one that did not change keeps its
+        connection.
+        """
+        wanted = [remote for remote in remotes if not remote.disabled]
+        kept: list[Caller] = []
+        for caller in self._callers:
+            if caller.remote in wanted:
+                kept.append(caller)
+                wanted.remove(caller.remote)
+            else:
+                caller.close()
+        self._callers = kept + [Caller(self._nodes, remote) for remote in wanted]
+        for caller in self._callers:
+            caller.open()
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        for caller in self._callers:
+            caller.close()
+        self._callers = []
+
+
+class Caller:
+    """Keeps one remote connected."""
+
+    def __init__(self, nodes: LeafNodes, remote: LeafRemote) -> None:
+        """See open()."""
+        self.remote = remote
+        self._nodes = nodes
+        self._random = Random(os.urandom(16))
+        self._urls = list(remote.urls)
+        if not remote.no_randomize:
+            self._random.shuffle(self._urls)
+        self._next = 0
+        self._task: asyncio.Task[None] | None = None
+        self._peer: LeafPeer | None = None
+
+    def open(self) -> None:
+        """Begin, unless it has."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._stay())
+
+    def close(self) -> None:
+        """Hang up for good."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._peer is not None:
+            self._nodes.turn.disconnect(self._peer.connection, "Client Closed")
+            self._nodes.turn.kick()
+
+    async def _stay(self) -> None:
+        own = self._nodes.own
+        first = True
+        while True:
+            attempt = 0
+            while True:
+                url = self._urls[self._next % len(self._urls)]
+                self._next += 1
+                try:
+                    ended = await self._call(url)
+                    break
+                except OSError as problem:
+                    attempt += 1
+                    self._complain(url, attempt, problem, first=first)
+                await asyncio.sleep(self._pause_s(own.reconnect_ns))
+            await ended
+            first = False
+            delay_ns = self._nodes.delays.pop(id(self.remote), 0)
+            await asyncio.sleep(delay_ns / SECOND_NS or own.reconnect_ns / SECOND_NS)
+
+    def _pause_s(self, pause_ns: int) -> float:
+        return pause_ns * (1 + self._random.random()) / SECOND_NS
+
+    def _complain(self, url: str, attempt: int, problem: OSError, *, first: bool) -> None:
+        where = urlsplit(url).netloc.rpartition("@")[2]
+        text = (
+            f'Error trying to connect as leafnode to remote server "{where}" '
+            f"(attempt {attempt}): {problem.strerror or problem}"
+        )
+        settings = self._nodes.settings
+        each = settings.connect_error_reports if first else settings.reconnect_error_reports
+        if attempt == 1 or attempt % max(each, 1) == 0:
+            self._nodes.log.error(text)
+        else:
+            self._nodes.log.debug(text)
+
+    async def _call(self, url: str) -> "asyncio.Future[None]":
+        """A connection, handed to the core; the future ends with it. OSError."""
+        nodes = self._nodes
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 0
+        nodes.log.debug(f'Trying to connect as leafnode to remote server on "{host}:{port}"')
+        connected, address = await self._dial(host, port)
+        nodes.turn.now_ns = nodes.turn.clock.now()
+        connection = nodes.turn.adopt(connected.fileno())
+        connected.detach()
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(peer: LeafPeer) -> None:
+            self._peer = None
+            if not ended.done():
+                ended.set_result(None)
+
+        self._peer = nodes.called(connection, address, self.remote, url, over)
+        nodes.turn.kick()
+        return ended
+
+    async def _dial(self, host: str, port: int) -> tuple[socket.socket, tuple[str, int]]:
+        loop = asyncio.get_running_loop()
+        timeout_ns = self.remote.dial_timeout_ns or self._nodes.own.dial_timeout_ns
+        async with asyncio.timeout(timeout_ns / SECOND_NS):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, _, _, address = self._random.choice(found)
+            connected = socket.socket(family, kind)
+            try:
+                connected.setblocking(False)
+                await loop.sock_connect(connected, address)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except BaseException:
+                connected.close()
+                raise
+        return connected, (str(address[0]), int(address[1]))

@@ -1,0 +1,67 @@
+"""Leaf nodes as plain values: a listener for servers that want to be leafs of this one, and servers
+that this one is a leaf of. Knows nothing of how they are written or reached.
+"""
+
+from dataclasses import dataclass, field, fields
+
+from penstock.server.settings.users import User
+from penstock.server.units import SECOND_NS
+
+DEFAULT_PORT = 7422
+
+
+@dataclass(slots=True)
+class LeafRemote:
+    """One of ``leafnodes.remotes``: a server, or several that stand for the same, to connect to."""
+
+    urls: list[str] = field(default_factory=list)
+    account: str = ""  # "": the default account
+    credentials: str = ""  # a file with a user JWT and its seed
+    nkey: str = field(default="", repr=False)  # a seed
+    hub: bool = False  # we are the hub all the same
+    deny_imports: list[str] = field(default_factory=list)
+    deny_exports: list[str] = field(default_factory=list)
+    no_randomize: bool = False
+    isolate: bool = False  # does not hear of what other leafs want
+    request_isolation: bool = False
+    ignore_discovered: bool = False
+    disabled: bool = False
+    dial_timeout_ns: int = 0  # 0: that of LeafNodes
+    first_info_timeout_ns: int = SECOND_NS
+
+
+@dataclass(slots=True)
+class LeafNodes:
+    """The ``leafnodes`` map."""
+
+    host: str = "0.0.0.0"
+    port: int = 0  # 0: no listener; -1: any free one
+    user: str = ""
+    password: str = field(default="", repr=False)
+    nkey: str = ""  # public key
+    account: str = ""
+    users: list[User] = field(default_factory=list)
+    auth_timeout_ns: int = 2 * SECOND_NS
+    advertise: str = ""
+    no_advertise: bool = False
+    min_version: str = ""
+    isolate: bool = False
+    reconnect_ns: int = SECOND_NS
+    dial_timeout_ns: int = SECOND_NS
+    remotes: list[LeafRemote] = field(default_factory=list)
+
+
+_FIXED = frozenset({"host", "port", "advertise", "no_advertise"})
+
+
+def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str]:
+    """What of the map differs and can't change on a running server: the listener, and whether there
+    are leaf nodes at all.
+    """
+    if before is None or after is None:
+        return [] if before is after else ["leafnodes"]
+    return [
+        f"leafnodes.{each.name}"
+        for each in fields(LeafNodes)
+        if each.name in _FIXED and getattr(before, each.name) != getattr(after, each.name)
+    ]
