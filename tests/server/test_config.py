@@ -204,7 +204,7 @@ def test_keys_set_settings(text, expected):
             ['t.conf:2:1: no_auth_user: "b" not present'],
         ),
         ("authorization { auth_callout { issuer: a } }", ["public account nkey", "auth_users"]),
-        ("tls { cert_file: x }", ['t.conf:1:1: "tls" is a nats-server setting that this version']),
+        ("tls { cert_file: x }", ["t.conf:1:7: cert_file needs a key_file"]),
         (
             "gateway { port: 1 }\nmqtt {}",
             ["t.conf:1:1: gateway: gateways", "t.conf:2:1: mqtt: MQTT"],

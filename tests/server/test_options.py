@@ -79,7 +79,6 @@ def test_config_and_signal_keep_their_values():
         ("--", 'unexpected argument "--"'),
         ("---p 1", 'unexpected argument "---p"'),
         ("-js true", 'unexpected argument "true"'),
-        ("--tls", "option --tls of nats-server is not served"),
         ("--cluster=nats://x", "option --cluster: it has to be a URL with a port"),
         ("--sync_interval 0s", '"always" or a duration above 0'),
         ("--sync_interval often", "is not a duration"),

@@ -6,6 +6,7 @@ from penstock.server.config import read_config
 from penstock.server.errors import ConfigError
 from penstock.server.remote import without_secret
 from penstock.server.settings import RemoteServer
+from penstock.server.settings.tls import Tls
 
 
 def test_remotes() -> None:
@@ -22,7 +23,7 @@ def test_remotes() -> None:
     assert settings.jetstream
     assert settings.remotes == [
         RemoteServer("hub", ["nats://hub:4222"], user="u", password="pw"),
-        RemoteServer("lab", ["tls://a:1", "nats://b"], token="t", ca_file="/x.pem"),
+        RemoteServer("lab", ["tls://a:1", "nats://b"], token="t", tls=Tls(ca_file="/x.pem")),
     ]
     assert "pw" not in repr(settings.remotes)
 

@@ -170,7 +170,7 @@ cdef class Connection(Task):
         if self.fd < 0 and self.transport is None:
             return 0                   # by hand: take() hangs up once the output was taken
         self.hub.flush(self)
-        if not self.closed and out_waiting(&self.out) == 0:
+        if not self.closed and not self.blocked and out_waiting(&self.out) == 0:
             self.hub.hang_up(self, reason)
         return 0
 
@@ -244,6 +244,8 @@ cdef class Connection(Task):
             self.progress_ns = self.hub.now_ns
             self.hub.flush(self)
             self.drained()
+            if self.closing and not self.closed:
+                self.hub.hang_up(self, self.reason)
 
 
 cdef class Hub:
@@ -316,6 +318,8 @@ cdef class Hub:
         self.returned(&c.out)
         c.progress_ns = self.now_ns
         c.transport.write(data)
+        if c.closing and not c.blocked:
+            self.hang_up(c, c.reason)
         return 0
 
     cdef int hang_up(self, Connection c, str reason) except -1:

@@ -227,7 +227,7 @@ cdef class Sessions(Operator):
         hub.in_bytes += op.body_len
         if c.pedantic and not subject_literal(op.subject, op.subject_len):
             self.deny(c, b"Invalid Publish Subject")
-        if c.allowed is not None or op.subject[0] == c'$' or op.subject[0] == c'_' or op.reply_len >= 4:
+        if c.allowed is not None or special(op.subject) or (op.reply_len >= 4 and special(op.reply)):
             if self.check_publish(c, op):
                 return 0
         if c.verbose:
@@ -398,6 +398,11 @@ cdef bytes map_subject(Router router, Message* m):
     m.subject = PyBytes_AS_STRING(target)
     m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
     return target
+
+
+cdef inline bint special(const char* p) noexcept nogil:
+    """Whether a subject may be one of the server's own; inboxes are not looked at any further. A byte follows every subject."""
+    return p[0] == c'$' or (p[0] == c'_' and p[1] != c'I')
 
 
 cdef str refused_text(bytes subject, bytes queue):

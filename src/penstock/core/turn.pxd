@@ -22,6 +22,9 @@ cdef class Turn(Hub):
     cdef bint spin(self) noexcept
     cdef int on_readable(self, Connection c) except -1
     cdef int on_writable(self, Connection c) except -1
+    cdef int ask(self, Connection c, object call) except -1
+    cdef Reader* borrow(self, Connection c) noexcept
+    cdef int keep_rest(self, Connection c, Reader* r) except -1
     cdef int on_synced(self) except -1
     cdef int on_timer(self) except -1
     cdef int relieve(self) except -1

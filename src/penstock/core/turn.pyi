@@ -14,6 +14,16 @@ class Turn(Hub):
         """call_soon is how the turn asks to be run again at once when it has more to do than one call should."""
     def adopt(self, fd: int) -> Connection:
         """Take over a connected non-blocking socket's descriptor (the turn closes it); write its greeting with connection.write()."""
+    def attach(self, connection: Connection, fd: int) -> None:
+        """Watch the socket of a connection that has a transport (Sessions.accept).
+
+        The turn calls transport.readable() and transport.writable() when the socket is; the transport reads, writes and closes it.
+        OSError when it can't be watched; nothing happens when the connection is closed already.
+        """
+    def take_in(self, connection: Connection, data: bytes | bytearray | memoryview) -> None:
+        """For transports: what was read for a connection; any split. Its bytes are not kept."""
+    def hold(self, connection: Connection, full: bool) -> None:
+        """For transports: output waits that the kernel does not take yet (True; said again at each progress), or none waits any more."""
     write_deadline_ns: int
     def kick(self) -> None:
         """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter)."""

@@ -194,11 +194,61 @@ cdef class Turn(Hub):
         self.sessions.welcome(c)
         return c
 
+    def attach(self, Connection c, int fd) -> None:
+        """Watch the socket of a connection that has a transport (Sessions.accept): the turn calls transport.readable() and
+        transport.writable(); the transport reads, writes and closes.
+        """
+        cdef epoll_event ev
+        if c.closed:
+            return
+        ev.events = (0 if c.stalled else EPOLLIN) | (EPOLLOUT if c.blocked else 0)
+        ev.data.ptr = <void*>c
+        if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0:
+            raise OSError(errno, "epoll_ctl")
+        c.fd = fd
+
+    def take_in(self, Connection c, const unsigned char[::1] data) -> None:
+        """What a transport has read for its connection; any split. As read from a socket: what is whole is done from the shared
+        buffer, so that an idle connection holds none.
+        """
+        cdef Reader* own = &c.reader
+        cdef Reader* r = own
+        cdef size_t n = <size_t>data.shape[0]
+        if c.closed or c.closing or n == 0:
+            return
+        if own.pos == own.end and not c.stalled:
+            r = self.borrow(c)
+        memcpy(reader_room(r, n), &data[0], n)
+        r.end += n
+        if not c.stalled:
+            self.serve(c, r)
+            self.keep_rest(c, r)
+
+    def hold(self, Connection c, bint full) -> None:
+        """A transport has output that the kernel does not take yet (full), or has got rid of it. The write deadline counts from here."""
+        c.progress_ns = self.now_ns
+        c.blocked = full
+        if full:
+            self.blocked[c.id] = c
+            self.arm_timer(True)
+            self.arm(c)
+            return
+        self.blocked.pop(c.id, None)
+        self.flush(c)
+        if c.closed:
+            return
+        if c.closing and not c.blocked:
+            self.hang_up(c, c.reason)
+            return
+        if not c.blocked:
+            self.arm(c)
+        c.drained()
+
     # --- output --------------------------------------------------------------------------------------------------------
     cdef int flush(self, Connection c) except -1:
         cdef ssize_t sent
         cdef size_t n
-        if c.fd < 0:
+        if c.fd < 0 or c.transport is not None:
             return Hub.flush(self, c)
         if c.closed or c.blocked:
             return 0
@@ -226,6 +276,8 @@ cdef class Turn(Hub):
         return 0
 
     cdef int on_writable(self, Connection c) except -1:
+        if c.transport is not None:
+            return self.ask(c, c.transport.writable)
         c.blocked = False
         self.blocked.pop(c.id, None)
         self.flush(c)
@@ -239,9 +291,18 @@ cdef class Turn(Hub):
         cdef epoll_event ev
         if c.fd < 0 or c.closed:
             return 0
-        ev.events = (0 if c.stalled else EPOLLIN) | (EPOLLOUT if c.blocked else 0)
+        ev.events = (0 if c.stalled or c.closing else EPOLLIN) | (EPOLLOUT if c.blocked else 0)
         ev.data.ptr = <void*>c
         epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, c.fd, &ev)
+        return 0
+
+    cdef int ask(self, Connection c, object call) except -1:
+        """Tell a transport that its socket is ready; whatever it does wrong ends that connection only."""
+        try:
+            call()
+        except Exception as error:
+            self.report(error)
+            self.hang_up(c, "Internal Error")
         return 0
 
     cdef int hang_up(self, Connection c, str reason) except -1:
@@ -251,10 +312,11 @@ cdef class Turn(Hub):
         self.blocked.pop(c.id, None)
         if c.fd >= 0:
             epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, c.fd, NULL)
-            # unread input would make close() send a reset, and the client would lose the -ERR before it
-            while left and c.closing and recv(c.fd, reader_room(&self.shared, READ_CHUNK), READ_CHUNK, MSG_DONTWAIT) > 0:
-                left -= 1
-            close(c.fd)
+            if c.transport is None:
+                # unread input would make close() send a reset, and the client would lose the -ERR before it
+                while left and c.closing and recv(c.fd, reader_room(&self.shared, READ_CHUNK), READ_CHUNK, MSG_DONTWAIT) > 0:
+                    left -= 1
+                close(c.fd)
         Hub.hang_up(self, c, reason)
         c.fd = -1
         return 0
@@ -263,17 +325,18 @@ cdef class Turn(Hub):
     cdef int on_readable(self, Connection c) except -1:
         cdef Reader* r = &c.reader
         cdef Reader* own = &c.reader
-        cdef size_t want = READ_CHUNK, left
+        cdef size_t want = READ_CHUNK
         cdef ssize_t got
         if c.stalled or c.closing:
+            self.arm(c)
+            return 0
+        if c.transport is not None:
+            self.ask(c, c.transport.readable)
+            if c.stalled:
+                self.arm(c)
             return 0
         if own.pos == own.end:
-            r = &self.shared
-            r.pos = r.end = 0
-            r.need = 0
-            r.role = own.role
-            r.max_line = own.max_line
-            r.max_payload = own.max_payload
+            r = self.borrow(c)
         elif own.need > own.end - own.pos + READ_CHUNK:
             want = own.need - (own.end - own.pos)
         got = recv(c.fd, reader_room(r, want), want, MSG_DONTWAIT)
@@ -283,6 +346,25 @@ cdef class Turn(Hub):
             return 0
         r.end += got
         self.serve(c, r)
+        self.keep_rest(c, r)
+        if c.stalled:
+            self.arm(c)
+        return 0
+
+    cdef Reader* borrow(self, Connection c) noexcept:
+        """The shared input buffer, for a connection that has nothing in its own."""
+        cdef Reader* r = &self.shared
+        r.pos = r.end = 0
+        r.need = 0
+        r.role = c.reader.role
+        r.max_line = c.reader.max_line
+        r.max_payload = c.reader.max_payload
+        return r
+
+    cdef int keep_rest(self, Connection c, Reader* r) except -1:
+        """What was not done of the shared buffer waits in the connection's own; an emptied large one is given back."""
+        cdef Reader* own = &c.reader
+        cdef size_t left
         if r != own and not c.closed:
             left = r.end - r.pos
             if left:
@@ -291,8 +373,6 @@ cdef class Turn(Hub):
                 own.need = r.need
         elif own.pos == own.end and own.cap > KEEP_BYTES:
             self.release(c)
-        if c.stalled:
-            self.arm(c)
         return 0
 
     def release(self, Connection c) -> None:
@@ -423,7 +503,7 @@ cdef class Turn(Hub):
             if ready[i].events & EPOLLOUT:
                 self.on_writable(c)
             if not c.closed and ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR):
-                if c.stalled and ready[i].events & (EPOLLHUP | EPOLLERR):
+                if (c.stalled or c.closing) and ready[i].events & (EPOLLHUP | EPOLLERR):
                     self.hang_up(c, "Client Closed")
                 else:
                     self.on_readable(c)

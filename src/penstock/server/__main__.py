@@ -9,7 +9,7 @@ import os
 import sys
 
 from penstock.server.errors import StartError
-from penstock.server.options import PROGRAM, TLS_HELP, USAGE, Options, parse_options
+from penstock.server.options import PROGRAM, USAGE, Options, parse_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def _main(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if options.action == "help_tls":
-        print(TLS_HELP, end="")
+        from penstock.server.tls_names import help_text
+
+        print(help_text(), end="")
         return 0
     if options.action == "version":
         print(version_line())
@@ -63,6 +65,10 @@ def _check(options: Options) -> int:
     if not options.config:
         raise StartError("option -t needs a configuration file: -c <file>")
     settings, warnings = load_config(options.config, strict=True)
+    if settings.tls is not None or settings.websocket.tls is not None:
+        from penstock.server.tls import server_contexts
+
+        server_contexts(settings)  # StartError when a certificate can't be used
     for warning in warnings:
         print(f"{PROGRAM}: {warning}", file=sys.stderr)
     print(
@@ -110,8 +116,8 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
 
     sockets = open_sockets(settings.host, settings.port)
     http_sockets = (
-        open_sockets(settings.http_host or settings.host, settings.http_port, "-m")
-        if settings.http_port
+        open_sockets(settings.http_host or settings.host, monitoring, "-m")
+        if (monitoring := settings.http_port or settings.https_port)
         else []
     )
     store = None

@@ -29,6 +29,7 @@ from penstock.server.auth import Gate
 from penstock.server.authorities import Authorities
 from penstock.server.clients import Clients
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
+from penstock.server.doors import Doors
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -128,6 +129,15 @@ class Server:
         self.turn.start(self.sessions, self._opening.call_soon)
         self.apply_limits()
         self.apply_tracing()
+        self.doors = Doors(
+            self.settings,
+            self.log,
+            self.turn,
+            self.sessions,
+            self.clients,
+            self.greeting,
+            self._sweep_by,
+        )
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
@@ -228,9 +238,10 @@ class Server:
         for number in SIGNALS:
             self.loop.add_signal_handler(number, self.commands.trapped, number)
         if self._http_sockets:
-            await self.watching.open_monitoring(self._http_sockets)
+            context = self.doors.monitoring_context()
+            await self.watching.open_monitoring(self._http_sockets, context)
             shown = join_address(self.settings.http_host or self.host, self.http_port)
-            self.log.info(f"Starting http monitor on {shown}")
+            self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
         if self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
@@ -239,12 +250,14 @@ class Server:
         self.write_files()
         self.watching.open()
         self.listener.open(self.loop)
+        self.doors.open(self.loop)
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
+        self.doors.announce_tls()
         self.log.info("Server is ready")
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
@@ -297,8 +310,15 @@ class Server:
         found = {"nats": [f"nats://{join_address(reachable(self.host), self.port)}"]}
         if self.http_port:
             host = reachable(self.settings.http_host or self.host)
-            found["monitoring"] = [f"http://{join_address(host, self.http_port)}"]
+            scheme = "https" if self.settings.https_port else "http"
+            found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
+        found["websocket"] = self.doors.urls()
         return found
+
+    def close_listeners(self) -> None:
+        """Take nobody new."""
+        self.listener.close()
+        self.doors.close_listener()
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
@@ -306,6 +326,7 @@ class Server:
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
+        self.doors.close()
         self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -324,6 +345,8 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        if self.doors.take(connected, host, port):
+            return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()

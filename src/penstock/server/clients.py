@@ -6,7 +6,6 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection, Hub
@@ -16,8 +15,10 @@ from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refus
 from penstock.server.auth.compile import permits_of
 from penstock.server.auth.hello import read_connect
 from penstock.server.complaints import Complaints
+from penstock.server.departed import Departed, Past, departed
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
+from penstock.server.peers import WEBSOCKET, has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
 
     from penstock.server.accounts import Accounts, ServerAccount
     from penstock.server.system import System
+    from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
-REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset(
     {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
 )
+
+
+class Cookies(NamedTuple):
+    """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
+
+    jwt: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
 
 
 class Client:
@@ -43,6 +53,7 @@ class Client:
     __slots__ = (
         "account",
         "admitted",
+        "cookies",
         "due_ns",
         "expires_ns",
         "host",
@@ -54,6 +65,7 @@ class Client:
         "port",
         "protocol",
         "slot",
+        "tls",
         "user",
         "version",
     )
@@ -71,56 +83,13 @@ class Client:
         self.version = ""
         self.user = ""
         self.protocol = 0
+        self.tls: TlsFacts | None = None  # what its handshake has told
+        self.cookies: Cookies | None = None  # credentials of a WebSocket's request
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign
         self.account: ServerAccount | None = None  # None before CONNECT
         self.admitted: Admitted | None = None  # who it is; None before CONNECT
         self.expires_ns = NEVER_NS  # when it has to show again who it is
-
-
-class Held(NamedTuple):
-    """A subscription of a connection that is closed."""
-
-    subject: bytes
-    queue: bytes
-    sid: bytes
-    delivered: int
-    max: int
-
-
-class Departed(NamedTuple):
-    """A closed connection as /connz?state=closed shows it."""
-
-    cid: int
-    client: Client
-    start_ns: int
-    stop_ns: int
-    last_ns: int
-    reason: str
-    in_msgs: int
-    out_msgs: int
-    in_bytes: int
-    out_bytes: int
-    pending: int
-    stalls: int
-    rtt_ns: int
-    subscriptions: int
-    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
-
-    def all_subscriptions(self) -> tuple[Held, ...]:
-        """As of a connection."""
-        return self.held
-
-
-@dataclass(slots=True)
-class Past:
-    """What the closed connections of an account came to."""
-
-    in_msgs: int = 0
-    out_msgs: int = 0
-    in_bytes: int = 0
-    out_bytes: int = 0
-    slow_consumers: int = 0
 
 
 class Clients:
@@ -180,27 +149,60 @@ class Clients:
         return label
 
     def greet(self, connection: Connection, host: str, port: int) -> None:
-        """A new connection: say who we are, and refuse it when there are too many."""
-        settings = self.settings
-        now = self.hub.now_ns
-        if connection.ready:
-            due = now + self._first_ping(connection.id)
-        else:
-            due = now + settings.auth_timeout_ns
-        client = connection.session = Client(host, port, due)
-        self._wheel.put(connection, client, due)
+        """A new plain connection: say who we are, and refuse it when there are too many."""
+        client = self.register(connection, host, port)
+        self.say_info(connection, client)
+        self.arrived(connection, client)
+
+    def register(
+        self, connection: Connection, host: str, port: int, *, websocket: bool = False
+    ) -> Client:
+        """A new connection; `arrived` follows when it may speak."""
+        client = Client(host, port, NEVER_NS)
+        if websocket:
+            client.kind = WEBSOCKET
+            connection.ready = not must_log_in(self.settings, client.kind)
+        connection.session = client
         self.open += 1
         self.total += 1
         if self.gate.nonce_needed:
             client.nonce = new_nonce()
-        connection.write(self.greeting.line(connection.id, host, client.nonce))
         if self.log.debug_on:
             self.log.debug(f"{host}:{port} - cid:{connection.id} - Client connection created")
-        if self.open > settings.max_connections:
-            self.log.error(f"{host}:{port} - cid:{connection.id} - maximum connections exceeded")
-            connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
-        elif settings.no_auth_user and not connection.ready:
+        return client
+
+    def arrived(self, connection: Connection, client: Client) -> None:
+        """From here on the client is expected to say something."""
+        now = self.hub.now_ns
+        if connection.ready:
+            due = now + self._first_ping(connection.id)
+        else:
+            due = now + self._auth_timeout_ns(client)
+        self._wheel.put(connection, client, due)
+        if not (connection.ready or connection.closing) and has_guest(self.settings, client.kind):
             self._welcome_anyway(connection, client)
+
+    def _auth_timeout_ns(self, client: Client) -> int:
+        settings = self.settings
+        own = settings.websocket.auth_timeout_ns if client.kind == WEBSOCKET else 0
+        return own or settings.auth_timeout_ns
+
+    def say_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
+        """Say who we are; refuse the connection when there are too many. Without `address` its own
+        address is left out: it would be a proxy's.
+        """
+        self._write_info(connection, client, address=address)
+        if self.open > self.settings.max_connections:
+            self.log.error(
+                f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
+            )
+            connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+
+    def _write_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
+        host = client.host if address else ""
+        websocket = client.kind == WEBSOCKET
+        line = self.greeting.line(connection.id, host, client.nonce, websocket=websocket)
+        connection.write(line)
 
     def _welcome_anyway(self, connection: Connection, client: Client) -> None:
         """Where there is a user for those who show no credentials, CONNECT may be left out."""
@@ -228,6 +230,7 @@ class Clients:
             return None
         client = connection.session
         assert isinstance(client, Client)
+        asked = with_cookies(asked, client)
         client.name, client.lang, client.version = asked.name, asked.lang, asked.version
         client.protocol = asked.protocol
         outcome = self.gate.check(asked, self.peer(connection, client))
@@ -243,7 +246,7 @@ class Clients:
 
     def peer(self, connection: Connection, client: Client) -> Peer:
         """What the gate may know of a connection besides its CONNECT."""
-        return Peer(client.host, connection.id, client.kind, nonce=client.nonce)
+        return peer_of(self.settings, client, connection.id)
 
     def _decided(
         self,
@@ -397,7 +400,7 @@ class Clients:
         if self.system is not None:
             self.system.disconnected(connection, client)
         if self.departed.maxlen:
-            self.departed.append(self._departed(connection, client))
+            self.departed.append(departed(connection, client, self.hub.now_ns))
         if self.log.debug_on:
             self.log.debug(
                 f"{client.host}:{client.port} - cid:{connection.id} - "
@@ -417,33 +420,12 @@ class Clients:
         """What the closed connections of an account came to."""
         return self._past.setdefault(account, Past())
 
-    def _departed(self, connection: Connection, client: Client) -> Departed:
-        count = connection.subscription_count()
-        held = connection.all_subscriptions() if count <= REMEMBERED else []
-        return Departed(
-            connection.id,
-            client,
-            connection.start_ns,
-            self.hub.now_ns,
-            connection.last_ns,
-            connection.reason,
-            connection.in_msgs,
-            connection.out_msgs,
-            connection.in_bytes,
-            connection.out_bytes,
-            connection.pending_bytes(),
-            connection.stalls,
-            connection.rtt_ns,
-            count,
-            tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
-        )
-
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
         for connection in self.hub.all_connections():
             client = connection.session
             if isinstance(client, Client) and client.protocol >= 1:
-                connection.write(self.greeting.line(connection.id, client.host, client.nonce))
+                self._write_info(connection, client)
 
     def reloaded(self, changed: list[str]) -> None:
         """Settings have changed: who is no longer let in has to go, the newest go when there are
@@ -532,6 +514,8 @@ class Clients:
             connection.fail(b"User Authentication Expired", "Authentication Expired")
             return NEVER_NS
         interval = settings.ping_interval_ns
+        if client.kind == WEBSOCKET and settings.websocket.ping_interval_ns:
+            interval = settings.websocket.ping_interval_ns
         begun = connection.partial_ns
         if begun and now_ns - begun > interval * (settings.ping_max + 1):
             # bytes come, but what they belong to does not end

@@ -79,7 +79,7 @@ class Commands:
             server.settings,
             server.turn,
             server.log,
-            [self._say_leaving, server.listener.close, server.close_jetstream],
+            [self._say_leaving, server.close_listeners, server.close_jetstream],
             self._tell_clients,
             server.stop,
             SystemRandom(),

@@ -10,8 +10,11 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
+
+if TYPE_CHECKING:
+    import ssl
 
 MAX_HEAD_BYTES = 16 * 1024
 HEAD_SECONDS = 10.0
@@ -51,10 +54,14 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, sockets: list[socket.socket]) -> None:
-        """Begin to serve."""
+    async def open(
+        self, sockets: list[socket.socket], context: "ssl.SSLContext | None" = None
+    ) -> None:
+        """Begin to serve, with TLS when there is a context."""
         for listening in sockets:
-            server = await asyncio.start_server(self._serve, sock=listening, limit=MAX_HEAD_BYTES)
+            server = await asyncio.start_server(
+                self._serve, sock=listening, limit=MAX_HEAD_BYTES, ssl=context
+            )
             self._servers.append(server)
 
     async def close(self) -> None:

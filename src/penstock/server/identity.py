@@ -47,6 +47,7 @@ class Greeting:
             "host": host,
             "port": port,
         }
+        self.websocket_port = settings.websocket.port  # that in use, once it is known
         self.refresh(settings)
 
     def refresh(self, settings: Settings, *, lame_duck: bool = False) -> None:
@@ -58,6 +59,7 @@ class Greeting:
             head["host"], head["port"] = parse_address(settings.client_advertise, "", port)
         if settings.auth_required and not settings.no_auth_user:
             head["auth_required"] = True
+        head |= _of_tls(settings)
         head["max_payload"] = settings.max_payload
         if settings.jetstream:
             head["jetstream"] = True
@@ -70,17 +72,49 @@ class Greeting:
             tail["ldm"] = True
         tail["api_lvl"] = API_LEVEL
         self._head = b"INFO " + _json(head)[:-1]
-        self._tail = b'","' + _json(tail)[2:] + b" \r\n"
+        self._websocket_head = b"INFO " + _json(self._of_websocket(settings, head))[:-1]
+        self._tail = b"," + _json(tail)[1:] + b" \r\n"
 
-    def line(self, client_id: int, client_ip: str, nonce: str = "") -> bytes:
-        """The INFO of one connection; the nonce is what an nkey user signs."""
-        return b'%s,"client_id":%d,%s"client_ip":"%s%s' % (
-            self._head,
+    def _of_websocket(self, settings: Settings, head: dict[str, object]) -> dict[str, object]:
+        """What those are told who come over a WebSocket: its address, its TLS."""
+        options = settings.websocket
+        secure = {"tls_required": True, "tls_available": True} if options.tls is not None else {}
+        told: dict[str, object] = {}
+        for name, value in head.items():
+            if name == "max_payload":
+                if settings.auth_required or options.auth_override:
+                    told["auth_required"] = True
+                told |= secure
+            if not name.startswith(("tls_", "auth_")):
+                told[name] = value
+        return told | {"host": options.host, "port": self.websocket_port}
+
+    def line(
+        self, client_id: int, client_ip: str, nonce: str = "", *, websocket: bool = False
+    ) -> bytes:
+        """The INFO of one connection; the nonce is what an nkey user signs, the address is left
+        out when it is "".
+        """
+        return b'%s,"client_id":%d%s%s%s' % (
+            self._websocket_head if websocket else self._head,
             client_id,
-            b'"nonce":"%s",' % nonce.encode() if nonce else b"",
-            client_ip.encode(),
+            b',"nonce":"%s"' % nonce.encode() if nonce else b"",
+            b',"client_ip":"%s"' % client_ip.encode() if client_ip else b"",
             self._tail,
         )
+
+
+def _of_tls(settings: Settings) -> dict[str, object]:
+    tls = settings.tls
+    if tls is None:
+        return {}
+    optional = settings.allow_non_tls and not (tls.handshake_first and not tls.fallback_ns)
+    fields: dict[str, object] = {} if optional else {"tls_required": True}
+    if tls.verify:
+        fields["tls_verify"] = True
+    if settings.allow_non_tls:
+        fields["tls_available"] = True
+    return fields
 
 
 def _json(fields: dict[str, object]) -> bytes:

@@ -80,8 +80,6 @@ Common options:
         --help_tls                   Show the TLS options
 """
 
-TLS_HELP = "\n" + USAGE[USAGE.index("TLS options:") : USAGE.index("Cluster options")]
-
 
 class Options(NamedTuple):
     """What was asked for: an action, and the settings given, by attribute name of Settings."""
@@ -90,6 +88,7 @@ class Options(NamedTuple):
     given: dict[str, Any]
     config: str = ""
     signal: str = ""
+    tls: dict[str, Any] | None = None  # attributes of settings.tls.Tls
 
 
 class _Flag(NamedTuple):
@@ -180,10 +179,15 @@ _FLAGS: dict[str, _Flag] = {
         ("no_advertise", _Flag(":nothing", None)),
         ("cluster_advertise", _Flag(":nothing", _text)),
         ("connect_retries", _Flag(":nothing", _count)),
-        ("help_tls", _Flag(":help_tls", None)),
         ("user", _Flag("user", _text)),
         ("pass", _Flag("password", _text)),
         ("auth", _Flag("token", _text)),
+        ("tls", _Flag(":tls", None)),
+        ("tlscert", _Flag(":tls_cert_file", _text)),
+        ("tlskey", _Flag(":tls_key_file", _text)),
+        ("tlsverify", _Flag(":tls_verify", None)),
+        ("tlscacert", _Flag(":tls_ca_file", _text)),
+        ("help_tls", _Flag(":help_tls", None)),
         ("h help", _Flag(":help", None)),
         ("v version", _Flag(":version", None)),
     )
@@ -193,7 +197,6 @@ _FLAGS: dict[str, _Flag] = {
 # nats-server's options that this version has nothing behind; refused by name rather than ignored.
 _NOT_SERVED = frozenset(
     """
-    tls tlscert tlskey tlsverify tlscacert
     """.split()  # noqa: SIM905 # one word on a line would be a page
 )
 
@@ -269,7 +272,22 @@ def _options(found: dict[str, Any]) -> Options:
     if action in ("run", "check"):
         _check_credentials(found)
         _set_cluster(found, special.get(":cluster", ""))
-    return Options(action, found, special.get(":config", ""), special.get(":signal", ""))
+    return Options(
+        action, found, special.get(":config", ""), special.get(":signal", ""), _tls(special)
+    )
+
+
+def _tls(special: dict[str, Any]) -> dict[str, Any] | None:
+    """What the --tls options say; --tls=false refuses TLS even where the file has it."""
+    given = {
+        name.removeprefix(":tls_"): value
+        for name, value in special.items()
+        if name.startswith(":tls_")
+    }
+    wanted = special.get(":tls")
+    if wanted is False:
+        return {}
+    return {"wanted": True, **given} if given or wanted else None
 
 
 def _set_cluster(found: dict[str, Any], url: str) -> None:

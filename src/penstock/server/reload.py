@@ -53,6 +53,7 @@ _NAMES = {
     "cluster_port": "cluster port",
 }
 _SENTENCES = {
+    "websocket": "config reload not supported for Websocket",
     "store_dir": "config reload not supported for jetstream storage directory",
 }
 # What is told of a change that is made; without a value where it is a secret, or long.
@@ -81,6 +82,7 @@ class Row(NamedTuple):
     names: frozenset[str]
     apply: Apply  # the changed names among `names`; called when there are any
     prepare: Prepare | None  # old and new settings; StartError when it can't be done
+    always: bool  # whatever has changed: files behind the names may have
 
 
 class Reloads:
@@ -93,14 +95,22 @@ class Reloads:
         self._read_again = read_again
         self._rows: list[Row] = []
 
-    def add(self, names: Iterable[str], apply: Apply, prepare: Prepare | None = None) -> None:
+    def add(
+        self,
+        names: Iterable[str],
+        apply: Apply,
+        prepare: Prepare | None = None,
+        *,
+        always: bool = False,
+    ) -> None:
         """A part tells which settings it can take on a running server.
 
         prepare(old, new) is called before anything is changed and may raise StartError, which
         leaves all as it was; it is called for changes of these names only, and has to be harmless
         when the reload fails later. apply(changed) is called after the settings have changed.
+        `always`: both are called at every reload.
         """
-        self._rows.append(Row(frozenset(names), apply, prepare))
+        self._rows.append(Row(frozenset(names), apply, prepare, always))
 
     def reloadable(self) -> frozenset[str]:
         """All settings that may change."""
@@ -129,7 +139,7 @@ class Reloads:
         self._settings.config_digest = fresh.config_digest
         for row in self._rows:
             mine = row.names.intersection(changed)
-            if mine:
+            if mine or row.always:
                 row.apply(mine)
         digest = f" ({fresh.config_digest})" if fresh.config_digest else ""
         self._log.info(f"Reloaded server configuration{digest}")
@@ -137,7 +147,7 @@ class Reloads:
 
     def _prepare(self, changed: frozenset[str], fresh: Settings) -> None:
         for row in self._rows:
-            if row.prepare is not None and row.names & changed:
+            if row.prepare is not None and (row.always or row.names & changed):
                 row.prepare(self._settings, fresh)
 
 

@@ -7,12 +7,15 @@ parts, and nothing of files or comparisons.
 from typing import TYPE_CHECKING
 
 from penstock.server.clients import AUTHORIZATION
+from penstock.server.doors import fresh_contexts
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock, remove_file
 from penstock.server.log import Log
 from penstock.server.settings import Settings
 
 if TYPE_CHECKING:
+    import ssl
+
     from penstock.server.app import Server
 
 LOG_TARGET = ("log_file", "log_size_limit", "log_max_num", "syslog", "remote_syslog")
@@ -31,6 +34,7 @@ LIMITS = (
 CLIENTS = ("max_connections", "max_control_line", "max_payload", "max_subscriptions")
 GREETED = ("max_payload", "client_advertise", "jetstream")
 ACCOUNTS = ("accounts", "mappings")
+DOORS = ("tls", "allow_non_tls", "proxy_protocol")
 FILES = ("pid_file", "ports_file_dir")
 JETSTREAM = (
     "jetstream",
@@ -53,13 +57,17 @@ def add_rows(server: "Server") -> None:
     target = _LogTarget(server)
     files = _Files(server)
     jetstream = _JetStream(server)
+    doors = _Doors(server)
     add(LOG_TARGET, target.apply, target.prepare)
     add(LOG_FORM, lambda changed: _log_form(server))
     add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
+    add(DOORS, doors.apply, doors.prepare, always=True)
     add(ACCOUNTS, lambda changed: _accounts(server))
     add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.authorities.refresh(server))
     add(JETSTREAM, jetstream.apply, jetstream.prepare)
-    add((*GREETED, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings))
+    add(
+        (*GREETED, *DOORS, *AUTHORIZATION), lambda changed: server.greeting.refresh(server.settings)
+    )
     add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
     add(FILES, files.apply, files.prepare)
 
@@ -104,6 +112,20 @@ class _LogTarget:
         if self._next is not None:
             self._server.log.adopt(self._next)
             self._next = None
+
+
+class _Doors:
+    """Certificates are read again, since their files change behind the same names."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._contexts: list[ssl.SSLContext | None] = [None, None]
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        self._contexts = fresh_contexts(new)
+
+    def apply(self, changed: frozenset[str]) -> None:
+        self._server.doors.use(self._contexts)
 
 
 class _Files:

@@ -92,10 +92,16 @@ class Remote:
         session = _Session(self, self._settings, url)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
+                tls = self._settings.tls
+                first = tls is not None and tls.handshake_first
                 await self._loop.create_connection(
-                    lambda: session, parts.hostname or "", parts.port or DEFAULT_PORT
+                    lambda: session,
+                    parts.hostname or "",
+                    parts.port or DEFAULT_PORT,
+                    ssl=session.context() if first else None,
                 )
-                await session.shake_hands(self._loop, tls=parts.scheme == "tls")
+                asked = (tls is not None or parts.scheme == "tls") and not first
+                await session.shake_hands(self._loop, asked=asked, secured=first)
         except BaseException:
             session.abort()
             raise
@@ -186,15 +192,33 @@ class _Session(asyncio.Protocol):
 
     # -- handshake
 
-    async def shake_hands(self, loop: asyncio.AbstractEventLoop, *, tls: bool) -> None:
-        """From INFO to PONG; OSError or ValueError when the other side does not go along."""
+    def context(self) -> ssl.SSLContext:
+        """How the other side is checked, and what it is shown; StartError when a file can't be
+        used.
+        """
+        from penstock.server.tls import client_context
+
+        return client_context(self._settings.tls, f"remote {self._settings.name}")
+
+    async def shake_hands(
+        self, loop: asyncio.AbstractEventLoop, *, asked: bool, secured: bool
+    ) -> None:
+        """From INFO to PONG; OSError or ValueError when the other side does not go along. `asked`:
+        it has to be TLS; `secured`: it is.
+        """
         info = json.loads(await self._info)
-        if tls or info.get("tls_required"):
+        wanted = info.get("tls_required")
+        if asked and not (wanted or info.get("tls_available")):
+            raise ConnectionError("it has no TLS")
+        if not secured and (asked or wanted):
             assert self._transport is not None
-            context = ssl.create_default_context(cafile=self._settings.ca_file or None)
             host = urlsplit(self._url).hostname
-            secured = await loop.start_tls(self._transport, self, context, server_hostname=host)
-            self._transport = secured
+            encrypted = await loop.start_tls(
+                self._transport, self, self.context(), server_hostname=host
+            )
+            if encrypted is None:
+                raise ConnectionError("closed during the TLS handshake")
+            self._transport = encrypted
         hello = {
             "verbose": False,
             "pedantic": False,

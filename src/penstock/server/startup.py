@@ -3,10 +3,12 @@ defaults.
 """
 
 import os
+from typing import Any
 
 from penstock.server.errors import OptionError, StartError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
+from penstock.server.settings.tls import Tls
 
 
 def store_folder(settings: Settings) -> str:
@@ -36,6 +38,8 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         settings.http_host = given.get("host", settings.host)
     for name, value in given.items():
         setattr(settings, name, value)
+    if options.tls is not None:
+        settings.tls = _tls(options.tls)
     if "cluster_routes" in given:
         from penstock.server.config.cluster import refusal, routes_elsewhere
 
@@ -45,8 +49,21 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
     if settings.declared and not settings.jetstream:
         first = settings.declared[0]
         raise StartError(f"{first.place}: {first.shown} needs JetStream: jetstream {{}}, or -js")
+    if settings.https_port and settings.http_port:
+        raise OptionError("monitoring is served over HTTP or HTTPS, not both: -m or -ms")
+    if settings.https_port and settings.tls is None:
+        raise OptionError("https_port needs TLS: a tls map with cert_file and key_file, or --tls")
     if settings.http_port > 0 and settings.http_port == settings.port:
         raise OptionError(
             f"clients and monitoring can't share port {settings.port}; choose another with -p or -m"
         )
     return settings, warnings
+
+
+def _tls(given: dict[str, Any]) -> Tls | None:
+    """TLS by options stands for the whole of the file's; {} is --tls=false."""
+    if not given:
+        return None
+    if not (given.get("cert_file") and given.get("key_file")):
+        raise OptionError("TLS needs --tlscert and --tlskey")
+    return Tls(**{name: value for name, value in given.items() if name != "wanted"})

@@ -12,6 +12,7 @@ from penstock.server.units import SECOND_NS
 if TYPE_CHECKING:
     import asyncio
     import socket
+    import ssl
 
     from penstock.server.app import Server
     from penstock.server.http import HttpServer
@@ -61,15 +62,17 @@ class Watching:
 
     # -- the monitoring port
 
-    async def open_monitoring(self, sockets: "list[socket.socket]") -> None:
-        """Serve on listening sockets."""
+    async def open_monitoring(
+        self, sockets: "list[socket.socket]", context: "ssl.SSLContext | None"
+    ) -> None:
+        """Serve on listening sockets; with a context over TLS."""
         from penstock.server.http import HttpServer
         from penstock.server.monitor import answer
 
         facts = self.facts()
         log = self._server.log
         self._http = HttpServer(lambda path, query: answer(facts, path, query), log.error)
-        await self._http.open(sockets)
+        await self._http.open(sockets, context)
 
     # -- the system account, and profiles
 

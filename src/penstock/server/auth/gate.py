@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.server.auth.passwords import Home, Passwords
 from penstock.server.auth.patience import Patience
 from penstock.server.auth.result import Admitted, Credentials, Outcome, Peer, Refused
-from penstock.server.auth.table import Table, check_single
+from penstock.server.auth.table import PROXY_REQUIRED, Table, check_single
 from penstock.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +68,11 @@ class Gate:
             table = Table(peer.users, self.passwords)
         if table.names or table.nkeys:
             return table.check(settings, asked, peer)
-        if settings.auth_required:
-            return check_single(settings, asked, peer, self.passwords)
+        single = peer.single or settings
+        if settings.auth_required or single.user or single.token:
+            if settings.proxy_required:
+                return PROXY_REQUIRED
+            return check_single(single, asked, peer, self.passwords)
         return Admitted(asked.user or asked.nkey)
 
     def refused(self, peer: Peer, asked: Credentials, refusal: Refused) -> None:

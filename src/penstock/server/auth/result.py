@@ -5,7 +5,7 @@ Knows nothing of connections.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -64,10 +64,20 @@ class Peer:
     nonce: str = ""  # what INFO asked it to sign
     tls_map: bool = False  # its certificate says which user it is
     names: tuple[str, ...] = ()  # of the certificate, in the order in which they are tried
+    same_subject: Callable[[str], bool] | None = None  # whether a name is its subject
     # for an auth callout: version, cipher, certs, verified_chains
     tls: dict[str, object] | None = None
     no_auth_user: str | None = None  # the listener's own; None: the server's
     users: list[User] | None = None  # the listener's own; None: the server's
+    single: "Single | None" = None  # the listener's own user or token; None: the server's
+
+
+class Single(Protocol):
+    """The only credentials of a listener: a user with its password, or a token."""
+
+    user: str
+    password: str
+    token: str
 
 
 @dataclass(slots=True, frozen=True)

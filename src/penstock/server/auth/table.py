@@ -7,7 +7,7 @@ Knows nothing of connections; what takes long is handed to Passwords.
 from collections.abc import Callable, Iterable
 
 from penstock.server.auth.passwords import Passwords, same
-from penstock.server.auth.result import Admitted, Credentials, Later, Outcome, Peer, Refused
+from penstock.server.auth.result import Admitted, Credentials, Later, Outcome, Peer, Refused, Single
 from penstock.server.settings import Settings
 from penstock.server.settings.users import User, is_bcrypt
 
@@ -78,15 +78,15 @@ class Table:
             user = self.names.get(name)
             if user is not None and allowed(user, peer):
                 return come(user)
+        if peer.same_subject is not None:
+            for name, user in self.names.items():
+                if allowed(user, peer) and peer.same_subject(name):
+                    return come(user)
         return Refused("no user of the names in the certificate")
 
 
-def check_single(
-    settings: Settings, asked: Credentials, peer: Peer, passwords: Passwords
-) -> Outcome:
+def check_single(settings: Single, asked: Credentials, peer: Peer, passwords: Passwords) -> Outcome:
     """The single user, or the token, of settings without a users table."""
-    if settings.proxy_required:
-        return PROXY_REQUIRED
     if settings.token:
         return check_password(
             passwords,

@@ -5,8 +5,10 @@ from urllib.parse import urlsplit
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Reader
+from penstock.server.config.tls import read_tls
 from penstock.server.config.values import kind, text
 from penstock.server.settings import RemoteServer
+from penstock.server.settings.tls import Tls
 
 
 def remotes(reader: Reader, name: str, item: Item) -> None:
@@ -31,6 +33,11 @@ def _remote(reader: Reader, name: str, fields: dict[str, Item], place: Item) -> 
                 remote.urls.append(_remote_url(item))
             elif key.lower() == "urls" and isinstance(item.value, list):
                 remote.urls += [_remote_url(each) for each in item.value]
+            elif key.lower() == "tls":
+                remote.tls = read_tls(reader, item, clients=False)
+            elif key.lower() == "ca_file":
+                remote.tls = remote.tls or Tls()
+                remote.tls.ca_file = text(item)
             elif key.lower() in _FIELDS:
                 attribute = _FIELDS[key.lower()]
                 setattr(remote, attribute, text(item))
@@ -60,5 +67,4 @@ _FIELDS = {
     "pass": "password",
     "password": "password",
     "token": "token",
-    "ca_file": "ca_file",
 }

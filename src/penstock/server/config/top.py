@@ -13,6 +13,7 @@ from penstock.server.config.mappings import mappings
 from penstock.server.config.operations import OPERATIONS, check_default_domains
 from penstock.server.config.operator import OPERATOR, check_operator
 from penstock.server.config.reader import Key, Reader
+from penstock.server.config.tls import tls
 from penstock.server.config.values import (
     address,
     between,
@@ -24,6 +25,7 @@ from penstock.server.config.values import (
     text,
     whole,
 )
+from penstock.server.config.websocket import check_websocket, websocket
 from penstock.server.units import SECOND_NS
 
 _MIN_LAME_DUCK_NS = 30 * SECOND_NS
@@ -35,6 +37,7 @@ def check_whole(reader: Reader, items: dict[str, Item]) -> None:
     place = next(iter(items.values())) if items else Item("", "config", 1, 1)
     named = {name.lower(): item for name, item in items.items()}
     check_authorization(reader, named, place)
+    check_websocket(reader, named.get("websocket", named.get("ws", place)))
     check_operator(reader, named.get("operator", place))
     check_accounts(reader, named.get("accounts", place))
     check_default_domains(reader, named.get("default_js_domain", place))
@@ -70,6 +73,11 @@ TOP: dict[str, Key] = {
     "store_dir": set_to("store_dir", text),
     "storedir": set_to("store_dir", text),
     "authorization": authorization,
+    "tls": tls(),
+    "allow_non_tls": set_to("allow_non_tls", flag),
+    "websocket": websocket,
+    "ws": websocket,
+    "proxy_protocol": set_to("proxy_protocol", flag),
     "accounts": accounts,
     "mappings": mappings,
     "maps": mappings,
@@ -114,7 +122,7 @@ TOP: dict[str, Key] = {
 # starting.
 NOT_SERVED = frozenset(
     """
-    allow_non_tls ocsp proxies proxy_protocol resolver_tls tls websocket ws
+    ocsp proxies resolver_tls
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     leafnodes.tls leafnodes.write_deadline leafnodes.write_timeout
     leafnodes.authorization.proxy_required leafnodes.remotes.tls leafnodes.remotes.proxy

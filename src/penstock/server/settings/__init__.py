@@ -12,7 +12,9 @@ from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.declared import Declared
 from penstock.server.settings.leafnodes import LeafNodes
 from penstock.server.settings.operator import AuthCallout, Operator
+from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
+from penstock.server.settings.websocket import Websocket
 from penstock.server.units import SECOND_NS
 
 # The nats-server release whose behaviour this server has. Clients decide by it what they may use.
@@ -31,7 +33,7 @@ class RemoteServer:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    ca_file: str = ""  # "": the system's certificates
+    tls: Tls | None = None  # what it is shown, and how it is checked; None: as the system does
 
 
 @dataclass(slots=True)
@@ -90,6 +92,11 @@ class Settings:
     auth_timeout_ns: int = 2 * SECOND_NS
     auth_callout: AuthCallout | None = None
     operator: Operator | None = None
+
+    tls: Tls | None = None  # of the clients' listener
+    allow_non_tls: bool = False  # plain clients beside those with TLS
+    proxy_protocol: bool = False  # connections begin with a proxy's header
+    websocket: Websocket = field(default_factory=Websocket)
 
     debug: bool = False
     trace: bool = False

@@ -1,0 +1,87 @@
+"""What happens on a socket before its connection speaks its protocol: waiting for the first bytes,
+the TLS handshake. Small coroutines over a Pipe; each has its time limit.
+"""
+
+import asyncio
+import ssl
+
+from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.units import SECOND_NS
+
+FIRST_BYTES = 4096  # read at once while looking what comes
+
+
+class HandshakeFailed(Exception):
+    """The other side does not do it right. `quiet`: it has only looked whether somebody is there."""
+
+    def __init__(self, text: str, *, quiet: bool = False) -> None:
+        """The text is for the log."""
+        super().__init__(text)
+        self.quiet = quiet
+
+
+async def wait_readable(pipe: Pipe) -> None:
+    """Until its socket has something. Who closes the pipe meanwhile calls forget() first."""
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not came.done():
+            came.set_result(None)
+
+    loop.add_reader(pipe.fileno(), tell)
+    try:
+        await came
+    finally:
+        if not pipe.closed:
+            loop.remove_reader(pipe.fileno())
+
+
+def forget(pipe: Pipe, loop: asyncio.AbstractEventLoop) -> None:
+    """Nobody waits for its socket any more."""
+    if not pipe.closed:
+        loop.remove_reader(pipe.fileno())
+
+
+async def peek(pipe: Pipe, count: int, seconds: float) -> bytes:
+    """The first bytes, which stay to be read: at least `count`, or what came in time. PipeClosed."""
+    data = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while len(data) < count:
+                got = bytes(pipe.receive())
+                data += got
+                if not got:
+                    await wait_readable(pipe)
+    except TimeoutError:
+        pass
+    finally:
+        pipe.unread(data)
+    return data
+
+
+async def shake_hands(
+    pipe: Pipe,
+    context: ssl.SSLContext,
+    timeout_ns: int,
+    *,
+    server_side: bool = True,
+    hostname: str | None = None,
+) -> None:
+    """The TLS handshake; HandshakeFailed, or TimeoutError."""
+    pipe.start_tls(context, server_side=server_side, hostname=hostname)
+    try:
+        async with asyncio.timeout(timeout_ns / SECOND_NS):
+            while not pipe.shake():
+                await wait_readable(pipe)
+    except PipeClosed:
+        raise HandshakeFailed("closed during the handshake", quiet=True) from None
+    except ssl.SSLError as problem:
+        raise HandshakeFailed(ssl_reason(problem)) from None
+
+
+def ssl_reason(problem: ssl.SSLError) -> str:
+    """What OpenSSL found, in words."""
+    verify = getattr(problem, "verify_message", "")
+    reason = (problem.reason or str(problem)).replace("_", " ").lower()
+    return f"{reason}: {verify}" if verify else reason

@@ -1,0 +1,76 @@
+"""What the listener that a client came by adds to its credentials: the names in its certificate, the
+cookies of its WebSocket, other users than the server's. Pure.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.server.auth import Credentials, Peer
+from penstock.server.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.server.clients import Client
+    from penstock.server.tls import TlsFacts
+
+WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
+
+
+def peer_of(settings: Settings, client: "Client", cid: int) -> Peer:
+    """What the gate may know of a client besides its CONNECT."""
+    peer = Peer(client.host, cid, client.kind, nonce=client.nonce)
+    listener = settings.websocket.tls if client.kind == WEBSOCKET else settings.tls
+    peer.tls_map = listener is not None and listener.map
+    if client.tls is not None:
+        _add_tls(peer, client.tls)
+    options = settings.websocket
+    if client.kind == WEBSOCKET and options.auth_override:
+        peer.no_auth_user = options.no_auth_user
+        peer.single = options
+    return peer
+
+
+def _add_tls(peer: Peer, facts: "TlsFacts") -> None:
+    peer.tls = {"version": facts.version, "cipher": facts.cipher}
+    if facts.peer_der:
+        from ssl import DER_cert_to_PEM_cert
+
+        peer.tls["certs"] = [DER_cert_to_PEM_cert(facts.peer_der)]
+    if not peer.tls_map:
+        return
+    try:
+        peer.names = tuple(dict.fromkeys(name.text for name in facts.user_names()))
+    except ValueError:
+        return  # OpenSSL has verified it, but its names can't be read: it names nobody
+    certificate = facts.certificate
+    if certificate is not None:
+        from penstock.server.tls import same_subject
+
+        peer.same_subject = lambda name: same_subject(certificate, name)
+
+
+def with_cookies(asked: Credentials, client: "Client") -> Credentials:
+    """The credentials of CONNECT, and of the WebSocket's cookies where it names none."""
+    cookies = client.cookies
+    if cookies is None:
+        return asked
+    return msgspec.structs.replace(
+        asked,
+        jwt=asked.jwt or cookies.jwt,
+        user=asked.user or cookies.user,
+        password=asked.password or cookies.password,
+        auth_token=asked.auth_token or cookies.token,
+    )
+
+
+def has_guest(settings: Settings, kind: str) -> bool:
+    """Whether there is a user for clients of a listener who show no credentials."""
+    options = settings.websocket
+    if kind == WEBSOCKET and options.auth_override:
+        return bool(options.no_auth_user)
+    return bool(settings.no_auth_user)
+
+
+def must_log_in(settings: Settings, kind: str) -> bool:
+    """Whether clients of a listener have to show who they are."""
+    return settings.auth_required or (kind == WEBSOCKET and settings.websocket.auth_override)

@@ -1,0 +1,40 @@
+"""TLS of one listener or of the connections to other servers, as plain values: file names and
+limits. Knows nothing of ``ssl``; ``penstock.server.tls`` makes contexts of it.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.server.units import SECOND_NS
+
+DEFAULT_TIMEOUT_NS = 2 * SECOND_NS
+AUTO_FALLBACK_NS = 50_000_000
+
+
+@dataclass(slots=True)
+class Pair:
+    """A certificate with its chain, and the private key that belongs to it; PEM files."""
+
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(slots=True)
+class Tls:
+    """A ``tls`` map. What is not there has nats-server's default."""
+
+    cert_file: str = ""
+    key_file: str = ""
+    certificates: list[Pair] = field(default_factory=list)  # chosen by the name that is asked for
+    ca_file: str = ""  # "": the system's certificates
+    verify: bool = False  # clients have to show a certificate that the CA has signed
+    map: bool = False  # verify_and_map: the certificate says who the user is
+    check_known_urls: bool = False  # routes and gateways only
+    insecure: bool = False  # connections to others: whatever certificate they show
+    cipher_suites: list[str] = field(default_factory=list)  # by their IANA names; []: the default
+    curve_preferences: list[str] = field(default_factory=list)
+    min_version: str = "1.2"
+    timeout_ns: int = DEFAULT_TIMEOUT_NS
+    connection_rate_limit: int = 0  # handshakes a second; 0: no limit
+    pinned_certs: frozenset[str] = frozenset()  # SHA-256 of public keys, in hex
+    handshake_first: bool = False
+    fallback_ns: int = 0  # handshake_first: INFO after so long without a byte; 0: never

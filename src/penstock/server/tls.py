@@ -1,0 +1,333 @@
+"""TLS of the server: contexts from settings, and what a finished handshake tells.
+
+Knows nothing of sockets: ``pipe`` moves the bytes. Loaded only when something is encrypted;
+``cryptography`` only when a certificate's contents are asked for.
+"""
+
+import hashlib
+import ssl
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.server.errors import StartError
+from penstock.server.settings import Settings
+from penstock.server.settings.tls import Pair, Tls
+from penstock.server.tls_names import (
+    CIPHERS,
+    CURVES,
+    DEFAULT_CIPHERS,
+    INSECURE_CIPHERS,
+    suite_name,
+)
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_DOMAIN_COMPONENT = "0.9.2342.19200300.100.1.25"
+
+
+class TlsFacts:
+    """What is known of the other side when its handshake is done."""
+
+    __slots__ = ("_certificate", "cipher", "first", "peer_der", "version")
+
+    def __init__(self, version: str, cipher: str, peer_der: bytes, *, first: bool) -> None:
+        """`version` as "1.3"; `cipher` by its IANA name; `peer_der`: the certificate it has shown
+        (b"": none); `first`: the handshake came before INFO.
+        """
+        self.version = version
+        self.cipher = cipher
+        self.peer_der = peer_der
+        self.first = first
+        self._certificate: x509.Certificate | None = None
+
+    @property
+    def certificate(self) -> "x509.Certificate | None":
+        """The certificate that the other side has shown; ValueError when it can't be read."""
+        if self._certificate is None and self.peer_der:
+            self._certificate = load_certificate(self.peer_der)
+        return self._certificate
+
+    def fingerprints(self) -> tuple[str, str, str]:
+        """(subject, SHA-256 of the public key, SHA-256 of the certificate) of the other side's
+        certificate, as /connz shows them.
+        """
+        certificate = self.certificate
+        if certificate is None:
+            return "", "", ""
+        return (
+            subject_text(certificate.subject),
+            public_key_pin(certificate),
+            hashlib.sha256(self.peer_der).hexdigest(),
+        )
+
+    def user_names(self) -> Iterator["Candidate"]:
+        """The names that verify_and_map looks for among the users, in this order."""
+        certificate = self.certificate
+        return candidates(certificate) if certificate is not None else iter(())
+
+
+class Candidate(NamedTuple):
+    """A name in a certificate that a user may be known by: one of that text, or, of a whole subject
+    (kind "dn"), one whose name `same_subject` finds equal.
+    """
+
+    kind: str  # email, dns, uri, dn or subject
+    text: str
+
+
+def facts_of(done: ssl.SSLObject, *, first: bool) -> TlsFacts:
+    """The facts of a finished handshake."""
+    cipher = done.cipher()
+    version = (done.version() or "").removeprefix("TLSv")
+    peer = done.getpeercert(binary_form=True) or b""
+    return TlsFacts(version, suite_name(cipher[0]) if cipher else "", peer, first=first)
+
+
+# -- contexts
+
+
+def server_context(tls: Tls, where: str = "tls") -> ssl.SSLContext:
+    """The context for those who connect to us. StartError says which file can't be used and why;
+    `where` is the section, for its text.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 1
+    _limit(context, tls, where)
+    pairs = tls.certificates or [Pair(tls.cert_file, tls.key_file)]
+    if not pairs[0].cert_file:
+        raise StartError(f"{where}: a listener needs cert_file and key_file")
+    _load(context, pairs[0], where)
+    if tls.verify:
+        context.verify_mode = ssl.CERT_REQUIRED
+    _trust(context, tls, ssl.Purpose.CLIENT_AUTH, where)
+    if len(pairs) > 1:
+        _choose_by_name(context, tls, pairs, where)
+    return context
+
+
+def server_contexts(settings: Settings) -> list[ssl.SSLContext | None]:
+    """Those of the clients' listener and of the WebSocket listener; StartError."""
+    return [
+        server_context(tls, where) if tls is not None else None
+        for tls, where in ((settings.tls, "tls"), (settings.websocket.tls, "websocket.tls"))
+    ]
+
+
+def client_context(tls: Tls | None, where: str = "tls") -> ssl.SSLContext:
+    """The context for connections that we make; None: the system's trust and nothing to show."""
+    tls = tls or Tls()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, tls, where)
+    if tls.cert_file:
+        _load(context, Pair(tls.cert_file, tls.key_file), where)
+    _trust(context, tls, ssl.Purpose.SERVER_AUTH, where)
+    if tls.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _limit(context: ssl.SSLContext, tls: Tls, where: str) -> None:
+    context.minimum_version = _VERSIONS[tls.min_version]
+    suites = CIPHERS | INSECURE_CIPHERS
+    wanted = [suites[name] for name in tls.cipher_suites if suites[name]]
+    if tls.cipher_suites and not wanted:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3  # nothing of 1.2 was named
+        return
+    try:
+        context.set_ciphers(":".join(wanted) or DEFAULT_CIPHERS)
+        if len(tls.curve_preferences) == 1:
+            context.set_ecdh_curve(CURVES[tls.curve_preferences[0]] or tls.curve_preferences[0])
+    except (ssl.SSLError, ValueError) as problem:
+        raise StartError(
+            f"{where}: this OpenSSL has none of the cipher suites or curves asked for: {problem}"
+        ) from None
+
+
+def _load(context: ssl.SSLContext, pair: Pair, where: str) -> None:
+    def no_password() -> str:
+        raise StartError(
+            f"{where}: key_file {pair.key_file} is encrypted; this server can't ask for its password"
+        )
+
+    try:
+        context.load_cert_chain(pair.cert_file, pair.key_file, no_password)
+    except OSError as problem:  # ssl.SSLError is one
+        reason = getattr(problem, "reason", None) or problem.strerror or problem
+        raise StartError(
+            f"{where}: can't use certificate {pair.cert_file} with key {pair.key_file}: {reason}"
+        ) from None
+
+
+def _trust(context: ssl.SSLContext, tls: Tls, purpose: ssl.Purpose, where: str) -> None:
+    if not tls.ca_file:
+        if context.verify_mode != ssl.CERT_NONE:
+            context.load_default_certs(purpose)
+        return
+    try:
+        context.load_verify_locations(cafile=tls.ca_file)
+    except OSError as problem:
+        reason = getattr(problem, "reason", None) or problem.strerror or problem
+        raise StartError(f"{where}: can't use ca_file {tls.ca_file}: {reason}") from None
+
+
+def _choose_by_name(context: ssl.SSLContext, tls: Tls, pairs: list[Pair], where: str) -> None:
+    """Several certificates: the first whose names fit the one that a client asks for (SNI)."""
+    chosen: list[tuple[frozenset[str], ssl.SSLContext]] = []
+    for pair in pairs:
+        other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        other.options = context.options
+        _limit(other, tls, where)
+        _load(other, pair, where)
+        chosen.append((_names_of_file(pair.cert_file, where), other))
+
+    def pick(asked: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        wanted = (name or "").lower()
+        wild = "*." + wanted.partition(".")[2]
+        for names, other in chosen:
+            if wanted in names or wild in names:
+                asked.context = other
+                return
+
+    context.sni_callback = pick
+
+
+def _names_of_file(path: str, where: str) -> frozenset[str]:
+    from cryptography import x509
+
+    try:
+        with open(path, "rb") as file:
+            certificate = x509.load_pem_x509_certificate(file.read())
+    except (OSError, ValueError) as problem:
+        raise StartError(f"{where}: can't read certificate {path}: {problem}") from None
+    return frozenset(name.lower() for name in _alternatives(certificate).get("dns", ()))
+
+
+# -- certificates
+
+
+def load_certificate(der: bytes) -> "x509.Certificate":
+    """Read a certificate; ValueError when it is none."""
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(der)
+
+
+def public_key_pin(certificate: "x509.Certificate") -> str:
+    """SHA-256 of the public key (SubjectPublicKeyInfo, DER), in hex."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    der = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(der).hexdigest()
+
+
+def is_pinned(facts: TlsFacts, pins: frozenset[str]) -> bool:
+    """Whether the other side may come; everybody when there are no pins."""
+    if not pins:
+        return True
+    try:
+        certificate = facts.certificate
+    except ValueError:
+        return False
+    return certificate is not None and public_key_pin(certificate) in pins
+
+
+def candidates(certificate: "x509.Certificate") -> Iterator[Candidate]:
+    """The names in a certificate that a user may be known by: e-mail addresses, DNS names, URIs,
+    then the subject.
+    """
+    names = _alternatives(certificate)
+    for kind in ("email", "dns", "uri"):
+        for text in names.get(kind, ()):
+            yield Candidate(kind, text)
+    text = subject_text(certificate.subject)
+    yield Candidate("dn", text)
+    components = [
+        f"DC={_text(each.value)}"
+        for each in certificate.subject
+        if each.oid.dotted_string == _DOMAIN_COMPONENT
+    ]
+    if components:
+        yield Candidate("subject", ",".join([text, *components]))
+    yield Candidate("subject", text)
+
+
+def same_subject(certificate: "x509.Certificate", name: str) -> bool:
+    """Whether a user's name is the certificate's subject (RFC 4514), in whatever order its parts
+    are.
+    """
+    from cryptography import x509
+
+    overrides = {"emailAddress": x509.NameOID.EMAIL_ADDRESS, "E": x509.NameOID.EMAIL_ADDRESS}
+    try:
+        wanted = x509.Name.from_rfc4514_string(name, overrides)
+    except ValueError:
+        return False
+    return len(wanted.rdns) > 0 and _parts(wanted) == _parts(certificate.subject)
+
+
+def _parts(name: "x509.Name") -> list[list[tuple[str, str]]]:
+    return sorted(
+        sorted((each.oid.dotted_string, _text(each.value)) for each in group) for group in name.rdns
+    )
+
+
+def _alternatives(certificate: "x509.Certificate") -> dict[str, list[str]]:
+    from cryptography import x509
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return {}
+    return {
+        "email": found.get_values_for_type(x509.RFC822Name),
+        "dns": found.get_values_for_type(x509.DNSName),
+        "uri": found.get_values_for_type(x509.UniformResourceIdentifier),
+    }
+
+
+# The attributes that Go writes, in its order; all of a kind stand together.
+_WRITTEN = {
+    "2.5.4.5": "SERIALNUMBER",
+    "2.5.4.3": "CN",
+    "2.5.4.17": "POSTALCODE",
+    "2.5.4.9": "STREET",
+    "2.5.4.8": "ST",
+    "2.5.4.7": "L",
+    "2.5.4.11": "OU",
+    "2.5.4.10": "O",
+    "2.5.4.6": "C",
+}
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else "#" + value.hex()
+
+
+def subject_text(name: "x509.Name") -> str:
+    """A subject as Go writes it, so that users of existing configurations are found: a fixed order
+    of kinds, and none but the usual ones.
+    """
+    values: dict[str, list[str]] = {}
+    for each in name:
+        values.setdefault(each.oid.dotted_string, []).append(_text(each.value))
+    for single in ("2.5.4.5", "2.5.4.3"):
+        values[single] = values.get(single, [])[-1:]  # Go keeps the last of these
+    return ",".join(
+        "+".join(f"{kind}={_escape(value)}" for value in values[oid])
+        for oid, kind in _WRITTEN.items()
+        if values.get(oid)
+    )
+
+
+def _escape(value: str) -> str:
+    last = len(value) - 1
+    return "".join(
+        "\\" + char
+        if char in ',+"\\<>;' or (char in " #" and i == 0) or (char == " " and i == last)
+        else char
+        for i, char in enumerate(value)
+    )

@@ -1,0 +1,58 @@
+"""Which pages' scripts may connect: a browser says in a header where its script comes from. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+class Origin(NamedTuple):
+    """Scheme, host and port; two origins are the same when all are."""
+
+    scheme: str
+    host: str
+    port: str
+
+
+def parse_origin(text: str) -> Origin:
+    """An origin such as ``https://example.com``; ValueError when it is none."""
+    parts = urlsplit(text)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.netloc:
+        raise ValueError(f'"{text}" is no origin: http or https, and a host')
+    host, port = split_host(parts.netloc, secure=parts.scheme == "https")
+    if not host:
+        raise ValueError(f'"{text}" has no host')
+    return Origin(parts.scheme, host, port)
+
+
+def split_host(host: str, *, secure: bool) -> tuple[str, str]:
+    """(host, port) of a Host header or the like, with the scheme's usual port."""
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]") or not port:
+        name, port = host.rstrip(":"), _DEFAULT_PORTS["https" if secure else "http"]
+    if not port.isdecimal():
+        raise ValueError(f'"{host}" has no port that is a number')
+    return name.strip("[]").lower(), port
+
+
+def refusal(
+    origin: str, host: str, *, secure: bool, same_origin: bool, allowed: Sequence[str]
+) -> str:
+    """Why a request with this Origin header may not pass; "" when it may.
+
+    A request without one passes: it does not come from a browser. `host` is its Host header.
+    """
+    if not origin or not (same_origin or allowed):
+        return ""
+    try:
+        asked = parse_origin(origin)
+        if same_origin:
+            scheme = "https" if secure else "http"
+            if asked != Origin(scheme, *split_host(host, secure=secure)):
+                return "not same origin"
+    except ValueError as problem:
+        return str(problem)
+    if allowed and asked not in {parse_origin(each) for each in allowed}:
+        return "not in the allowed list"
+    return ""

@@ -1,0 +1,191 @@
+"""The request that makes a WebSocket of a connection: what is asked, whether it may be, the answer.
+Pure: bytes in, bytes out. The order of checks and their statuses are nats-server's.
+"""
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import time
+from typing import NamedTuple
+
+from penstock.server.settings.websocket import Websocket
+from penstock.server.websocket.origins import refusal
+
+MAX_HEAD_BYTES = 16 * 1024
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+DEFLATE = "permessage-deflate"
+NO_CONTEXT = f"{DEFLATE}; server_no_context_takeover; client_no_context_takeover"
+
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+}
+
+Headers = dict[str, list[str]]
+
+
+class Refused(Exception):
+    """The request may not pass. The text is for the log, the status for the other side."""
+
+    def __init__(self, status: int, why: str) -> None:
+        """An HTTP status and why."""
+        super().__init__(why)
+        self.status = status
+
+
+class Request(NamedTuple):
+    """The head of an HTTP request; names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Headers
+
+    def first(self, name: str) -> str:
+        """A header's first value, "" without one."""
+        return next(iter(self.headers.get(name, ())), "")
+
+    def has_token(self, name: str, token: str) -> bool:
+        """Whether a header's lists of words have that one, in whatever case."""
+        return any(
+            word.strip(" \t").lower() == token
+            for value in self.headers.get(name, ())
+            for word in value.split(",")
+        )
+
+
+class Upgrade(NamedTuple):
+    """What was agreed."""
+
+    key: str
+    leaf: bool  # not a client but a leaf node
+    compress: bool
+    no_masking: bool
+    browser: bool
+    client_ip: str  # whom a proxy has named; "" when none has
+    cookies: dict[str, str]
+
+
+def parse_request(head: bytes) -> Request:
+    """Read a head, without the empty line at its end; Refused when it is no HTTP."""
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1]:
+        raise Refused(400, "it is no HTTP request")
+    headers: Headers = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise Refused(400, "malformed header")
+        headers.setdefault(name.lower(), []).append(value.strip(" \t"))
+    return Request(words[0], words[1].partition("?")[0], headers)
+
+
+def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
+    """Check a request: what comes of it, or Refused."""
+    if request.path.endswith("/mqtt"):
+        raise Refused(404, "mqtt websocket endpoint not enabled")
+    if request.method != "GET":
+        raise Refused(405, "request method must be GET")
+    if not request.first("host"):
+        raise Refused(400, "'Host' missing in request")
+    if not request.has_token("upgrade", "websocket"):
+        raise Refused(400, "invalid value for header 'Upgrade'")
+    if not request.has_token("connection", "upgrade"):
+        raise Refused(400, "invalid value for header 'Connection'")
+    key = request.first("sec-websocket-key")
+    if not key:
+        raise Refused(400, "key missing")
+    if not _is_key(key):
+        raise Refused(400, "invalid websocket key")
+    if not request.has_token("sec-websocket-version", "13"):
+        raise Refused(400, "invalid version")
+    why = refusal(
+        request.first("origin") or request.first("sec-websocket-origin"),
+        request.first("host"),
+        secure=secure,
+        same_origin=settings.same_origin,
+        allowed=settings.allowed_origins,
+    )
+    if why:
+        raise Refused(403, f"origin not allowed: {why}")
+    return Upgrade(
+        key=key,
+        leaf=request.path.endswith("/leafnode"),
+        compress=settings.compression and _offers_deflate(request),
+        no_masking=request.first("nats-no-masking") == "true",
+        browser=request.first("user-agent").startswith("Mozilla/"),
+        client_ip=_address(request.first("x-forwarded-for")),
+        cookies=_cookies(request),
+    )
+
+
+def answer(upgrade: Upgrade, more: dict[str, str]) -> bytes:
+    """The answer that makes a WebSocket of it; `more` are the configuration's headers."""
+    digest = hashlib.sha1(upgrade.key.encode("latin-1") + _GUID, usedforsecurity=False).digest()
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}",
+    ]
+    if upgrade.compress:
+        lines.append(f"Sec-WebSocket-Extensions: {NO_CONTEXT}")
+    if upgrade.no_masking:
+        lines.append("Nats-No-Masking: true")
+    lines += [f"{name}: {value}" for name, value in more.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def refuse(status: int) -> bytes:
+    """The answer to a request that may not pass."""
+    reason = _REASONS[status]
+    body = f"{reason}\n"
+    return (
+        f"HTTP/1.1 {status} {reason}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
+        "Sec-Websocket-Version: 13\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        f"{time.strftime('Date: %a, %d %b %Y %H:%M:%S GMT', time.gmtime())}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+        f"{body}"
+    ).encode()
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _offers_deflate(request: Request) -> bool:
+    return any(
+        part.strip(" \t").lower() == DEFLATE
+        for value in request.headers.get("sec-websocket-extensions", ())
+        for extension in value.split(",")
+        for part in extension.split(";")
+    )
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _cookies(request: Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in request.headers.get("cookie", ()):
+        for part in value.split(";"):
+            name, equals, text = part.strip(" \t").partition("=")
+            if equals and name:
+                if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+                    text = text[1:-1]
+                found.setdefault(name, text)
+    return found

@@ -1,0 +1,91 @@
+"""Certificates for tests: an authority of one's own and what it signs, as PEM files in a folder."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+Attributes = list[tuple[x509.ObjectIdentifier, str]]
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+    cert_file: str
+    key_file: str
+
+
+class Authority:
+    """Signs certificates; ``ca_file`` is what trusts them."""
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self.folder = folder
+        self._own = self._make(name, None, [], ca=True)
+        self.ca_file = self._own.cert_file
+
+    def server(self, name: str = "server", *hosts: str) -> Issued:
+        """For a server that is reached as localhost and 127.0.0.1, or as the hosts."""
+        alternatives: list[x509.GeneralName] = [
+            x509.DNSName(host) for host in hosts or ("localhost",)
+        ]
+        if not hosts:
+            alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        return self._make(name, None, alternatives)
+
+    def client(
+        self, name: str, *alternatives: x509.GeneralName, subject: Attributes | None = None
+    ) -> Issued:
+        """For a client."""
+        return self._make(name, subject, list(alternatives))
+
+    def _make(
+        self,
+        name: str,
+        subject: Attributes | None,
+        alternatives: list[x509.GeneralName],
+        *,
+        ca: bool = False,
+    ) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = subject if subject is not None else [(NameOID.COMMON_NAME, name)]
+        mine = x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
+        issuer = mine if ca else self._own.certificate.subject
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(mine)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=2))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if alternatives:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName(alternatives), critical=False
+            )
+        if not ca:
+            uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+            builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        certificate = builder.sign(key if ca else self._own.key, hashes.SHA256())
+        cert_file, key_file = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return Issued(certificate, key, str(cert_file), str(key_file))

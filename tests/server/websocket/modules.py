@@ -1,0 +1,32 @@
+"""The official JavaScript clients, when they are here: a folder ``node_modules`` with nats.ws,
+@nats-io/nats-core and @nats-io/jetstream, named by PENSTOCK_NODE_MODULES.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def need_modules(*names: str) -> Path:
+    """The folder, or the test is skipped with what is missing."""
+    folder = Path(os.environ.get("PENSTOCK_NODE_MODULES", "node_modules")).absolute()
+    missing = [name for name in names if not (folder / name).is_dir()]
+    if missing:
+        pytest.skip(
+            f"{', '.join(missing)} not in {folder}: npm install them somewhere and name that "
+            "folder's node_modules in PENSTOCK_NODE_MODULES"
+        )
+    return folder
+
+
+def need_program(*names: str) -> str:
+    """The first of these programs that is here, or the test is skipped."""
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    pytest.skip(f"{' or '.join(names)} not found")

@@ -1,0 +1,195 @@
+"""The WebSocket listener of a running server: INFO, credentials, hostile frames."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from websockets.frames import Frame, Opcode
+from websockets.sync.client import ClientConnection, connect
+
+from tests.certificates import Authority
+from tests.peers import available_servers
+from tests.server.configured import Configured, configured
+from tests.server.websocket.test_upgrade import head
+
+PLAIN = "listen: 127.0.0.1:@port\nwebsocket { listen: 127.0.0.1:@ws, no_tls: true, @more }\n"
+
+
+@pytest.fixture(params=available_servers())
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Visitor:
+    """A client over a WebSocket; messages are what comes in, joined."""
+
+    def __init__(self, server: Configured, scheme: str = "ws", **options: object) -> None:
+        url = f"{scheme}://localhost:{server.ports['ws']}"
+        self.socket: ClientConnection = connect(url, max_size=None, **options).__enter__()
+        self.data = b""
+        self.info = json.loads(self.line()[5:])
+
+    def send(self, data: bytes) -> None:
+        self.socket.send(data)
+
+    def line(self) -> bytes:
+        while b"\r\n" not in self.data:
+            got = self.socket.recv(timeout=20)
+            self.data += got if isinstance(got, bytes) else got.encode()
+        line, _, self.data = self.data.partition(b"\r\n")
+        return line if line != b"PING" else self.line()
+
+    def ask(self, hello: str = "{}") -> bytes:
+        """What comes behind CONNECT and PING."""
+        self.send(f"CONNECT {hello}\r\nPING\r\n".encode())
+        return self.line().removeprefix(b"+OK") or self.line()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("compression", ["true", "false"])
+def test_messages_of_any_size(kind: str, compression: str) -> None:
+    with configured(kind, PLAIN.replace("@more", f"compression: {compression}")) as server:
+        visitor = Visitor(server, additional_headers={"User-Agent": "Mozilla/5.0 x"})
+        assert visitor.info["port"] == server.ports["ws"]
+        assert "tls_required" not in visitor.info
+        assert visitor.ask('{"verbose":false}') == b"PONG"
+        visitor.send(b"SUB a 1\r\n")
+        for size in (0, 1, 60, 65, 4096, 5000, 70_000, 900_000):
+            visitor.send(b"PUB a %d\r\n" % size + b"x" * size + b"\r\n")
+            assert visitor.line() == b"MSG a 1 %d" % size
+            assert visitor.line() == b"x" * size
+        visitor.close()
+        server.wait_for("Client connection closed: Client Closed")
+
+
+@pytest.mark.peer
+def test_tls_and_the_names_that_cookies_give(kind: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.server()
+    config = f"""listen: 127.0.0.1:@port
+        authorization {{ users: [{{user: a, password: b}}] }}
+        websocket {{ listen: 127.0.0.1:@ws, user_cookie: me, pass_cookie: secret
+            tls {{ cert_file: "{issued.cert_file}", key_file: "{issued.key_file}" }} }}"""
+    context = ssl.create_default_context(cafile=authority.ca_file)
+    with configured(kind, config) as server:
+        named = Visitor(server, "wss", ssl=context, additional_headers={"Cookie": "me=a; secret=b"})
+        assert named.info["tls_required"] is True
+        assert named.info["tls_available"] is True
+        assert named.info["auth_required"] is True
+        assert named.ask('{"verbose":false}') == b"PONG"
+        named.close()
+        # what CONNECT says counts more
+        other = Visitor(server, "wss", ssl=context, additional_headers={"Cookie": "me=a; secret=b"})
+        assert other.ask('{"user":"a","pass":"wrong"}') == b"-ERR 'Authorization Violation'"
+        stranger = Visitor(server, "wss", ssl=context)
+        assert stranger.ask() == b"-ERR 'Authorization Violation'"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    ("more", "hello", "answer"),
+    [
+        ("authorization { user: x, pass: y }", '{"user":"x","pass":"y"}', b"PONG"),
+        ("authorization { user: x, pass: y }", "{}", b"-ERR 'Authorization Violation'"),
+        ("authorization { token: t }", '{"auth_token":"t"}', b"PONG"),
+        ("token_cookie: tok, authorization { token: t }", "{}", b"PONG"),
+        ("authorization { token: t }", "{}", b"-ERR 'Authorization Violation'"),
+    ],
+)
+def test_a_listener_has_credentials_of_its_own(
+    kind: str, more: str, hello: str, answer: bytes
+) -> None:
+    with configured(kind, PLAIN.replace("@more", more)) as server:
+        visitor = Visitor(server, additional_headers={"Cookie": "tok=t"})
+        assert visitor.info["auth_required"] is True
+        assert visitor.ask(hello) == answer
+        visitor.socket.close()
+        with server.connect() as plain:  # others need none
+            plain.recv(4096)
+            plain.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+            assert plain.recv(100) == b"PONG\r\n"
+
+
+@pytest.mark.peer
+def test_a_guest_of_the_listener(kind: str) -> None:
+    config = "authorization { users: [{user: a, password: b}] }\n" + PLAIN.replace(
+        "@more", "no_auth_user: a"
+    )
+    with configured(kind, config) as server:
+        assert Visitor(server).ask('{"verbose":false}') == b"PONG"
+
+
+def raw(server: Configured) -> socket.socket:
+    """A socket whose request was granted."""
+    connection = server.connect("ws")
+    connection.sendall(head() + b"\r\n\r\n")
+    data = b""
+    while b"INFO" not in data:
+        data += connection.recv(4096)
+    return connection
+
+
+def ends(connection: socket.socket) -> None:
+    with connection:
+        try:
+            while connection.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+
+
+def test_hostile_frames_end_that_connection_only() -> None:
+    with configured("penstock", PLAIN.replace("@more", "compression: true")) as server:
+        witness = Visitor(server)
+        assert witness.ask('{"verbose":false}') == b"PONG"
+        for garbage in (
+            b"\x82\x05hello",
+            b"\x82\xff" + b"\xff" * 12,
+            os_frame(b"CONNECT {}\r\n" + b"\0" * 50),
+            b"\xff" * 1000,
+            os_frame(b"A" * 10_000),
+        ):
+            bad = raw(server)
+            bad.sendall(garbage)
+            ends(bad)
+        half = raw(server)
+        half.sendall(b"\x82\xfe\xff")
+        half.close()
+        witness.send(b"PING\r\n")
+        assert witness.line() == b"PONG"
+
+
+def os_frame(data: bytes) -> bytes:
+    return Frame(Opcode.BINARY, data).serialize(mask=True)
+
+
+def test_strangers_may_not_send_long_messages() -> None:
+    config = "authorization { token: t }\n" + PLAIN.replace("@more", "")
+    with configured("penstock", config) as server:
+        bad = raw(server)
+        bad.sendall(b"\x82\xff" + (1 << 20).to_bytes(8, "big") + bytes(4))
+        ends(bad)
+        server.wait_for("Client connection closed: Maximum Message Payload Exceeded")
+
+
+def test_a_forwarded_address_is_shown() -> None:
+    with configured("penstock", PLAIN.replace("@more", "")) as server:
+        visitor = Visitor(server, additional_headers={"X-Forwarded-For": "192.0.2.9"})
+        assert visitor.info["client_ip"] == "192.0.2.9"
+
+
+def test_the_port_is_in_the_ports_file(tmp_path: Path) -> None:
+    config = PLAIN.replace("@more", "") + f'ports_file_dir: "{tmp_path}"'
+    with configured("penstock", config) as server:
+        (file,) = tmp_path.glob("*.ports")
+        assert json.loads(file.read_text())["websocket"] == [f"ws://127.0.0.1:{server.ports['ws']}"]
+        assert (
+            f"Listening for websocket clients on ws://127.0.0.1:{server.ports['ws']}" in server.log
+        )
