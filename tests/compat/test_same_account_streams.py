@@ -203,12 +203,14 @@ def test_a_stream_of_an_imported_stream(users: Cast) -> None:
 
 
 def test_advisories_name_the_account(users: Cast) -> None:
+    stream(users)  # whose two advisories come in no order
     users.say("a", "SUB $JS.EVENT.ADVISORY.> 1\r\n")
     users.say("b", "SUB of.a.> 1\r\n")
-    stream(users)
     users.api("a", "STREAM.INFO.S")
     users.api("b", "STREAM.INFO.S", prefix="js.A.API")
     users.api("j", "STREAM.INFO.S", prefix="A.API")
+    for name in "ab":
+        users.say(name, "UNSUB 1\r\n")
 
 
 def test_a_mirror_of_another_accounts_stream(users: Cast) -> None:

@@ -151,13 +151,15 @@ def test_checking_a_configuration(tmp_path):
 
 def test_files_that_tell_others_where_it_is(tmp_path):
     with running(
-        "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path), "-m", "-1"
+        *("-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path)),
+        *("-m", "-1", "--profile", "-1"),
     ) as server:
         assert (tmp_path / "pid").read_text() == f"{server.pid}\n"
         ports = json.loads((tmp_path / f"nats-server_{server.pid}.ports").read_text())
         assert ports == {
             "nats": [f"nats://127.0.0.1:{server.port()}"],
             "monitoring": [f"http://127.0.0.1:{server.http_port()}"],
+            "profile": [server.wait_for(r"Profiling is on (http://\S+:\d+)/debug")[1]],
         }
     assert list(tmp_path.iterdir()) == []
 
@@ -377,7 +379,7 @@ def test_jetstream_comes_and_goes_with_a_reload(tmp_path):
         server.wait_for("Reloaded: JetStream max_file_store = 2.00 GB")
         path.write_text("debug: false\n")
         server.signal(signal.SIGHUP)
-        server.wait_for("JetStream Shutdown")
+        server.wait_for(r"INF\] JetStream Shutdown")
         assert answer() == "HMSG"
         path.write_text(f'jetstream {{ store_dir: "{tmp_path / "s"}" }}\n')
         server.signal(signal.SIGHUP)

@@ -442,6 +442,13 @@ def test_monitoring_shows_the_handshake(
             with urllib.request.urlopen(url, timeout=20) as answer:
                 (shown,) = json.load(answer)["connections"]
             assert shown["cid"] == 1
+            assert shown["tls_version"] == "1.3"
+            assert shown["tls_cipher_suite"].startswith("TLS_AES")
+            with urllib.request.urlopen(url + "?auth=1", timeout=20) as answer:
+                (shown,) = json.load(answer)["connections"]
+            (peer,) = shown["tls_peer_certs"]
+            assert peer["subject"] == "CN=visitor"
+            assert set(peer) == {"subject", "spki_sha256", "cert_sha256"}
             assert re.match(r"127\.0\.0\.1", shown["ip"])
 
 

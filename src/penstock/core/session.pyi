@@ -30,6 +30,8 @@ class Sessions:
     on_violation: Callable[[Connection, str], object] | None  # a permission was missing
     def admit(self, connection: Connection, router: object) -> None:
         """The decision that PENDING promised: its flags are set, it goes on in the next turn (kick it). Nothing if it is gone."""
+    def settle(self, connection: Connection, router: object) -> None:
+        """It is one of this router's clients without having said CONNECT."""
     def recheck(self, connection: Connection) -> int:
         """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
     def welcome(self, connection: Connection) -> None:

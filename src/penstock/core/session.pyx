@@ -91,6 +91,11 @@ cdef class Sessions(Operator):
         self.join(connection, router)
         connection.wake()
 
+    def settle(self, Connection connection, Router router) -> None:
+        """It is one of this router's clients without having said CONNECT."""
+        connection.router.forget(connection)
+        connection.router = router
+
     def recheck(self, Connection connection) -> int:
         """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
         cdef Subscription s

@@ -118,6 +118,7 @@ class Server:
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
+        self.clients.settle = self.sessions.settle
         self.clients.recheck = self.sessions.recheck
         self.sessions.on_violation = self.clients.violated
         self.clients.kick = self.turn.kick
@@ -247,10 +248,10 @@ class Server:
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self.write_files()
         self.watching.open()
         self.listener.open(self.loop)
         self.doors.open(self.loop)
+        self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
             self._call_at(when_ns, call)
@@ -313,6 +314,9 @@ class Server:
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
+        if self.watching.profile_port:
+            address = join_address(reachable(self.host), self.watching.profile_port)
+            found["profile"] = [f"http://{address}"]
         return found
 
     def close_listeners(self) -> None:

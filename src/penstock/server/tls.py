@@ -62,6 +62,20 @@ class TlsFacts:
             hashlib.sha256(self.peer_der).hexdigest(),
         )
 
+    def facts(self, peer: bool) -> dict[str, object]:
+        """As /connz shows them; with `peer` the other side's certificate too."""
+        shown: dict[str, object] = {"tls_version": self.version, "tls_cipher_suite": self.cipher}
+        if peer and self.peer_der:
+            try:
+                subject, key, certificate = self.fingerprints()
+            except ValueError:  # OpenSSL took it, but it can't be read here
+                return shown
+            names = {"spki_sha256": key, "cert_sha256": certificate}
+            shown["tls_peer_certs"] = [{"subject": subject, **names}]
+        if self.first:
+            shown["tls_first"] = True
+        return shown
+
     def user_names(self) -> Iterator["Candidate"]:
         """The names that verify_and_map looks for among the users, in this order."""
         certificate = self.certificate

@@ -89,6 +89,11 @@ class Watching:
             self._profiling = ProfilePort(host, port, self.facts())
             self._server.log.info(f"Profiling is on {host}, port {self._profiling.port}")
 
+    @property
+    def profile_port(self) -> int:
+        """Where profiles are; 0: nowhere."""
+        return self._profiling.port if self._profiling is not None else 0
+
     def _open_system(self) -> None:
         server = self._server
         account = server.accounts.system

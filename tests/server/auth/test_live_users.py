@@ -99,6 +99,31 @@ def test_a_user_for_those_who_show_nothing(kind, tmp_path):
 
 
 @both
+def test_who_shows_nothing_is_in_the_account_of_that_user(kind, tmp_path):
+    """With CONNECT, and without one."""
+    text = """
+        accounts { A { users: [{user: a, pass: x}] }, B { users: [{user: b, pass: x}] } }
+        no_auth_user: b
+    """
+    with configured(kind, tmp_path, text) as server:
+        talks = {}
+        for name in ("a", "b"):
+            talks[name] = Talk(server)
+            assert talks[name].connect(user=name, **{"pass": "x"}) == OK
+            assert talks[name].say("SUB x 1\nPING\n") == OK
+        with Talk(server) as talk:
+            assert talk.say("PUB x 1\n1\nPING\n") == OK
+        with Talk(server) as talk:
+            assert talk.connect() == OK
+            assert talk.say("PUB x 1\n2\nPING\n") == OK
+        assert [talks["b"].say(""), talks["b"].line()] == ["MSG x 1 1", "1"]
+        assert [talks["b"].say(""), talks["b"].line()] == ["MSG x 1 1", "2"]
+        assert talks["a"].say("PING\n") == OK
+        for talk in talks.values():
+            talk.close()
+
+
+@both
 def test_who_says_nothing_has_to_go(kind, tmp_path):
     text = "authorization { token: t, timeout: 0.5 }"
     with configured(kind, tmp_path, text) as server, Talk(server) as talk:

@@ -8,7 +8,9 @@ import pytest
 from penstock import nkeys
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.settings import Settings
+from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import Permissions, Rules, User
+from penstock.server.settings.websocket import Websocket
 
 HASH = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode()
 USERS = Settings(users=[User("a", "x"), User("b", "y"), User("ü", "ß"), User("h", HASH)])
@@ -129,6 +131,24 @@ def test_a_certificate_names_the_user():
         peer = Peer("h", tls_map=True, names=names)
         assert known_as(settings, peer) == name
         assert known_as(settings, peer, user="somebody") == name
+
+
+def test_a_name_in_a_certificate_is_no_user_without_a_password_elsewhere():
+    users = [User("cert"), User("both", "x"), User("ws", connection_types=frozenset({"STANDARD"}))]
+    mapped = Settings(users=users, websocket=Websocket(port=1, tls=Tls(map=True)))
+    plain = Settings(users=users)
+    assert known_as(plain, user="cert") == "cert"
+    assert known_as(mapped, user="cert") is None
+    assert known_as(mapped, user="both", password="x") == "both"
+    assert known_as(mapped, user="ws") == "ws"
+    assert known_as(mapped, Peer("h", tls_map=True, names=("cert",))) == "cert"
+
+
+def test_who_has_to_come_through_a_proxy_does_not_come():
+    asked = {"user": "a", "password": "x"}
+    found = decide(Settings(users=[User("a", "x", proxy_required=True)]), **asked)
+    assert found.reason == "Proxy Required"
+    assert decide(Settings(user="a", password="x", proxy_required=True), **asked) == found
 
 
 def test_what_comes_with_a_user():

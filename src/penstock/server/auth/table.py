@@ -64,6 +64,9 @@ class Table:
         user = self.names.get(asked.user)
         if user is not None and not allowed(user, peer):
             return Refused("not on this kind of connection")
+        if user is not None and not user.password and user.name != no_auth and maps(settings, user):
+            # Such a user is a name in a certificate: no password is not a way to be it.
+            return Refused("this user needs a client certificate")
         return check_password(
             self._passwords,
             peer,
@@ -141,6 +144,15 @@ def signed(nkey: str, signature: str, nonce: str) -> bool:
 def allowed(user: User, peer: Peer) -> bool:
     """Whether a user may come on this kind of connection."""
     return not user.connection_types or peer.kind in user.connection_types
+
+
+def maps(settings: Settings, user: User) -> bool:
+    """Whether a listener, one that this user may come to, takes users from certificates."""
+    listeners = (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
+    return any(
+        tls is not None and tls.map and kind in (user.connection_types or (kind,))
+        for kind, tls in listeners
+    )
 
 
 def come(user: User) -> Admitted | Refused:

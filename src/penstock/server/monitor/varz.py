@@ -11,8 +11,9 @@ from penstock.server.monitor import jetstream
 from penstock.server.monitor.facts import Facts, cores, is_leaf, party_of
 from penstock.server.monitor.form import number, present, uptime
 from penstock.server.monitor.query import Query
-from penstock.server.settings import COMPATIBLE_VERSION
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+from penstock.server.settings.tls import Tls
 from penstock.server.units import SECOND_NS
 
 
@@ -43,6 +44,9 @@ def _settings(facts: Facts) -> dict[str, Any]:
     }
     if settings.auth_required:
         body["auth_required"] = True
+    if settings.tls is not None:
+        required = not settings.allow_non_tls or settings.tls.handshake_first
+        body |= present(tls_required=required, tls_verify=settings.tls.verify)
     body["max_connections"] = settings.max_connections
     body |= present(max_subscriptions=settings.max_subscriptions)
     body |= {
@@ -60,12 +64,33 @@ def _settings(facts: Facts) -> dict[str, Any]:
         "gateway": {},
         "leaf": _leaf(facts),
         "mqtt": {},
-        "websocket": {},
+        "websocket": _websocket(settings),
         "jetstream": jetstream.summary(facts),
-        "tls_timeout": 2,
+        "tls_timeout": number((settings.tls or Tls()).timeout_ns / SECOND_NS),
         "write_deadline": settings.write_deadline_ns,
     }
     return body
+
+
+def _websocket(settings: Settings) -> dict[str, Any]:
+    options = settings.websocket
+    if not options.port:
+        return {}
+    return present(
+        host=options.host,
+        port=options.port,
+        advertise=options.advertise,
+        no_auth_user=options.no_auth_user,
+        jwt_cookie=options.jwt_cookie,
+        handshake_timeout=options.handshake_timeout_ns,
+        auth_timeout=number(options.auth_timeout_ns / SECOND_NS),
+        no_tls=options.no_tls,
+        tls_map=options.tls is not None and options.tls.map,
+        tls_pinned_certs=sorted(options.tls.pinned_certs) if options.tls is not None else [],
+        same_origin=options.same_origin,
+        allowed_origins=options.allowed_origins,
+        compression=options.compression,
+    )
 
 
 def _leaf(facts: Facts) -> dict[str, Any]:
