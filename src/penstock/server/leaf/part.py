@@ -22,6 +22,7 @@ from penstock.server.units import join_address
 
 if TYPE_CHECKING:
     from penstock.server.app import Server
+    from penstock.server.transport import Transport
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -131,6 +132,14 @@ class LeafPart:
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
+
+    def over_websocket(
+        self, connection: Connection, transport: "Transport", host: str, port: int, tls: object
+    ) -> None:
+        """A server has called the WebSocket listener; its request was granted."""
+        self.nodes.accepted(connection, host, port, tls=tls)
+        transport.serve(connection)
+        self.turn.kick()
 
 
 def _own_address() -> str:
