@@ -39,16 +39,17 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_detach(pthread_t)
 cdef extern from *:
     """
+    #include <stdint.h>
     #include <malloc.h>
-    /* Other C libraries than glibc give memory back as they think best. */
-    static void penstock_keep_free(int bytes) {
-    #ifdef M_TRIM_THRESHOLD
-        mallopt(M_TRIM_THRESHOLD, bytes);
-        mallopt(M_MMAP_THRESHOLD, bytes);
+    /* Free pages go back to the system, also those below a block that is in use; 0. Only glibc has to be asked. */
+    static uint64_t penstock_give_back(void) {
+    #ifdef __GLIBC__
+        malloc_trim(0);
     #endif
+        return 0;
     }
     """
-    void keep_free "penstock_keep_free" (int) nogil
+    uint64_t give_back "penstock_give_back" () nogil
 cdef extern from "<stdlib.h>" nogil:
     void* malloc(size_t)
     void free(void*)

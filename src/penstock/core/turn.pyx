@@ -16,7 +16,7 @@ from penstock.core.clock cimport Clock
 from penstock.core.hub cimport Connection, Hub, Synced
 from penstock.core.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, itimerspec, keep_free, malloc,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back, itimerspec, malloc,
     pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, write,
 )
 from penstock.core.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
@@ -35,7 +35,6 @@ cdef enum:
     TICK_NS = 50000000                     # period of the timer while somebody is blocked
     STUCK_NS = 100000000                   # publishers wait so long for a subscriber without progress
     KEEP_BYTES = 262144                    # an empty input buffer of a connection above this is given back at once
-    FREE_BYTES = 4194304                   # free memory that may stay: by itself glibc learns from large blocks to keep up to 64 MiB
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
     LISTEN_EVENT = 3                       # the low bits of data.u64 for a listening socket, its descriptor above; no address has them
@@ -114,7 +113,6 @@ cdef class Turn(Hub):
         self.syncs = {}
         self.spins = 1
         self.write_deadline_ns = 10_000_000_000        # nats-server's default: write_deadline
-        keep_free(FREE_BYTES)
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         self.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         if self.epoll_fd < 0 or self.timer_fd < 0:
@@ -301,6 +299,7 @@ cdef class Turn(Hub):
                 while left and c.closing and recv(c.fd, reader_room(&self.shared, READ_CHUNK), READ_CHUNK, MSG_DONTWAIT) > 0:
                     left -= 1
                 close(c.fd)
+        self.freed += c.reader.cap + c.out.cap
         Hub.hang_up(self, c, reason)
         c.fd = -1
         return 0
@@ -527,6 +526,8 @@ cdef class Turn(Hub):
                 return
             n = self.events(0) if more or self.spin() else self.events(LINGER_MS)
             more = self.finish_turn() if n or more else False
+        if self.freed > 16 * KEEP_BYTES:   # of connections that are gone; the allocator may have kept it
+            self.freed = give_back()
 
     cdef bint spin(self) noexcept:
         """Look for events without sleeping, for SPIN_NS at most; True when there are some.

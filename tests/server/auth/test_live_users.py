@@ -4,6 +4,7 @@ nats-server.
 
 from __future__ import annotations
 
+import select
 import signal
 import time
 
@@ -217,13 +218,12 @@ def test_brute_force_is_slowed_and_nobody_else_is(tmp_path):
             talk.send(
                 f'CONNECT {{"user":"h","pass":"{number}"}}\n' if number % 2 else "CONNECT {}\n"
             )
-        good = time.monotonic()
         assert attempt(server, user="a", **{"pass": "y"}) == OK
-        good = time.monotonic() - good
+        answered = select.select([talk.socket for talk in attempts], [], [], 0)[0]
         for talk in attempts:
             assert talk.line() == VIOLATION
         slow = time.monotonic() - began
         for talk in attempts:
             talk.close()
     assert slow > 1
-    assert good < slow / 2
+    assert len(answered) < len(attempts), "who knows the password had to wait for all the others"
