@@ -17,7 +17,8 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.clients import Client, Clients
+from penstock.server.client import Client, where
+from penstock.server.clients import Clients
 from penstock.server.complaints import Complaints
 from penstock.server.handshake import HandshakeFailed, forget, peek, shake_hands, wait_readable
 from penstock.server.log import Log
@@ -103,15 +104,15 @@ class Reception:
         except (PipeClosed, ConnectionError) as problem:
             reason = str(problem)
         except TimeoutError:
-            self._log.debug(f"{_who(connection, client)} - TLS handshake timeout")
+            self._log.debug(f"{where(connection, client)} - TLS handshake timeout")
         except HandshakeFailed as problem:
             tell = self._log.debug if problem.quiet else self._complain
-            tell(f"{_who(connection, client)} - TLS handshake error: {problem}")
+            tell(f"{where(connection, client)} - TLS handshake error: {problem}")
         except ValueError as problem:
-            self._complain(f"{_who(connection, client)} - PROXY header: {problem}")
+            self._complain(f"{where(connection, client)} - PROXY header: {problem}")
             reason = "Protocol Violation"
         except OSError as problem:
-            self._log.error(f"{_who(connection, client)} - {problem.strerror}")
+            self._log.error(f"{where(connection, client)} - {problem.strerror}")
             reason = "Read Error"
         transport.on_close = None
         self._turn.now_ns = self._turn.clock.now()
@@ -188,7 +189,7 @@ class Reception:
         if not is_pinned(client.tls, tls.pinned_certs):
             raise HandshakeFailed("the certificate is not among those that are pinned")
         self._log.debug(
-            f"{_who(connection, client)} - TLS version {client.tls.version}, "
+            f"{where(connection, client)} - TLS version {client.tls.version}, "
             f"cipher suite {client.tls.cipher}"
         )
         return True
@@ -230,7 +231,3 @@ class Rate:
             self._second, self._count = second, 0
         self._count += 1
         return self._count <= self._limit
-
-
-def _who(connection: Connection, client: Client) -> str:
-    return f"{client.host}:{client.port} - cid:{connection.id}"

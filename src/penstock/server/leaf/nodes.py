@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf
@@ -39,6 +39,9 @@ from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.tls import TlsFacts
 
 LOOP_DELAY_NS = 30 * SECOND_NS
 SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
@@ -76,7 +79,7 @@ class LeafNodes(Events):
         self.identity = identity
         self.log = log
         self.peers: dict[int, LeafPeer] = {}  # by connection id
-        self.changed_hooks: list[Callable[[object], object]] = []  # told who has come or gone
+        self.changed_hooks: list[Callable[[LeafPeer], object]] = []  # told who has come or gone
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
         self._gate = gate
@@ -119,7 +122,9 @@ class LeafNodes(Events):
             self._timer.cancel()
             self._timer = None
 
-    def accepted(self, connection: Connection, host: str, port: int, *, tls: object = None) -> None:
+    def accepted(
+        self, connection: Connection, host: str, port: int, *, tls: "TlsFacts | None" = None
+    ) -> None:
         """A server has called."""
         peer = self._register(connection, host, port, spoke=False)
         peer.tls = tls
@@ -136,7 +141,7 @@ class LeafNodes(Events):
         url: str,
         ended: Callable[[LeafPeer], None],
         *,
-        tls: object = None,
+        tls: "TlsFacts | None" = None,
     ) -> LeafPeer:
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)

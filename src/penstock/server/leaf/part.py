@@ -13,6 +13,7 @@ from penstock.server.auth import Gate
 from penstock.server.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.leaf.nodes import Identity, LeafNodes
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
@@ -40,7 +41,7 @@ def open_part(server: "Server") -> "LeafPart":
         server_name=server.server_name,
     )
 
-    def changed(peer: object) -> None:
+    def changed(peer: LeafPeer) -> None:
         if server.clients.system is not None:
             server.clients.system.account_changed(peer)
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.clients import Clients, Cookies
+from penstock.server.client import Cookies
+from penstock.server.clients import Clients
 from penstock.server.complaints import Complaints
 from penstock.server.handshake import HandshakeFailed, shake_hands, wait_readable
 from penstock.server.log import Log
