@@ -124,7 +124,7 @@ class LeafNodes(Events):
 
     def accepted(
         self, connection: Connection, host: str, port: int, *, tls: "TlsFacts | None" = None
-    ) -> None:
+    ) -> LeafPeer:
         """A server has called."""
         peer = self._register(connection, host, port, spoke=False)
         peer.tls = tls
@@ -132,6 +132,7 @@ class LeafNodes(Events):
         peer.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
         self.log.info(f"{peer.shown} - Leafnode connection created ")
         connection.write(handshake.line(b"INFO", self._info(peer)))
+        return peer
 
     def called(
         self,
