@@ -379,7 +379,10 @@ class Server:
 
         def on_time() -> None:
             self.turn.now_ns = self.turn.clock.now()
-            call()
+            if self.turn.now_ns < when_ns:  # the loop counts milliseconds, by another clock
+                self._call_at(when_ns, call)
+            else:
+                call()
 
         self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
 
