@@ -13,7 +13,8 @@ from penstock.server.auth import Gate
 from penstock.server.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.handshake import Arrivals, HandshakeFailed, secure
-from penstock.server.leaf.nodes import Identity, LeafNodes
+from penstock.server.leaf.introduction import Identity
+from penstock.server.leaf.nodes import LeafNodes
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
