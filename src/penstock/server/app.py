@@ -247,6 +247,11 @@ class Server:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
+            if self.doors.websocket is not None and self.settings.leafnodes.port:
+                accept, taken = self.sessions.accept, self.leafs.over_websocket
+                self.doors.websocket.leaf_accepted = lambda transport, *peer: taken(
+                    accept(transport), transport, *peer
+                )
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.watching.open()
         self.listener.open(self.loop)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import ssl
 
     from penstock.server.app import Server
+    from penstock.server.transport import Transport
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -179,6 +180,14 @@ class LeafPart:
         self.turn.now_ns = self.turn.clock.now()
         if tls.handshake_first:
             self.nodes.accepted(connection, host, port, tls=facts)
+        transport.serve(connection)
+        self.turn.kick()
+
+    def over_websocket(
+        self, connection: Connection, transport: "Transport", host: str, port: int, tls: object
+    ) -> None:
+        """A server has called the WebSocket listener; its request was granted."""
+        self.nodes.accepted(connection, host, port, tls=tls)
         transport.serve(connection)
         self.turn.kick()
 
