@@ -1,9 +1,13 @@
-"""The page of configuration keys and the tables that read them name the same keys."""
+"""The page of configuration keys and the tables that read them name the same keys; the pages'
+configurations are read without a complaint.
+"""
 
 import importlib
 import pkgutil
 import re
 from pathlib import Path
+
+import pytest
 
 from penstock.server import config
 from penstock.server.config import (
@@ -23,7 +27,16 @@ from penstock.server.config import (
     websocket,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "server-options.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "reference" / "server-options.md"
+# A ```conf block is a whole configuration file.
+EXAMPLES = [
+    pytest.param(text, id=f"{page.stem}-{number}")
+    for page in sorted(DOCS.rglob("*.md"))
+    for number, text in enumerate(
+        re.findall(r"^```conf\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
+]
 
 # Heading of the page: what reads its keys. A few keys are read without a table; they stand here.
 SECTIONS = {
@@ -93,3 +106,10 @@ def test_there_is_no_other_table_of_keys() -> None:
         for name, value in tables.items():
             if all(map(callable, value.values())):
                 assert any(value is table for table in known), f"{module.name}.{name}"
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_configurations_that_are_shown_are_right(text: str) -> None:
+    environ = dict.fromkeys(re.findall(r"\$([A-Z_]+)\b", text), "secret")
+    _, warnings = config.read_config(text, environ=environ)
+    assert warnings == []
