@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server import config
+from penstock.server import config, options
 from penstock.server.config import (
     account_sharing,
     accounts,
@@ -84,6 +84,13 @@ def described() -> dict[str, list[str]]:
         if keys:
             found[heading.replace("`", "")] = keys
     return found
+
+
+def test_the_page_has_every_option() -> None:
+    rows = PAGE.read_text().partition("\n## Options\n")[2].partition("\n## ")[0].splitlines()
+    cells = [line.split("|")[1] for line in rows if line.startswith("| `-")]
+    described = [name for cell in cells for name in re.findall(r"`-+(\w+)`", cell)]
+    assert sorted(described) == sorted({*options._FLAGS, *options._NOT_SERVED})
 
 
 def test_each_table_of_the_page_has_the_keys_that_are_read() -> None:
