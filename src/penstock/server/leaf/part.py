@@ -105,7 +105,7 @@ class LeafPart:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
             self._listener.open(loop)
             shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
@@ -143,6 +143,7 @@ class LeafPart:
             task = asyncio.get_running_loop().create_task(self._encrypt(connected, host, port))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
+            self.turn.hand_back()
             return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()

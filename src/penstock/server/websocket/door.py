@@ -130,6 +130,7 @@ class Door:
         task = asyncio.get_running_loop().create_task(self._arrive(Pipe(connected), host, port))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._turn.hand_back()
 
     async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
         taken = False
