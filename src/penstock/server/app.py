@@ -142,7 +142,7 @@ class Server:
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
-        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+        self.listener = Listener(self._sockets, self._accepted, self.turn, self.log)
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -187,7 +187,8 @@ class Server:
         for number in SIGNALS:  # clients may be served from here on, so signals may come
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
-            self._opening.serve(self._sockets, self.listener.accept, self._load)
+            self.listener.open()
+            self._opening.serve(self._load)
         else:
             self._load()
         import asyncio

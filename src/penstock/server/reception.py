@@ -80,6 +80,7 @@ class Reception:
         connection = self._sessions.accept(transport)
         client = self._clients.register(connection, host, port)
         self._arrivals.begin(self._arrive(pipe, transport, connection, client), transport)
+        self._turn.hand_back()
 
     # -- one client's way
 

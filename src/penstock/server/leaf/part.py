@@ -110,7 +110,7 @@ class LeafPart:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
             self._listener.open(loop)
             shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
@@ -147,6 +147,7 @@ class LeafPart:
             transport = Transport(self.turn, Pipe(connected))
             connection = self._sessions.accept(transport)
             self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
+            self.turn.hand_back()
             return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()

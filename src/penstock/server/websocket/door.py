@@ -128,6 +128,7 @@ class Door:
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
         """A socket of the listener; takes it over."""
         self._arrivals.begin(self._arrive(Pipe(connected), host, port), None)
+        self._turn.hand_back()
 
     async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
         taken = False
