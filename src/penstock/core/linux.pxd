@@ -37,6 +37,18 @@ cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_create(pthread_t*, const void*, void* (*)(void*) noexcept nogil, void*)
     int pthread_detach(pthread_t)
+cdef extern from *:
+    """
+    #include <malloc.h>
+    /* Other C libraries than glibc give memory back as they think best. */
+    static void penstock_keep_free(int bytes) {
+    #ifdef M_TRIM_THRESHOLD
+        mallopt(M_TRIM_THRESHOLD, bytes);
+        mallopt(M_MMAP_THRESHOLD, bytes);
+    #endif
+    }
+    """
+    void keep_free "penstock_keep_free" (int) nogil
 cdef extern from "<stdlib.h>" nogil:
     void* malloc(size_t)
     void free(void*)

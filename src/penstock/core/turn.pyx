@@ -16,7 +16,7 @@ from penstock.core.clock cimport Clock
 from penstock.core.hub cimport Connection, Hub, Synced
 from penstock.core.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, itimerspec, malloc,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, itimerspec, keep_free, malloc,
     pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, write,
 )
 from penstock.core.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
@@ -35,6 +35,7 @@ cdef enum:
     TICK_NS = 50000000                     # period of the timer while somebody is blocked
     STUCK_NS = 100000000                   # publishers wait so long for a subscriber without progress
     KEEP_BYTES = 262144                    # an empty input buffer of a connection above this is given back at once
+    FREE_BYTES = 4194304                   # free memory that may stay: by itself glibc learns from large blocks to keep up to 64 MiB
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
     LISTEN_EVENT = 3                       # the low bits of data.u64 for a listening socket, its descriptor above; no address has them
@@ -113,6 +114,7 @@ cdef class Turn(Hub):
         self.syncs = {}
         self.spins = 1
         self.write_deadline_ns = 10_000_000_000        # nats-server's default: write_deadline
+        keep_free(FREE_BYTES)
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         self.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         if self.epoll_fd < 0 or self.timer_fd < 0:
