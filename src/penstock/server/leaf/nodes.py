@@ -282,7 +282,8 @@ class LeafNodes(Events):
         if connection.closed or connection.closing or leaf is None:
             return
         if isinstance(outcome, Refused):
-            self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
+            user = "[REDACTED]" if asked.user == asked.auth_token != "" else asked.user
+            self.log.error(f'{peer.shown} - authentication error - User "{user or "N/A"}"')
             self._fail(connection, outcome.error, outcome.reason)
             return
         account = self._accounts.get(outcome.account)
