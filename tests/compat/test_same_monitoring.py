@@ -71,7 +71,7 @@ UNCOMMON = {
     *("created", "ts", "first_ts", "last_ts", "last_active", "active", "store_dir", "level"),
     *("update_time", "time", "timestamp", "seq", "flags", "memstats", "cmdline", "host", "cid"),
     *("in_bytes", "out_bytes", "in_client_bytes", "out_client_bytes", "bytes", "sid", "msgs"),
-    *("ip", "consumers", "account_tag", "total", "leader", "num_subs"),
+    *("ip", "consumers", "account_tag", "pending_bytes", "total", "leader", "num_subs"),
     *("out_msgs", "in_msgs", "out_client_msgs", "in_client_msgs"),
 }
 # What nats-server has and we do not: switches of its own, the limit of a later version.

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.client import StreamConfig
 from penstock.errors import Timeout
+from tests.certificates import Authority
 from tests.peers import free_port
 
 from .leafs import linked, need, node, running, wait_for
@@ -376,3 +377,37 @@ def test_garbage_ends_the_connection_and_nothing_else(tmp_path: Path) -> None:
         with running(leaf):
             linked(client, leaf.client())
         assert "Internal error" not in hub.log()
+
+
+@PAIRS
+@pytest.mark.parametrize("first", [False, True], ids=["info-first", "tls-first"])
+def test_over_tls_with_certificates_of_both_sides(
+    kinds: tuple[str, str], first: bool, tmp_path: Path
+) -> None:
+    need(*kinds)
+    authority = Authority(tmp_path)
+    issued = {"hub": authority.server("hub"), "leaf": authority.client("leaf")}
+    options = f'ca_file: "{authority.ca_file}", handshake_first: {str(first).lower()}'
+
+    def tls(name: str, more: str = "") -> str:
+        own = issued[name]
+        files = f'cert_file: "{own.cert_file}", key_file: "{own.key_file}"'
+        return f"tls {{ {files}, {options} {more} }}"
+
+    hub = node(kinds[0], tmp_path, "hub", listener=tls("hub", ", verify: true"))
+    leaf = node(kinds[1], tmp_path, "leaf", hub=hub, remote=tls("leaf"))
+    with running(hub, leaf):
+        at_hub, at_leaf = hub.client(), leaf.client()
+        linked(at_hub, at_leaf)
+        linked(at_leaf, at_hub, "linked.back")
+        many = at_leaf.subscribe("many")
+        at_leaf.flush()
+        linked(at_hub, at_leaf, "many.ready")
+        for n in range(2000):
+            at_hub.publish("many", b"%d" % n * 100)
+        at_hub.flush()
+        assert [many.next(5).data for n in range(2000)] == [b"%d" % n * 100 for n in range(2000)]
+        stranger = node("penstock", tmp_path, "stranger", hub=hub)
+        with running(stranger):
+            told = "Leafnode connection closed: Read Error" if first else "TLS handshake error"
+            wait_for(lambda: told in stranger.log(), "the refusal")

@@ -9,7 +9,7 @@ read; an adapter that feeds on may leave AWAITING_BYTES.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 from penstock.core.hub cimport Connection, Hub, Operator
 from penstock.core.permits cimport SUB_ALLOWED, SUB_FILTERED, SUB_REFUSED
 from penstock.core.quoting import quoted
@@ -19,9 +19,6 @@ from penstock.core.wire cimport (
     BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_INFO, OP_MORE, OP_PING, OP_PONG, OP_PUB, OP_SUB,
     OP_UNSUB, Op, Reader, read_op, reader_room,
 )
-
-cdef extern from "<string.h>" nogil:
-    void* memmem(const void*, size_t, const void*, size_t)
 
 cdef enum:
     STATUS_MAX = 4200                   # a 503 status with the subject it is about (a subject fits a control line)
@@ -381,8 +378,18 @@ cdef class Sessions(Operator):
 
 
 cdef bint asks_for_trace(const char* headers, uint32_t n) noexcept:
-    """The header block may have a Nats-Trace-Dest: whether it has is the tracer's to find out."""
-    return memmem(headers, n, b"Nats-Trace-Dest", 15) != NULL
+    """A line of the header block begins as Nats-Trace-Dest does: whether it is one is the tracer's to find out."""
+    cdef const char* end = headers + n
+    cdef const char* line = headers
+    while True:
+        line = <const char*>memchr(line, c'\n', <size_t>(end - line))
+        if line == NULL:
+            return False
+        line += 1
+        if end - line < 15:
+            return False
+        if line[0] == c'N' and line[5] == c'T' and memcmp(line, b"Nats-Trace-Dest", 15) == 0:
+            return True
 
 
 cdef bytes map_subject(Router router, Message* m):

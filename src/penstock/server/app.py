@@ -46,17 +46,15 @@ from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import SECOND_NS, join_address, reachable
+from penstock.server.watching import Watching
 from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.server.http import HttpServer
     from penstock.server.jetstream import JetStream
     from penstock.server.leaf.part import LeafPart
-    from penstock.server.monitor import Facts
-    from penstock.server.monitor.profile_port import ProfilePort
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
@@ -93,16 +91,13 @@ class Server:
         self.store = store
         self._sockets = sockets
         self._http_sockets = http_sockets
-        self._http: HttpServer | None = None
         self.ports_file = ""
         self._stopped: asyncio.Future[None]
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
         self.leafs: LeafPart | None = None
-        self._facts: Facts | None = None
-        self._system_timer: asyncio.TimerHandle | None = None
-        self._profiling: ProfilePort | None = None
+        self.watching = Watching(self)
         self._build()
 
     def _build(self) -> None:
@@ -147,7 +142,7 @@ class Server:
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
-        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+        self.listener = Listener(self._sockets, self._accepted, self.turn, self.log)
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -192,7 +187,8 @@ class Server:
         for number in SIGNALS:  # clients may be served from here on, so signals may come
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
-            self._opening.serve(self._sockets, self.listener.accept, self._load)
+            self.listener.open()
+            self._opening.serve(self._load)
         else:
             self._load()
         import asyncio
@@ -244,15 +240,21 @@ class Server:
         for number in SIGNALS:
             self.loop.add_signal_handler(number, self.commands.trapped, number)
         if self._http_sockets:
-            await self._start_monitoring()
+            context = self.doors.monitoring_context()
+            await self.watching.open_monitoring(self._http_sockets, context)
+            shown = join_address(self.settings.http_host or self.host, self.http_port)
+            self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
         if self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
             self.leafs = import_module("penstock.server.leaf.part").open_part(self)
+            if self.doors.websocket is not None and self.settings.leafnodes.port:
+                accept, taken = self.sessions.accept, self.leafs.over_websocket
+                self.doors.websocket.leaf_accepted = lambda transport, *peer: taken(
+                    accept(transport), transport, *peer
+                )
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
-        self._start_system()
-        if self.settings.prof_port:
-            self._start_profiling()
+        self.watching.open()
         self.listener.open(self.loop)
         self.doors.open(self.loop)
         self.write_files()
@@ -303,69 +305,6 @@ class Server:
             digest = self.settings.config_digest
             self.log.info(f"Using configuration file: {self.settings.config_file} ({digest})")
 
-    async def _start_monitoring(self) -> None:
-        from penstock.server.http import HttpServer
-        from penstock.server.monitor import answer
-
-        facts = self.facts()
-        self._http = HttpServer(lambda path, query: answer(facts, path, query), self.log.error)
-        context = self.doors.monitoring_context()
-        await self._http.open(self._http_sockets, context)
-        shown = join_address(self.settings.http_host or self.host, self.http_port)
-        self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
-
-    def facts(self) -> "Facts":
-        """What monitoring looks at."""
-        if self._facts is None:
-            from penstock.server.monitor import Facts
-
-            self._facts = Facts(
-                settings=self.settings,
-                server_id=self.server_id,
-                server_name=self.server_name,
-                host=self.host,
-                port=self.port,
-                http_port=self.http_port,
-                start_ns=self.start_ns,
-                hub=self.turn,
-                clients=self.clients,
-                accounts=self.accounts.all,
-                jetstream=lambda: self.jetstream,
-                warn=self.log.warn,
-                system_account=self.accounts.system.name if self.accounts.system else "",
-            )
-        return self._facts
-
-    def _start_system(self) -> None:
-        account = self.accounts.system
-        if account is None:
-            return
-        from penstock.server.system import System
-        from penstock.server.system.actions import ServerActions
-
-        system = System(self.facts, self.server_id, account.router, ServerActions(self), self.home)
-        self.accounts.when_made(
-            lambda made: system.serve(made.name, made.router) if made is not account else None
-        )
-        self.clients.system = self.sessions.tracer = system
-        self._system_tick()
-
-    def _start_profiling(self) -> None:
-        from penstock.server.monitor.profile_port import ProfilePort
-
-        self._profiling = ProfilePort(self.host, self.settings.prof_port, self.facts())
-        shown = join_address(self.host, self._profiling.port)
-        self.log.info(f"Profiling is on http://{shown}/debug/pprof")
-
-    def _system_tick(self) -> None:
-        if self.clients.system is not None:
-            now_ns = self.turn.now_ns = self.turn.clock.now()
-            due_ns = self.clients.system.tick(now_ns)
-            self.turn.kick()
-            self._system_timer = self.loop.call_later(
-                (due_ns - now_ns) / SECOND_NS, self._system_tick
-            )
-
     def write_files(self) -> None:
         """Write pid file and ports file, where they are asked for."""
         if self.settings.pid_file:
@@ -381,8 +320,8 @@ class Server:
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
-        if self._profiling is not None:
-            address = join_address(reachable(self.host), self._profiling.port)
+        if self.watching.profile_port:
+            address = join_address(reachable(self.host), self.watching.profile_port)
             found["profile"] = [f"http://{address}"]
         return found
 
@@ -398,11 +337,7 @@ class Server:
         if self.leafs is not None:
             self.leafs.close()
         self.doors.close()
-        if self._system_timer is not None:
-            self._system_timer.cancel()
-        if self.clients.system is not None:
-            self.clients.system.leaving(lame_duck=False)
-            self.clients.system = None
+        self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.commands.close()
@@ -411,10 +346,7 @@ class Server:
         self.gate.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
-        if self._http is not None:
-            await self._http.close()
-        if self._profiling is not None:
-            self._profiling.close()
+        await self.watching.close()
         for path in (self.settings.pid_file, self.ports_file):
             if path:
                 remove_file(path)

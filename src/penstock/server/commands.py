@@ -60,7 +60,7 @@ class Commands:
         tell_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         failure = server.reloads.run()
         if not failure:
-            server.facts().loaded_ns = time.time_ns()
+            server.watching.reloaded()
         server.turn.now_ns = server.turn.clock.now()
         server.turn.kick()
         tell_systemd("READY=1")
@@ -87,9 +87,7 @@ class Commands:
         self._lame_duck = server.loop.create_task(leaving.run())
 
     def _say_leaving(self) -> None:
-        system = self._server.clients.system
-        if system is not None:
-            system.leaving(lame_duck=True)
+        self._server.watching.leaving(lame_duck=True)
 
     def _tell_clients(self) -> None:
         server = self._server

@@ -89,6 +89,7 @@ class Reception:
         transport.on_close = abandon
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._turn.hand_back()
 
     # -- one client's way
 

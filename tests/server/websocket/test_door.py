@@ -193,3 +193,32 @@ def test_the_port_is_in_the_ports_file(tmp_path: Path) -> None:
         assert (
             f"Listening for websocket clients on ws://127.0.0.1:{server.ports['ws']}" in server.log
         )
+
+
+@pytest.mark.peer
+def test_a_nats_server_calls_as_a_leaf_node() -> None:
+    if "nats-server" not in available_servers():
+        pytest.skip("no nats-server here")
+    hub_config = "leafnodes { listen: 127.0.0.1:@http }\n" + PLAIN.replace(
+        "@more", "compression: true"
+    )
+    with configured("penstock", hub_config) as hub:
+        url = f"ws://127.0.0.1:{hub.ports['ws']}"
+        config = f'listen: 127.0.0.1:@port\nleafnodes {{ remotes [ {{ url: "{url}" }} ] }}'
+        with configured("nats-server", config) as leaf:
+            leaf.wait_for("Remote leafnode connect msg sent")
+            with hub.connect() as here, leaf.connect() as there:
+                for each in (here, there):
+                    each.recv(4096)
+                there.sendall(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+                assert b"PONG" in there.recv(100)
+                here.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+                for _ in range(500):
+                    here.sendall(b"PUB a 5\r\nhello\r\n")
+                    there.settimeout(0.05)
+                    try:
+                        assert b"MSG a 1 5\r\nhello" in there.recv(100)
+                        return
+                    except TimeoutError:
+                        continue
+                raise AssertionError(hub.log)

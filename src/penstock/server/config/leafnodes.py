@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from penstock.core.subjects import valid
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
+from penstock.server.config.tls import tls
 from penstock.server.config.values import address, duration, flag, kind, port, secret, set_to, text
 from penstock.server.settings.leafnodes import DEFAULT_PORT, LeafNodes, LeafRemote
 from penstock.server.settings.users import User
@@ -133,10 +134,8 @@ def _url(item: Item) -> str:
     parts = urlsplit(url)
     if parts.scheme in ("ws", "wss"):
         raise ValueError("leaf nodes of this version do not call over WebSocket")
-    if parts.scheme == "tls":
-        raise ValueError("leaf nodes of this version do not call over TLS")
     if not parts.hostname:
-        raise ValueError("expected nats://host:port")
+        raise ValueError("expected nats://host:port or tls://host:port")
     if parts.port is None:  # ValueError when it is no number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
         netloc = f"{parts.netloc}:{port_number}"
@@ -186,6 +185,7 @@ _REMOTE: dict[str, Key] = {
     **dict.fromkeys(("account", "local"), set_to("account", text)),
     **dict.fromkeys(("creds", "credentials"), set_to("credentials", text)),
     **dict.fromkeys(("nkey", "seed"), set_to("nkey", _seed)),
+    "tls": tls(clients=False),
     "hub": set_to("hub", flag),
     **dict.fromkeys(("deny_imports", "deny_import"), set_to("deny_imports", _subjects)),
     **dict.fromkeys(("deny_exports", "deny_export"), set_to("deny_exports", _subjects)),
@@ -204,6 +204,7 @@ _KEYS: dict[str, Key] = {
     **dict.fromkeys(("host", "net"), set_to("host", text)),
     "port": set_to("port", port),
     "authorization": _authorization,
+    "tls": tls(),
     "remotes": _remotes,
     **dict.fromkeys(
         ("reconnect", "reconnect_delay", "reconnect_interval"), duration("reconnect_ns", 1)

@@ -124,8 +124,8 @@ NOT_SERVED = frozenset(
     """
     ocsp proxies resolver_tls
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
-    leafnodes.tls leafnodes.write_deadline leafnodes.write_timeout
-    leafnodes.authorization.proxy_required leafnodes.remotes.tls leafnodes.remotes.proxy
+    leafnodes.write_deadline leafnodes.write_timeout
+    leafnodes.authorization.proxy_required leafnodes.remotes.proxy
     leafnodes.remotes.ws_compress leafnodes.remotes.ws_compression leafnodes.remotes.ws_no_masking
     leafnodes.remotes.jetstream_cluster_migrate leafnodes.remotes.js_cluster_migrate
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm

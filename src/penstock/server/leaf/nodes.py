@@ -78,6 +78,7 @@ class LeafNodes(Events):
         self.peers: dict[int, LeafPeer] = {}  # by connection id
         self.changed_hooks: list[Callable[[object], object]] = []  # told who has come or gone
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
+        self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
         self._gate = gate
         self._accounts = accounts
         self._peers_of: dict[str, Peers] = {}
@@ -134,10 +135,13 @@ class LeafNodes(Events):
         remote: LeafRemote,
         url: str,
         ended: Callable[[LeafPeer], None],
+        *,
+        tls: object = None,
     ) -> LeafPeer:
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)
         peer.remote, peer.url, peer.ended = remote, url, ended
+        peer.tls = tls
         peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
         self.log.info(
             f"{peer.shown} - Leafnode connection created for account: {peer.account_name} "
@@ -344,11 +348,9 @@ class LeafNodes(Events):
             self.log.error(f"{peer.shown} - {text}")
             self._fail(connection, text.encode(), "Protocol Violation")
             return
-        if info.tls_required:
-            self.log.error(
-                f"{peer.shown} - it wants TLS, which leaf nodes of this version do not speak"
-            )
-            self._delay(peer, LOOP_DELAY_NS)
+        if info.tls_required and peer.tls is None:
+            self.encrypted.add(id(remote))  # the next call begins with that
+            self.delays[id(remote)] = 1
             self._end(peer, "TLS Handshake Failure")
             return
         peer.name, peer.domain = info.server_name or info.server_id, info.domain
@@ -468,17 +470,19 @@ class LeafNodes(Events):
         return self.identity.name.replace(" ", "_") if self.own.remotes else ""
 
     def _info(self, peer: LeafPeer) -> Info:
-        settings = self.settings
+        settings, own = self.settings, self.own
         return Info(
             server_id=self.identity.server_id,
             server_name=self.identity.name,
             version=COMPATIBLE_VERSION,
             proto=1,
             go=RUNTIME,
-            host=self.own.host,
+            host=own.host,
             port=self.identity.port,
             headers=True,
             auth_required=True,
+            tls_required=own.tls is not None,
+            tls_verify=own.tls is not None and own.tls.verify,
             max_payload=settings.max_payload,
             jetstream=settings.jetstream,
             client_id=peer.connection.id,

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection
+from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
@@ -21,7 +22,10 @@ from penstock.server.settings.leafnodes import fixed_changes
 from penstock.server.units import join_address
 
 if TYPE_CHECKING:
+    import ssl
+
     from penstock.server.app import Server
+    from penstock.server.transport import Transport
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -32,6 +36,7 @@ def open_part(server: "Server") -> "LeafPart":
         server.log,
         server.gate,
         server.accounts,
+        server.sessions,
         server_id=server.server_id,
         server_name=server.server_name,
     )
@@ -57,6 +62,7 @@ class LeafPart:
         log: Log,
         gate: Gate,
         accounts: Accounts,
+        sessions: Sessions,
         *,
         server_id: str,
         server_name: str,
@@ -72,7 +78,10 @@ class LeafPart:
         self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
         identity = Identity(server_id, server_name, [self._address(own)], self.port)
         self.nodes = LeafNodes(turn, settings, identity, log, gate, accounts)
-        self.remotes = Remotes(self.nodes)
+        self.remotes = Remotes(self.nodes, sessions)
+        self._sessions = sessions
+        self._context = server_context_of(own)
+        self._arriving: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
         before = turn.on_close
 
@@ -96,7 +105,7 @@ class LeafPart:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
             self._listener.open(loop)
             shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
@@ -111,6 +120,8 @@ class LeafPart:
     def close(self) -> None:
         """The server stops."""
         self.stop_listening()
+        for task in list(self._arriving):
+            task.cancel()
         self.remotes.close()
         self.nodes.close()
 
@@ -128,9 +139,67 @@ class LeafPart:
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()
+        if self._context is not None:
+            task = asyncio.get_running_loop().create_task(self._encrypt(connected, host, port))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+            self.turn.hand_back()
+            return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
+
+    async def _encrypt(self, connected: socket.socket, host: str, port: int) -> None:
+        """INFO and the handshake of a server that calls, in the order of the settings."""
+        from penstock.server.handshake import HandshakeFailed, shake_hands
+        from penstock.server.pipe import Pipe, PipeClosed
+        from penstock.server.tls import facts_of, is_pinned
+        from penstock.server.transport import Transport
+
+        tls = self.nodes.own.tls
+        assert tls is not None
+        assert self._context is not None
+        pipe = Pipe(connected)
+        transport = Transport(self.turn, pipe)
+        connection = self._sessions.accept(transport)
+        try:
+            if not tls.handshake_first:
+                self.nodes.accepted(connection, host, port)
+                self.turn.kick()
+                connection.set_blocked(True)
+            await shake_hands(pipe, self._context, tls.timeout_ns)
+            assert pipe.tls is not None
+            facts = facts_of(pipe.tls, first=tls.handshake_first)
+            if not is_pinned(facts, tls.pinned_certs):
+                raise HandshakeFailed("the certificate is not among those that are pinned")
+        except (HandshakeFailed, PipeClosed, TimeoutError, OSError) as problem:
+            self.log.error(f"{host}:{port} - lid:{connection.id} - TLS handshake error: {problem}")
+            self.turn.now_ns = self.turn.clock.now()
+            self.turn.disconnect(connection, "TLS Handshake Failure")
+            self.turn.kick()
+            return
+        self.turn.now_ns = self.turn.clock.now()
+        if tls.handshake_first:
+            self.nodes.accepted(connection, host, port, tls=facts)
+        transport.serve(connection)
+        self.turn.kick()
+
+    def over_websocket(
+        self, connection: Connection, transport: "Transport", host: str, port: int, tls: object
+    ) -> None:
+        """A server has called the WebSocket listener; its request was granted."""
+        self.nodes.accepted(connection, host, port, tls=tls)
+        transport.serve(connection)
+        self.turn.kick()
+
+
+def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":
+    """The TLS of the listener; StartError when its files can't be used."""
+    if own.tls is None:
+        return None
+    from penstock.server.tls import server_context
+
+    return server_context(own.tls, "leafnodes.tls")
 
 
 def _own_address() -> str:

@@ -9,9 +9,12 @@ why it hung up. Knows nothing of what is said on a connection.
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from random import Random
 from urllib.parse import urlsplit
 
+from penstock.core.session import Sessions
+from penstock.server.errors import StartError
 from penstock.server.leaf.nodes import LeafNodes
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings.leafnodes import LeafRemote
@@ -21,9 +24,10 @@ from penstock.server.units import SECOND_NS
 class Remotes:
     """One caller for each remote that is not disabled."""
 
-    def __init__(self, nodes: LeafNodes) -> None:
+    def __init__(self, nodes: LeafNodes, sessions: Sessions) -> None:
         """Nothing is called before `open`."""
         self._nodes = nodes
+        self._sessions = sessions
         self._callers: list[Caller] = []
 
     def open(self) -> None:
@@ -42,7 +46,7 @@ class Remotes:
                 wanted.remove(caller.remote)
             else:
                 caller.close()
-        self._callers = kept + [Caller(self._nodes, remote) for remote in wanted]
+        self._callers = kept + [Caller(self._nodes, self._sessions, remote) for remote in wanted]
         for caller in self._callers:
             caller.open()
 
@@ -56,9 +60,10 @@ class Remotes:
 class Caller:
     """Keeps one remote connected."""
 
-    def __init__(self, nodes: LeafNodes, remote: LeafRemote) -> None:
+    def __init__(self, nodes: LeafNodes, sessions: Sessions, remote: LeafRemote) -> None:
         """See open()."""
         self.remote = remote
+        self._sessions = sessions
         self._nodes = nodes
         self._random = Random(os.urandom(16))
         self._urls = list(remote.urls)
@@ -125,9 +130,6 @@ class Caller:
         host, port = parts.hostname or "", parts.port or 0
         nodes.log.debug(f'Trying to connect as leafnode to remote server on "{host}:{port}"')
         connected, address = await self._dial(host, port)
-        nodes.turn.now_ns = nodes.turn.clock.now()
-        connection = nodes.turn.adopt(connected.fileno())
-        connected.detach()
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def over(peer: LeafPeer) -> None:
@@ -135,9 +137,60 @@ class Caller:
             if not ended.done():
                 ended.set_result(None)
 
-        self._peer = nodes.called(connection, address, self.remote, url, over)
+        remote = self.remote
+        if parts.scheme == "tls" or remote.tls is not None or id(remote) in nodes.encrypted:
+            await self._encrypt(connected, host, address, url, over)
+            return ended
+        nodes.turn.now_ns = nodes.turn.clock.now()
+        connection = nodes.turn.adopt(connected.fileno())
+        connected.detach()
+        self._peer = nodes.called(connection, address, remote, url, over)
         nodes.turn.kick()
         return ended
+
+    async def _encrypt(
+        self,
+        connected: socket.socket,
+        host: str,
+        address: tuple[str, int],
+        url: str,
+        over: Callable[[LeafPeer], None],
+    ) -> None:
+        """INFO in plain, then the handshake (or that first), then the rest. OSError."""
+        from penstock.server.handshake import HandshakeFailed, peek, shake_hands
+        from penstock.server.pipe import Pipe, PipeClosed
+        from penstock.server.settings.tls import Tls
+        from penstock.server.tls import client_context, facts_of
+        from penstock.server.transport import Transport
+
+        nodes, tls = self._nodes, self.remote.tls or Tls()
+        pipe = Pipe(connected)
+        try:
+            info, seconds = b"", self.remote.first_info_timeout_ns / SECOND_NS
+            if not tls.handshake_first:
+                while not info.endswith(b"\n"):
+                    seen = await peek(pipe, 1, seconds)
+                    if not seen:
+                        raise TimeoutError("no INFO in time")
+                    info += bytes(pipe.receive())
+            context = client_context(self.remote.tls, "leafnodes.remotes.tls")
+            await shake_hands(pipe, context, tls.timeout_ns, server_side=False, hostname=host)
+        except (HandshakeFailed, PipeClosed, StartError, TimeoutError) as problem:
+            pipe.close()
+            raise OSError(f"TLS handshake error: {problem}") from None
+        except BaseException:
+            pipe.close()
+            raise
+        assert pipe.tls is not None
+        nodes.turn.now_ns = nodes.turn.clock.now()
+        transport = Transport(nodes.turn, pipe)
+        connection = self._sessions.accept(transport)
+        facts = facts_of(pipe.tls, first=tls.handshake_first)
+        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts)
+        transport.serve(connection)
+        if info:
+            nodes.turn.take_in(connection, info)
+        nodes.turn.kick()
 
     async def _dial(self, host: str, port: int) -> tuple[socket.socket, tuple[str, int]]:
         loop = asyncio.get_running_loop()

@@ -227,8 +227,15 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
 
 
 def _tls(client: Client, auth: bool) -> dict[str, Any]:
-    tls = getattr(client, "tls", None)
-    return tls.facts(auth) if tls is not None and hasattr(tls, "facts") else {}
+    tls = client.tls
+    if tls is None:
+        return {}
+    shown = present(tls_version=tls.version, tls_cipher_suite=tls.cipher)
+    if auth and tls.peer_der:
+        subject, key, certificate = tls.fingerprints()
+        row = {"subject": subject, "spki_sha256": key, "cert_sha256": certificate}
+        shown["tls_peer_certs"] = [row]
+    return shown | present(tls_first=tls.first)
 
 
 def _in_order(shown: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ that this one is a leaf of. Knows nothing of how they are written or reached.
 
 from dataclasses import dataclass, field, fields
 
+from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
 
@@ -18,6 +19,7 @@ class LeafRemote:
     account: str = ""  # "": the default account
     credentials: str = ""  # a file with a user JWT and its seed
     nkey: str = field(default="", repr=False)  # a seed
+    tls: Tls | None = None  # None: when the URL or the hub asks for it, with the system's CAs
     hub: bool = False  # we are the hub all the same
     deny_imports: list[str] = field(default_factory=list)
     deny_exports: list[str] = field(default_factory=list)
@@ -42,6 +44,7 @@ class LeafNodes:
     account: str = ""
     users: list[User] = field(default_factory=list)
     auth_timeout_ns: int = 2 * SECOND_NS
+    tls: Tls | None = None
     advertise: str = ""
     no_advertise: bool = False
     min_version: str = ""
@@ -51,7 +54,7 @@ class LeafNodes:
     remotes: list[LeafRemote] = field(default_factory=list)
 
 
-_FIXED = frozenset({"host", "port", "advertise", "no_advertise"})
+_FIXED = frozenset({"host", "port", "advertise", "no_advertise", "tls"})
 
 
 def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str]:

@@ -46,11 +46,12 @@ LeafAccepted = Callable[["FramedTransport", str, int, "TlsFacts | None"], None]
 class FramedTransport(Transport):
     """The way of a connection over a pipe, in frames."""
 
-    __slots__ = ("_frames", "_max_payload", "problem")
+    __slots__ = ("_frames", "_leaf", "problem")
 
-    def __init__(self, turn: Turn, pipe: Pipe, frames: Frames) -> None:
-        """As a Transport; `frames` are this connection's own."""
+    def __init__(self, turn: Turn, pipe: Pipe, frames: Frames, *, leaf: bool = False) -> None:
+        """As a Transport; `frames` are this connection's own. `leaf`: their limit stays."""
         super().__init__(turn, pipe)
+        self._leaf = leaf
         self._frames = frames
         self.problem: Callable[[str], object] | None = None  # told what was wrong with the frames
 
@@ -59,9 +60,9 @@ class FramedTransport(Transport):
 
     def _received(self, connection: Connection, data: memoryview) -> None:
         frames = self._frames
-        frames.max_bytes = (
-            message_limit(self.turn.max_payload) if connection.ready else STRANGER_BYTES
-        )
+        if not self._leaf:
+            known = connection.ready
+            frames.max_bytes = message_limit(self.turn.max_payload) if known else STRANGER_BYTES
         for part in frames.feed(data):
             self.turn.take_in(connection, part)
         answers = frames.answers()
@@ -129,6 +130,7 @@ class Door:
         task = asyncio.get_running_loop().create_task(self._arrive(Pipe(connected), host, port))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._turn.hand_back()
 
     async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
         taken = False
@@ -178,12 +180,12 @@ class Door:
         self, pipe: Pipe, upgrade: Upgrade, facts: TlsFacts | None, host: str, port: int
     ) -> None:
         frames = Frames(
-            STRANGER_BYTES,
+            message_limit(self._turn.max_payload) if upgrade.leaf else STRANGER_BYTES,
             compress=upgrade.compress,
             masked_in=not upgrade.no_masking,
             browser=upgrade.browser,
         )
-        transport = FramedTransport(self._turn, pipe, frames)
+        transport = FramedTransport(self._turn, pipe, frames, leaf=upgrade.leaf)
         turn = self._turn
         turn.now_ns = turn.clock.now()
         if upgrade.leaf:
