@@ -13,6 +13,7 @@ from penstock.server.tracing import without_secrets
 from tests.server.accounts_house import House, messages
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
+from tests.server.configured import Configured
 from tests.server.test_tracing import Traced
 
 both = pytest.mark.parametrize("kind", KINDS)
@@ -176,3 +177,36 @@ def test_requests_that_wait_for_answers_are_bounded_in_bytes():
         served.send(f"PUB {reply} 2\r\nok\r\n")
     assert [each[0] for each in messages(asking)] == [f"in.{99:0>997}"]
     assert service.reply_bytes == 9_000
+
+
+LEAFS = """
+listen: 127.0.0.1:@port
+leafnodes { listen: 127.0.0.1:@ws, authorization { user: leaf, password: right } }
+"""
+
+
+def test_guessing_passwords_is_slow_for_leafs_too():
+    """Ten failures are answered at once; others wait, and never a good login."""
+    server = Configured("penstock", LEAFS)
+
+    def attempt_as_leaf(password):
+        with server.connect("ws") as leaf:
+            leaf.recv(65536)
+            said = json.dumps({"user": "leaf", "pass": password, "name": "n"})
+            begun = time.monotonic()
+            leaf.sendall(f"CONNECT {said}\r\n".encode())
+            return leaf.recv(65536), time.monotonic() - begun
+
+    try:
+        for _ in range(10):
+            assert b"Authorization Violation" in attempt_as_leaf("wrong")[0]
+        waits = []
+        for _ in range(3):
+            answer, seconds = attempt_as_leaf("wrong")
+            assert answer.startswith(b"-ERR 'Authorization Violation'")
+            waits.append(seconds)
+        assert sum(waits) > 0.15
+        answer, seconds = attempt_as_leaf("right")
+        assert answer.startswith(b"INFO")
+    finally:
+        server.stop()
