@@ -27,6 +27,7 @@ from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.core.permits import Permits
     from penstock.server.accounts import Accounts
     from penstock.server.system import System
 
@@ -270,10 +271,28 @@ class Clients:
         if not self.accounts.join(connection, account):
             _fail_full(connection)
             return None
+        router = self.router
+        account = None
+        permits = self._permits(connection, admitted)
+        if isinstance(permits, Refused):
+            connection.fail(permits.error, permits.reason)
+            return None
+        if self.accounts is not None:
+            account = self.accounts.get(admitted.account)
+            if account is None:
+                connection.fail(b"Authorization Violation", "Missing Account")
+                return None
+            if not self.accounts.join(connection, account):
+                connection.fail(
+                    b"maximum account active connections exceeded",
+                    "Maximum Account Connections Exceeded",
+                )
+                return None
+            router = account.router
         client.account = account
         client.admitted = admitted
         client.user = admitted.name
-        connection.permits = permits_of(admitted.permissions)
+        connection.permits = permits
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
@@ -282,6 +301,16 @@ class Clients:
         if self.system is not None:
             self.system.connected(connection)
         return account.router
+
+    def _permits(self, connection: Connection, admitted: Admitted) -> "Permits | Refused | None":
+        """What the core checks. Subjects of a JWT may be none: a deny that can't be held would be
+        a leave, so that such a user is not let in.
+        """
+        try:
+            return permits_of(admitted.permissions)
+        except ValueError as problem:
+            self.violated(connection, f"permissions are not sound: {problem}")
+            return Refused("permissions are not sound")
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""
@@ -385,7 +414,11 @@ class Clients:
             client.admitted = now
             self._limit(connection, now)
             if now.permissions != permissions:
-                connection.permits = permits_of(now.permissions)
+                permits = self._permits(connection, now)
+                if isinstance(permits, Refused):
+                    self.expel(connection, permits)
+                    return
+                connection.permits = permits
                 self.recheck(connection)
 
     def account_changed(self, name: str) -> None:

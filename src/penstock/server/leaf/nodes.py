@@ -284,8 +284,9 @@ class LeafNodes(Events):
         if connection.closed or connection.closing or leaf is None:
             return
         if isinstance(outcome, Refused):
-            self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
-            self._fail(connection, outcome.error, outcome.reason)
+            user = "[REDACTED]" if asked.user == asked.auth_token != "" else asked.user
+            self.log.error(f'{peer.shown} - authentication error - User "{user or "N/A"}"')
+            self._refuse(peer, outcome)
             return
         account = self._accounts.get(outcome.account)
         if account is None or account.expired:
@@ -314,6 +315,22 @@ class LeafNodes(Events):
         info.acc_is_sys = self._is_system(peer)
         connection.write(handshake.line(b"INFO", info))
         self._join(peer, account)
+
+    def _refuse(self, peer: LeafPeer, refusal: Refused) -> None:
+        """Say no: at once, or later when this address has failed often, also as a client."""
+        patience, now = self._gate.patience, self.turn.now_ns
+        when_ns = patience.failed(peer.host, now)
+
+        def answer() -> None:
+            if when_ns:
+                patience.answered(peer.host)
+            self._fail(peer.connection, refusal.error, refusal.reason)
+            self.turn.kick()
+
+        if when_ns and self._loop is not None:
+            self._loop.call_later((when_ns - now) / SECOND_NS, answer)
+        else:
+            answer()
 
     def _replace_older(self, peer: LeafPeer) -> None:
         """A server that connects anew has lost a connection that we still believe in."""
