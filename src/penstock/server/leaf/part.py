@@ -12,20 +12,25 @@ from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients import AUTHORIZATION
 from penstock.server.errors import StartError
-from penstock.server.leaf.nodes import Identity, LeafNodes
+from penstock.server.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.leaf.introduction import Identity
+from penstock.server.leaf.nodes import LeafNodes
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
+from penstock.server.pipe import Pipe, PipeClosed
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import fixed_changes
+from penstock.server.transport import Transport
 from penstock.server.units import join_address
 
 if TYPE_CHECKING:
     import ssl
 
     from penstock.server.app import Server
-    from penstock.server.transport import Transport
+    from penstock.server.tls import TlsFacts
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -41,7 +46,7 @@ def open_part(server: "Server") -> "LeafPart":
         server_name=server.server_name,
     )
 
-    def changed(peer: object) -> None:
+    def changed(peer: LeafPeer) -> None:
         if server.clients.system is not None:
             server.clients.system.account_changed(peer)
 
@@ -81,7 +86,7 @@ class LeafPart:
         self.remotes = Remotes(self.nodes, sessions)
         self._sessions = sessions
         self._context = server_context_of(own)
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._arrivals = Arrivals()
         self._listener: Listener | None = None
         before = turn.on_close
 
@@ -120,8 +125,7 @@ class LeafPart:
     def close(self) -> None:
         """The server stops."""
         self.stop_listening()
-        for task in list(self._arriving):
-            task.cancel()
+        self._arrivals.close()
         self.remotes.close()
         self.nodes.close()
 
@@ -140,52 +144,54 @@ class LeafPart:
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()
         if self._context is not None:
-            task = asyncio.get_running_loop().create_task(self._encrypt(connected, host, port))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            transport = Transport(self.turn, Pipe(connected))
+            connection = self._sessions.accept(transport)
+            self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
             self.turn.hand_back()
             return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
 
-    async def _encrypt(self, connected: socket.socket, host: str, port: int) -> None:
+    async def _encrypt(
+        self, transport: Transport, connection: Connection, host: str, port: int
+    ) -> None:
         """INFO and the handshake of a server that calls, in the order of the settings."""
-        from penstock.server.handshake import HandshakeFailed, shake_hands
-        from penstock.server.pipe import Pipe, PipeClosed
-        from penstock.server.tls import facts_of, is_pinned
-        from penstock.server.transport import Transport
-
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
-        pipe = Pipe(connected)
-        transport = Transport(self.turn, pipe)
-        connection = self._sessions.accept(transport)
+        first = tls.handshake_first
+        peer = None
         try:
-            if not tls.handshake_first:
-                self.nodes.accepted(connection, host, port)
+            if not first:
+                self.turn.now_ns = self.turn.clock.now()
+                peer = self.nodes.accepted(connection, host, port)
                 self.turn.kick()
                 connection.set_blocked(True)
-            await shake_hands(pipe, self._context, tls.timeout_ns)
-            assert pipe.tls is not None
-            facts = facts_of(pipe.tls, first=tls.handshake_first)
-            if not is_pinned(facts, tls.pinned_certs):
-                raise HandshakeFailed("the certificate is not among those that are pinned")
+            facts = await secure(transport.pipe, self._context, tls, tls.timeout_ns, first=first)
         except (HandshakeFailed, PipeClosed, TimeoutError, OSError) as problem:
+            transport.on_close = None
             self.log.error(f"{host}:{port} - lid:{connection.id} - TLS handshake error: {problem}")
             self.turn.now_ns = self.turn.clock.now()
             self.turn.disconnect(connection, "TLS Handshake Failure")
             self.turn.kick()
             return
+        transport.on_close = None
         self.turn.now_ns = self.turn.clock.now()
-        if tls.handshake_first:
+        if peer is None:
             self.nodes.accepted(connection, host, port, tls=facts)
+        else:
+            peer.tls = facts
         transport.serve(connection)
         self.turn.kick()
 
     def over_websocket(
-        self, connection: Connection, transport: "Transport", host: str, port: int, tls: object
+        self,
+        connection: Connection,
+        transport: Transport,
+        host: str,
+        port: int,
+        tls: "TlsFacts | None",
     ) -> None:
         """A server has called the WebSocket listener; its request was granted."""
         self.nodes.accepted(connection, host, port, tls=tls)

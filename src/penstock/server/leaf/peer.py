@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from penstock.server.accounts import ServerAccount
     from penstock.server.auth import Admitted
     from penstock.server.settings.leafnodes import LeafRemote
-
-NEVER_NS = 1 << 62
+    from penstock.server.tls import TlsFacts
 
 
 class LeafPeer:
@@ -68,7 +68,7 @@ class LeafPeer:
         self.pinged_ns = 0  # a ping is on its way since; 0: none
         self.kind = "LEAFNODE"  # connection type, as users may restrict it
         self.compression = "not supported"
-        self.tls: object = None  # facts of the handshake
+        self.tls: TlsFacts | None = None  # facts of the handshake
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
 
     @property
