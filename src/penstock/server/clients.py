@@ -264,6 +264,10 @@ class Clients:
         """Give a connection what belongs to who it is; None: its account has no room, and it was
         told so.
         """
+        permits = self._permits(connection, admitted)
+        if isinstance(permits, Refused):
+            connection.fail(permits.error, permits.reason)
+            return None
         account = self.accounts.get(admitted.account)
         if account is None:
             connection.fail(b"Authorization Violation", "Missing Account")
@@ -271,24 +275,6 @@ class Clients:
         if not self.accounts.join(connection, account):
             _fail_full(connection)
             return None
-        router = self.router
-        account = None
-        permits = self._permits(connection, admitted)
-        if isinstance(permits, Refused):
-            connection.fail(permits.error, permits.reason)
-            return None
-        if self.accounts is not None:
-            account = self.accounts.get(admitted.account)
-            if account is None:
-                connection.fail(b"Authorization Violation", "Missing Account")
-                return None
-            if not self.accounts.join(connection, account):
-                connection.fail(
-                    b"maximum account active connections exceeded",
-                    "Maximum Account Connections Exceeded",
-                )
-                return None
-            router = account.router
         client.account = account
         client.admitted = admitted
         client.user = admitted.name
