@@ -132,10 +132,8 @@ def _url(item: Item) -> str:
     value = text(item)
     url = value if "://" in value else f"nats://{value}"
     parts = urlsplit(url)
-    if parts.scheme in ("ws", "wss"):
-        raise ValueError("leaf nodes of this version do not call over WebSocket")
     if not parts.hostname:
-        raise ValueError("expected nats://host:port or tls://host:port")
+        raise ValueError("expected nats://host:port, tls://host:port, ws:// or wss://")
     if parts.port is None:  # ValueError when it is no number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
         netloc = f"{parts.netloc}:{port_number}"
@@ -197,6 +195,8 @@ _REMOTE: dict[str, Key] = {
     "dial_timeout": duration("dial_timeout_ns", 1),
     "first_info_timeout": duration("first_info_timeout_ns", 1),
     "compression": _compression,
+    **dict.fromkeys(("ws_compress", "ws_compression"), set_to("ws_compression", flag)),
+    "ws_no_masking": set_to("ws_no_masking", flag),
 }
 
 _KEYS: dict[str, Key] = {

@@ -9,6 +9,7 @@ and publish to: the leaf keeps to it, and the hub hangs up on one that does not.
 """
 
 import base64
+import ipaddress
 import re
 from urllib.parse import unquote, urlsplit
 
@@ -54,6 +55,7 @@ class Info(msgspec.Struct, omit_defaults=True):
     export: Grant | None = None
     info_on_connect: bool = False
     leafnode_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
 
 
 class Connect(msgspec.Struct, omit_defaults=True):
@@ -148,6 +150,24 @@ def user_of(url: str) -> tuple[str, str, str]:
     if parts.password is None:
         return user, "", user
     return user, unquote(parts.password), ""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is `host:port`."""
+    try:
+        parts = urlsplit(f"//{text}")
+        return bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
+    except ValueError:
+        return False
+
+
+def is_ip(host: str) -> bool:
+    """Whether a host is given by its address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def at_least(version: str, wanted: str) -> bool:

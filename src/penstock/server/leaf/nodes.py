@@ -192,15 +192,23 @@ class LeafNodes(Events):
                 self._end(peer, "Incorrect Port")
                 return
             self._greeted(peer, info)
+            self._hear_urls(peer, info)
             if peer.connection.closed or peer.connection.closing or info.info_on_connect:
                 return
             self._finish(peer, info)
-        elif info.connect_info and not peer.joined:
+            return
+        self._hear_urls(peer, info)
+        if info.connect_info and not peer.joined:
             peer.remote_account = info.remote_account
             self._finish(peer, info)
         elif peer.joined and (info.import_ is not None or info.export is not None):
             self._rule_called(peer, info)
             leaf.ask_again()
+
+    def _hear_urls(self, peer: LeafPeer, info: Info) -> None:
+        """Every INFO may say anew where the hub is reached."""
+        if peer.discovered is not None and (info.leafnode_urls or info.ws_connect_urls):
+            peer.discovered(info)
 
     def connect(self, leaf: Leaf, text: bytes) -> None:
         """CONNECT: somebody wants to be our leaf."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.core.leaf import Leaf
     from penstock.server.accounts import ServerAccount
     from penstock.server.auth import Admitted
+    from penstock.server.leaf.handshake import Info
     from penstock.server.settings.leafnodes import LeafRemote
 
 NEVER_NS = 1 << 62
@@ -25,6 +26,7 @@ class LeafPeer:
         "cluster",
         "compression",
         "connection",
+        "discovered",
         "domain",
         "due_ns",
         "ended",
@@ -69,6 +71,7 @@ class LeafPeer:
         self.kind = "LEAFNODE"  # connection type, as users may restrict it
         self.compression = "not supported"
         self.tls: object = None  # facts of the handshake
+        self.discovered: Callable[[Info], None] | None = None  # told where the hub says it is
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
 
     @property

@@ -28,6 +28,8 @@ class LeafRemote:
     request_isolation: bool = False
     ignore_discovered: bool = False
     disabled: bool = False
+    ws_compression: bool = False  # of calls over WebSocket
+    ws_no_masking: bool = False
     dial_timeout_ns: int = 0  # 0: that of LeafNodes
     first_info_timeout_ns: int = SECOND_NS
 
