@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf
@@ -39,6 +39,9 @@ from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.leaf.compression import CompressingTransport
 
 LOOP_DELAY_NS = 30 * SECOND_NS
 SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
@@ -119,9 +122,18 @@ class LeafNodes(Events):
             self._timer.cancel()
             self._timer = None
 
-    def accepted(self, connection: Connection, host: str, port: int, *, tls: object = None) -> None:
-        """A server has called."""
+    def accepted(
+        self,
+        connection: Connection,
+        host: str,
+        port: int,
+        *,
+        tls: object = None,
+        link: "CompressingTransport | None" = None,
+    ) -> None:
+        """A server has called; with `link` it is offered compression."""
         peer = self._register(connection, host, port, spoke=False)
+        peer.link = link
         peer.tls = tls
         peer.nonce = new_nonce()
         peer.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
@@ -137,10 +149,12 @@ class LeafNodes(Events):
         ended: Callable[[LeafPeer], None],
         *,
         tls: object = None,
+        link: "CompressingTransport | None" = None,
     ) -> LeafPeer:
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)
         peer.remote, peer.url, peer.ended = remote, url, ended
+        peer.link = link
         peer.tls = tls
         peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
         self.log.info(
@@ -179,18 +193,24 @@ class LeafNodes(Events):
     def info(self, leaf: Leaf, text: bytes) -> None:
         """INFO: it is our hub, or at least whom we have called."""
         peer = self._peer(leaf)
-        if peer is None or peer.remote is None:
-            return  # from a leaf it would be about compression, which we do not offer
+        if peer is None:
+            return
         try:
             info = handshake.read_info(text)
         except ValueError:
             self._end(peer, "Parse Error")
+            return
+        if peer.remote is None:  # from a leaf it is about compression
+            if not peer.greeted:
+                self._compressed(peer, info, self.own.compression)
             return
         if not peer.greeted:
             if not info.client_id or info.leafnode_urls is None:
                 self.log.error(f"{peer.shown} - attempted to connect to wrong port")
                 self._end(peer, "Incorrect Port")
                 return
+            if self._compressed(peer, info, peer.remote.compression or self.own.compression):
+                return  # another INFO comes
             self._greeted(peer, info)
             self._hear_urls(peer, info)
             if peer.connection.closed or peer.connection.closing or info.info_on_connect:
@@ -204,6 +224,35 @@ class LeafNodes(Events):
         elif peer.joined and (info.import_ is not None or info.export is not None):
             self._rule_called(peer, info)
             leaf.ask_again()
+
+    def _compressed(self, peer: LeafPeer, info: Info, own: str) -> bool:
+        """Agree on compression, once: whether the connection is compressed from here on."""
+        link = peer.link
+        if link is None:
+            if own == "off" and info.compression:
+                peer.compression = own
+            return False
+        peer.link = None
+        from penstock.server.leaf.compression import LEVELS, agree
+
+        try:
+            peer.compression = agree(own, info.compression)
+        except ValueError as problem:
+            self.log.error(f"{peer.shown} - {problem}")
+            self._fail(peer.connection, str(problem).encode(), "Protocol Violation")
+            return True
+        if peer.compression not in LEVELS:
+            return False
+        answer = self._info(peer)
+        answer.compression = own if own == "s2_auto" else peer.compression
+        line = handshake.line(b"INFO", answer)
+        if peer.remote is not None:
+            link.write(line)  # at once: what the connection writes is compressed from here on
+            link.start()
+        else:
+            link.start()
+            peer.connection.write(line)
+        return True
 
     def _hear_urls(self, peer: LeafPeer, info: Info) -> None:
         """Every INFO may say anew where the hub is reached."""
@@ -311,6 +360,8 @@ class LeafNodes(Events):
             return
         peer.name, peer.version, peer.cluster = asked.name, asked.version, asked.cluster
         peer.domain, peer.remote_account = asked.domain, asked.remote_account
+        if peer.compression == "not supported" and self.own.compression and asked.compress_mode:
+            peer.compression = asked.compress_mode  # it has nothing to agree on
         leaf.cluster = asked.cluster.encode()
         leaf.spoke = asked.is_hub
         leaf.isolated = leaf.isolated or asked.isolate
@@ -322,6 +373,7 @@ class LeafNodes(Events):
         info.import_, info.export = handshake.grants(outcome.permissions)
         info.remote_account, info.connect_info = account.name, True
         info.acc_is_sys = self._is_system(peer)
+        info.compression = peer.compression if self.own.compression else ""
         connection.write(handshake.line(b"INFO", info))
         self._join(peer, account)
 
@@ -385,6 +437,7 @@ class LeafNodes(Events):
     def _connect(self, peer: LeafPeer, remote: LeafRemote, *, headers: bool) -> Connect:
         settings = self.settings
         asked = Connect(
+            compress_mode="" if peer.compression == "not supported" else peer.compression,
             version=COMPATIBLE_VERSION,
             server_id=self.identity.server_id,
             name=self.identity.name,
@@ -499,6 +552,9 @@ class LeafNodes(Events):
             api_lvl=API_LEVEL,
             info_on_connect=True,
             leafnode_urls=self.identity.urls,
+            compression=own.compression
+            if peer.link is not None or own.compression == "off"
+            else "",
         )
 
     def _peer(self, leaf: Leaf) -> LeafPeer | None:

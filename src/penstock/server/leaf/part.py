@@ -144,26 +144,41 @@ class LeafPart:
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
             return
+        if self.nodes.own.compression not in ("", "off"):
+            self._compressible(connected, host, port)
+            return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
 
+    def _compressible(self, connected: socket.socket, host: str, port: int) -> None:
+        """A server has called, and its connection may be compressed."""
+        from penstock.server.leaf.compression import CompressingTransport
+        from penstock.server.pipe import Pipe
+
+        transport = CompressingTransport(self.turn, Pipe(connected))
+        connection = self._sessions.accept(transport)
+        self.nodes.accepted(connection, host, port, link=transport)
+        transport.serve(connection)
+        self.turn.kick()
+
     async def _encrypt(self, connected: socket.socket, host: str, port: int) -> None:
         """INFO and the handshake of a server that calls, in the order of the settings."""
         from penstock.server.handshake import HandshakeFailed, shake_hands
+        from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.pipe import Pipe, PipeClosed
         from penstock.server.tls import facts_of, is_pinned
-        from penstock.server.transport import Transport
 
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
         pipe = Pipe(connected)
-        transport = Transport(self.turn, pipe)
+        transport = CompressingTransport(self.turn, pipe)
+        link = transport if self.nodes.own.compression not in ("", "off") else None
         connection = self._sessions.accept(transport)
         try:
             if not tls.handshake_first:
-                self.nodes.accepted(connection, host, port)
+                self.nodes.accepted(connection, host, port, link=link)
                 self.turn.kick()
                 connection.set_blocked(True)
             await shake_hands(pipe, self._context, tls.timeout_ns)
@@ -179,7 +194,7 @@ class LeafPart:
             return
         self.turn.now_ns = self.turn.clock.now()
         if tls.handshake_first:
-            self.nodes.accepted(connection, host, port, tls=facts)
+            self.nodes.accepted(connection, host, port, tls=facts, link=link)
         transport.serve(connection)
         self.turn.kick()
 

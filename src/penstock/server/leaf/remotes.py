@@ -146,12 +146,38 @@ class Caller:
             await self._encrypt(connected, self._tls_name(url), address, url, over)
             return ended
         nodes.turn.now_ns = nodes.turn.clock.now()
+        if self._compressible:
+            self._call_compressible(connected, address, url, over)
+            return ended
         connection = nodes.turn.adopt(connected.fileno())
         connected.detach()
         self._peer = nodes.called(connection, address, remote, url, over)
         self._peer.discovered = self._discovered
         nodes.turn.kick()
         return ended
+
+    @property
+    def _compressible(self) -> bool:
+        mode = self.remote.compression or self._nodes.own.compression
+        return mode not in ("", "off")
+
+    def _call_compressible(
+        self,
+        connected: socket.socket,
+        address: tuple[str, int],
+        url: str,
+        over: Callable[[LeafPeer], None],
+    ) -> None:
+        from penstock.server.leaf.compression import CompressingTransport
+        from penstock.server.pipe import Pipe
+
+        nodes = self._nodes
+        link = CompressingTransport(nodes.turn, Pipe(connected))
+        connection = self._sessions.accept(link)
+        self._peer = nodes.called(connection, address, self.remote, url, over, link=link)
+        self._peer.discovered = self._discovered
+        link.serve(connection)
+        nodes.turn.kick()
 
     async def _encrypt(
         self,
@@ -163,10 +189,10 @@ class Caller:
     ) -> None:
         """INFO in plain, then the handshake (or that first), then the rest. OSError."""
         from penstock.server.handshake import HandshakeFailed, peek, shake_hands
+        from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.pipe import Pipe, PipeClosed
         from penstock.server.settings.tls import Tls
         from penstock.server.tls import client_context, facts_of
-        from penstock.server.transport import Transport
 
         nodes, tls = self._nodes, self.remote.tls or Tls()
         pipe = Pipe(connected)
@@ -188,10 +214,11 @@ class Caller:
             raise
         assert pipe.tls is not None
         nodes.turn.now_ns = nodes.turn.clock.now()
-        transport = Transport(nodes.turn, pipe)
+        transport = CompressingTransport(nodes.turn, pipe)
+        link = transport if self._compressible else None
         connection = self._sessions.accept(transport)
         facts = facts_of(pipe.tls, first=tls.handshake_first)
-        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts)
+        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts, link=link)
         self._peer.discovered = self._discovered
         transport.serve(connection)
         if info:
