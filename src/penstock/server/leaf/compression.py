@@ -10,6 +10,8 @@ Each write is a framed stream of its own (core/s2). One encoder stands for all l
 from penstock.core.hub import Connection
 from penstock.core.s2 import FrameReader, FrameWriter
 from penstock.core.turn import Turn
+from penstock.server.leaf.handshake import Info, line
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.pipe import Pipe
 from penstock.server.transport import Transport
 
@@ -72,3 +74,22 @@ class CompressingTransport(Transport):
             return
         if reader.waiting > STRANGER_BYTES and not getattr(connection.session, "joined", False):
             self._end("Maximum Control Line Exceeded")
+
+
+def negotiate(peer: LeafPeer, theirs: str, own: str, answer: Info) -> bool:
+    """Agree with the other side, tell it with INFO and switch; False: there is nothing to tell, and
+    the connection stays as it is. ValueError when their mode is unknown.
+    """
+    link, peer.link = peer.link, None
+    assert link is not None
+    peer.compression = agree(own, theirs)
+    if peer.compression not in LEVELS:
+        return False
+    answer.compression = own if own == AUTO else peer.compression
+    if peer.remote is not None:
+        link.write(line(b"INFO", answer))  # at once: what the connection writes is S2 from here on
+        link.start()
+    else:
+        link.start()
+        peer.connection.write(line(b"INFO", answer))
+    return True

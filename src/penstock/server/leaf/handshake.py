@@ -1,4 +1,4 @@
-"""What two servers say to each other before messages flow over a leaf node connection. Pure.
+"""What two servers say to each other before messages flow over a leaf node connection.
 
     hub   INFO {server, nonce, leafnode_urls, ...}                                  ->
           <- CONNECT {server, account, credentials, domain, cluster, ...}         leaf
@@ -141,6 +141,20 @@ def signed(seed: str, nonce: str) -> tuple[str, str]:
     pair = KeyPair.from_seed(seed)
     signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
     return pair.public, signature.decode()
+
+
+def show(asked: Connect, credentials: str, seed: str, nonce: str, url: str) -> None:
+    """Put into CONNECT who we are: a credentials file or a seed, and the user of the URL. OSError,
+    ValueError.
+    """
+    if credentials:
+        with open(credentials, encoding="utf-8") as file:
+            asked.jwt, seed = read_credentials(file.read())
+    if seed:
+        public, asked.sig = signed(seed, nonce)
+        if not asked.jwt:
+            asked.nkey = public
+    asked.user, asked.password, asked.auth_token = user_of(url)
 
 
 def user_of(url: str) -> tuple[str, str, str]:

@@ -227,32 +227,18 @@ class LeafNodes(Events):
 
     def _compressed(self, peer: LeafPeer, info: Info, own: str) -> bool:
         """Agree on compression, once: whether the connection is compressed from here on."""
-        link = peer.link
-        if link is None:
+        if peer.link is None:
             if own == "off" and info.compression:
                 peer.compression = own
             return False
-        peer.link = None
-        from penstock.server.leaf.compression import LEVELS, agree
+        from penstock.server.leaf.compression import negotiate
 
         try:
-            peer.compression = agree(own, info.compression)
+            return negotiate(peer, info.compression, own, self._info(peer))
         except ValueError as problem:
             self.log.error(f"{peer.shown} - {problem}")
             self._fail(peer.connection, str(problem).encode(), "Protocol Violation")
             return True
-        if peer.compression not in LEVELS:
-            return False
-        answer = self._info(peer)
-        answer.compression = own if own == "s2_auto" else peer.compression
-        line = handshake.line(b"INFO", answer)
-        if peer.remote is not None:
-            link.write(line)  # at once: what the connection writes is compressed from here on
-            link.start()
-        else:
-            link.start()
-            peer.connection.write(line)
-        return True
 
     def _hear_urls(self, peer: LeafPeer, info: Info) -> None:
         """Every INFO may say anew where the hub is reached."""
@@ -451,15 +437,7 @@ class LeafNodes(Events):
             remote_account=peer.account_name,
             protocol=1,
         )
-        seed = remote.nkey
-        if remote.credentials:
-            with open(remote.credentials, encoding="utf-8") as file:
-                asked.jwt, seed = handshake.read_credentials(file.read())
-        if seed:
-            public, asked.sig = handshake.signed(seed, peer.nonce)
-            if not asked.jwt:
-                asked.nkey = public
-        asked.user, asked.password, asked.auth_token = handshake.user_of(peer.url)
+        handshake.show(asked, remote.credentials, remote.nkey, peer.nonce, peer.url)
         return asked
 
     def _finish(self, peer: LeafPeer, info: Info) -> None:
