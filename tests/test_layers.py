@@ -73,10 +73,12 @@ CORE_WORLD = {
     "stream": {"os"},
     "disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
     "hub": {"unistd.h"},  # fdatasync in place, where there are no sync threads
-    "turn": {"fcntl.h", "netinet/in.h", "netinet/tcp.h", "pthread.h", "sys/epoll.h"}
-    | {"sys/eventfd.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h", "os", "socket"},
+    # declarations for the turn alone
+    "linux": {"pthread.h", "sys/epoll.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h"},
+    "turn": {"penstock.core.linux", "os"},
 }
 C_WORLD = {
+    "penstock.core.linux",
     "posix",
     "fcntl.h",
     "netinet/in.h",
@@ -197,6 +199,8 @@ def part_of_the_world(name: str) -> str:
     """The name that CORE_WORLD and C_WORLD use for a module or header."""
     if name == "libc.time":
         return "time.h"
+    if name.startswith("penstock.core.linux"):
+        return "penstock.core.linux"
     return name if name.endswith(".h") else name.split(".")[0]
 
 

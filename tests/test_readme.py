@@ -55,6 +55,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def test_the_index_has_every_page() -> None:
+    """docs/README.md leads to each page; the decisions have an index of their own."""
+    for folder in (ROOT / "docs", ROOT / "docs" / "decisions"):
+        index = folder / "README.md"
+        linked = {
+            (folder / link.split("#")[0]).resolve() for link in LINK.findall(index.read_text())
+        }
+        pages = {
+            page
+            for page in folder.rglob("*.md")
+            if page != index and (folder.name == "decisions" or page.parent.name != "decisions")
+        }
+        assert pages - linked == set()
+
+
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name)
 def test_make_verbs_that_are_named_exist(page: Path) -> None:
     known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

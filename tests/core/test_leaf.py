@@ -360,3 +360,18 @@ def test_a_long_line_is_a_servers_right() -> None:
     others[0].send(b"LS+ " + b"a" * 60000 + b"\r\nLS+ " + b"a." * 5000 + b"b\r\nLS+ a..b\r\n")
     assert others[0].connection.subscription_count() == 1
     assert others[0].messages() == [(OP_ERR, b"Invalid Subscription")] * 2
+
+
+def test_interest_of_a_leaf_is_bounded_as_that_of_clients() -> None:
+    server = Server()
+    server.hub.max_subscription_bytes = 100_000
+    other = Other(server, Peers(server.router))
+    for number in range(1_000):
+        other.send(b"LS+ a.%d\r\n" % number)
+    assert server.hub.subscription_bytes <= 50_000
+    held = other.connection.subscription_count()
+    assert 0 < held < 1_000
+    other.send(b"LS- a.0\r\nLS+ b\r\n")
+    assert other.connection.subscription_count() == held
+    server.hub.settle()
+    assert b"-ERR 'maximum subscriptions exceeded'" in other.connection.take()

@@ -7,8 +7,9 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.hub import Hub
-from penstock.core.router import Router
 from penstock.core.session import Sessions
+from penstock.server.accounts import Accounts
+from penstock.server.auth import Gate
 from penstock.server.clients import NEVER_NS, Clients
 from penstock.server.identity import Greeting
 from penstock.server.log import Log
@@ -25,11 +26,13 @@ class World:
         self.settings = Settings(**settings)
         self.clock = Clock(1000 * SECOND)
         self.hub = Hub(self.clock)
-        self.router = Router(self.hub)
+        self.accounts = Accounts(self.hub, draw=lambda n: 0)
+        self.router = self.accounts.default.router
         self.text = io.StringIO()
         log = Log(stream=self.text, debug=True, trace=True)
         greeting = Greeting(self.settings, "NID", "name", "h", 4222)
-        self.clients = Clients(self.hub, self.router, self.settings, greeting, log)
+        gate = Gate(self.settings)
+        self.clients = Clients(self.hub, self.settings, greeting, log, gate, self.accounts)
         self.sessions = Sessions(
             self.hub, self.clients.connect, self.router, self.settings.auth_required
         )
@@ -262,7 +265,7 @@ def test_refused_clients_are_logged_ten_times_a_second_at_most():
     assert world.text.getvalue().count("authentication error - Token") == 10
     world.after(1)
     world.say(world.join(), 'CONNECT {"auth_token":"wrong"}\n')
-    assert "authentication error - 15 more were not logged" in world.text.getvalue()
+    assert "authentication errors: 15 more were not logged" in world.text.getvalue()
     assert world.text.getvalue().count("authentication error - Token") == 11
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from penstock.api import ApiError
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
+from tests.peers import available_servers
 
+from .configured import configured
 from .process import ServerProcess, Wire, running
 
 
@@ -259,3 +261,42 @@ def test_a_request_that_does_not_wait_is_held_up_by_missing_acks(tmp_path):
             wire.send(f"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.c in {len(body)}\r\n{body}\r\n")
             text = wire.read_until(b"408 Request Timeout\r\n")
         assert text.count(b"$JS.ACK.") == 2
+
+
+SYSTEM = """
+port: @port
+jetstream { store_dir: "%s" }
+system_account: S
+accounts { S { users: [{user: s, password: s}] }, A { jetstream: enabled } }
+"""
+
+
+@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+def test_the_system_account_hears_that_it_has_no_jetstream(tmp_path, kind):
+    if kind not in available_servers():
+        pytest.skip(f"no {kind} here")
+    hello = '{"verbose":false,"headers":true,"no_responders":true,"user":"s","pass":"s"}'
+    with (
+        configured(kind, SYSTEM % tmp_path) as server,
+        Wire(server.ports["port"], hello=hello) as wire,
+    ):
+        wire.send("SUB r 1\r\n")
+
+        def ask(call: str) -> dict:
+            wire.send(f"PUB $JS.API.{call} r 0\r\n\r\n")
+            while (line := wire.line()).split(" ")[0] != "MSG":
+                assert line == "PONG", line
+            return json.loads(wire.line())
+
+        refused = {
+            "code": 503,
+            "err_code": 10039,
+            "description": "JetStream not enabled for account",
+        }
+        for call in ("INFO", "STREAM.NAMES", "STREAM.CREATE.X", "DIRECT.GET.X", "NOTHING"):
+            kind_of = "account_info_response" if call == "INFO" else "system_response"
+            answer = {"type": f"io.nats.jetstream.api.v1.{kind_of}", "error": refused}
+            assert ask(call) == answer
+        assert ask("ACCOUNT.PURGE.A")["initiated"] is True
+        wire.send("PUB $JS.API.INFO 0\r\n\r\n")
+        assert wire.ping() == b""

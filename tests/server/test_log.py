@@ -128,21 +128,6 @@ def test_a_size_that_is_there_already_counts(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_what_happens_often_is_said_once_a_second():
-    stream, now = io.StringIO(), [100.0]
-    log = Log(stream=stream, now=lambda: now[0], stamps=False)
-    for _ in range(5):
-        log.often("ERR", "auth", "no entry")
-    log.often("ERR", "other", "something else")
-    now[0] += 1
-    log.often("ERR", "auth", "no entry")
-    assert [line.split("] ", 1)[1] for line in stream.getvalue().splitlines()] == [
-        "[ERR] no entry",
-        "[ERR] something else",
-        "[ERR] no entry (and 4 more like this before)",
-    ]
-
-
 def test_lines_go_to_a_syslog_over_udp():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))

@@ -8,11 +8,10 @@ from random import Random
 import pytest
 
 from penstock.core.disk import Disk
-from penstock.core.router import Router
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.server.identity import Greeting
-from penstock.server.monitor import PATHS, Facts, OneAccount, answer
+from penstock.server.monitor import PATHS, Facts, answer
 from penstock.server.monitor.expvarz import command_line
 from penstock.server.monitor.form import to_json, uptime
 
@@ -49,9 +48,8 @@ class House(World):
 
     def __init__(self, store=None, **settings):
         super().__init__(**settings)
-        self.system = Router(self.hub)
+        self.system = self.accounts.system.router
         self.store = Store(self.hub, self.router, store) if store is not None else None
-        accounts = [OneAccount("$SYS", self.system), OneAccount("$G", self.router)]
         self.warnings = []
         self.facts = Facts(
             settings=self.settings,
@@ -63,7 +61,7 @@ class House(World):
             start_ns=self.clock.now() - 90 * SECOND,
             hub=self.hub,
             clients=self.clients,
-            accounts=lambda: accounts,
+            accounts=self.accounts.all,
             jetstream=lambda: self.store,
             warn=self.warnings.append,
         )
@@ -302,7 +300,7 @@ def test_subsz_knows_how_look_ups_do():
 
 def test_accounts_and_their_traffic():
     house, alice, _ = busy()
-    assert house.json("/accountz")["accounts"] == ["$SYS", "$G"]
+    assert house.json("/accountz")["accounts"] == ["$G", "$SYS"]
     found = house.json("/accountz", acc="$G")["account_detail"]
     assert (found["client_connections"], found["jetstream_enabled"]) == (2, False)
     assert {row["to"] for row in found["imports"]} >= {"$SYS.REQ.USER.INFO"}

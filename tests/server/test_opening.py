@@ -28,13 +28,14 @@ class Early:
         self.opening = Opening(self.turn, self.sessions)
         self.turn.start(self.sessions, self.opening.call_soon)
         self.listening = socket.create_server(("127.0.0.1", 0))
+        self.turn.listen(self.listening.fileno(), self.accept)
 
     def connected(self, connection: Connection, _text: bytes) -> Router:
         connection.verbose = connection.pedantic = False
         return self.router
 
-    def accept(self, listening: socket.socket) -> None:
-        connected, _ = listening.accept()
+    def accept(self) -> None:
+        connected, _ = self.listening.accept()
         connected.setblocking(False)
         self.turn.adopt(connected.detach())
 
@@ -44,7 +45,7 @@ class Early:
         return client
 
     def serve(self, load: Callable[[], None]) -> None:
-        self.opening.serve([self.listening], self.accept, load)
+        self.opening.serve(load)
 
 
 @pytest.fixture

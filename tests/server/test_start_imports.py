@@ -30,7 +30,7 @@ import sys
 print(*sys.modules)
 from penstock.server import opening
 
-def serve(self, sockets, accept, load):
+def serve(self, load):
     before = sorted(sys.modules)
     load()
     print(*before)

@@ -68,7 +68,6 @@ class Town(World):
         old = self.clients
         self.clients = Clients(
             self.hub,
-            accounts.default.router,
             self.settings,
             old.greeting,
             old.log,

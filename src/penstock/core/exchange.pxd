@@ -52,6 +52,8 @@ cdef class Service:
     cdef public size_t most                # requests that are waited for; then the oldest one is given up
     cdef public object latency             # None: not measured
     cdef public bint allow_trace           # traces of requests go on in the exporter's account
+    cdef public size_t most_bytes          # of their reply subjects in all; likewise
+    cdef readonly size_t reply_bytes       # held now
     cdef readonly object responses         # OrderedDict reply subject -> Response, the longest silent first
 
 

@@ -75,6 +75,9 @@ class Service:
     allow_trace: bool  # traces of requests go on in the exporter's account
     threshold_ns: int
     most: int  # requests that are waited for; then the oldest one is given up
+    most_bytes: int  # of their reply subjects in all; likewise
+    @property
+    def reply_bytes(self) -> int: ...
     latency: object
     responses: dict[bytes, Response]
     def close(self) -> None: ...

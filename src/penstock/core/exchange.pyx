@@ -31,6 +31,7 @@ STATUS_TIMEOUT = 504
 
 cdef enum:
     MOST = 262144              # responses that one service waits for
+    MOST_BYTES = 33554432      # of the subjects that they go to
     PREFIX_DIGITS = 8
     KEY_DIGITS = 10
     SCAN_MAX = 4096            # replies that are looked through when a wildcard subscription ends; more end with the threshold
@@ -141,7 +142,9 @@ cdef class AccountBorder(Border):
         if not self.prefix:
             self.prefix = b"_R_." + random_word(hub, PREFIX_DIGITS) + b"."
             self.router.share(self.prefix.decode() + ">", ReplySink(self))
-        if len(service.responses) >= service.most:
+        while service.responses and (
+            len(service.responses) >= service.most or service.reply_bytes + PyBytes_GET_SIZE(reply) > service.most_bytes
+        ):
             (<Response>next(iter(service.responses.values()))).close()
         key = self.prefix + random_word(hub, KEY_DIGITS)
         while key in self.responses:
@@ -149,6 +152,7 @@ cdef class AccountBorder(Border):
         response = Response(service, self, requester, key, reply)
         self.responses[key] = response
         service.responses[key] = response
+        service.reply_bytes += PyBytes_GET_SIZE(reply)
         waiting = requester.expected.get(reply)
         if waiting is None:
             requester.expected[reply] = {response: None}
@@ -245,6 +249,7 @@ cdef class Service:
         self.threshold_ns = threshold_ns
         self.latency = latency
         self.most = MOST
+        self.most_bytes = MOST_BYTES
         self.responses = OrderedDict()
         border.sharing.services.append(self)
 
@@ -283,7 +288,8 @@ cdef class Response:
             return 0
         self.closed = True
         self.home.responses.pop(self.key, None)
-        self.service.responses.pop(self.key, None)
+        if self.service.responses.pop(self.key, None) is not None:
+            self.service.reply_bytes -= PyBytes_GET_SIZE(self.reply)
         waiting = self.away.expected.get(self.reply)
         if waiting is not None:
             waiting.pop(self, None)

@@ -1,5 +1,5 @@
 """One leaf node connection, on either side of it: what the other server sends, what it is sent."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t
 from penstock.core.hub cimport Connection
 from penstock.core.peers cimport Peer
 from penstock.core.router cimport Message
@@ -24,4 +24,5 @@ cdef class Leaf(Peer):
     cdef bint joining                             # lines wait for the end of join()
     cdef int message(self, Op* op) except -1
     cdef int add(self, Op* op) except -1
+    cdef bint room_for(self, int64_t cost) noexcept
     cdef int failed(self, int code) except -1

@@ -11,12 +11,12 @@ What is wanted of `$LDS.` goes everywhere: whoever hears of its own has found a 
 Before `join` nothing but the handshake is understood. Knows nothing of sockets, of who may connect, or when to connect again.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.buffer cimport out_waiting, put_u64
 from penstock.core.hub cimport Connection
 from penstock.core.peers cimport Peer, Peers
-from penstock.core.router cimport Message, Subscription
+from penstock.core.router cimport Message, Subscription, subscription_cost
 from penstock.core.subjects cimport pattern_subset, patterns_collide, subject_has_wildcard, subject_matches, subject_valid
 from penstock.core.wire cimport (
     BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_ERR, OP_INFO, OP_MORE, OP_MSG, OP_PING, OP_PONG, OP_SUB, OP_UNSUB,
@@ -233,8 +233,18 @@ cdef class Leaf(Peer):
             if not self.sending.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
                 self.events.violation(self, "Subscription", subject)
                 return 0
-        self.peers.subscribe(self, subject + b" " + queue if queue else subject, subject, queue, weight)
+        key = subject + b" " + queue if queue else subject
+        if key not in self.connection.subscriptions and not self.room_for(subscription_cost(subject, queue, key)):
+            self.connection.write(b"-ERR 'maximum subscriptions exceeded'\r\n")
+            return 0
+        self.peers.subscribe(self, key, subject, queue, weight)
         return 0
+
+    cdef bint room_for(self, int64_t cost) noexcept:
+        """As for clients (core/session): the memory for subscriptions is one for all, and a connection gets half of it."""
+        cdef Connection c = self.connection
+        cdef int64_t most = c.hub.max_subscription_bytes
+        return most == 0 or (c.hub.subscription_bytes + cost <= most and c.subscription_bytes + cost <= most // 2)
 
     # --- what it is sent -----------------------------------------------------------------------------------------------
     cdef bint may_send(self, const char* subject, size_t n) noexcept:

@@ -63,7 +63,7 @@ cdef class Router(Owner):
                     took[0] = self.ask_traced(prefix, <Sink>self.prefix_sinks[i], source, m)
                 else:
                     took[0] = (<Sink>self.prefix_sinks[i]).take(source, m)
-                return self.system_interest == 0
+                return took[0] != 0 and self.system_interest == 0    # what it does not take may be another sink's
         return False
 
     cdef int send(self, Message* m) except -1:

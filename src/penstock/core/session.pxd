@@ -16,13 +16,13 @@ cdef class Sessions(Operator):
     cdef public object on_violation        # None, or called with (connection, text) when a permission was missing
     cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
     cdef int publish(self, Connection c, Op* op) except -1
-    cdef int trace(self, Connection c, Router router, Message* m) except -1
+    cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
     cdef int subscribe(self, Connection c, Op* op) except -1
     cdef bint room_for(self, Connection c, int64_t cost) noexcept
     cdef int unsubscribe(self, Connection c, Op* op) except -1
     cdef int show(self, Connection c, int kind, Op* op) except -1
     cdef int join(self, Connection c, Router router) except -1
-    cdef int check_publish(self, Connection c, Op* op) except -1
+    cdef int check_publish(self, Connection c, Message* m) except -1
     cdef int violation(self, Connection c, str text) except -1
     cdef int failed(self, Connection c, int code) except -1

@@ -120,6 +120,8 @@ cdef class Sessions(Operator):
         if c.connected or router is not c.router:
             c.router.forget(c)
             c.router = router
+        elif c.allowed is not None and c.subscriptions:
+            self.recheck(c)                    # what it had before it said who it is
         c.connected = True
         if c.verbose:
             c.put(b"+OK\r\n", 5)
@@ -225,18 +227,13 @@ cdef class Sessions(Operator):
         cdef Message m
         cdef Router router = <Router>c.router
         cdef Hub hub = self.hub
-        cdef bytes mapped
+        cdef bytes mapped = None
         c.in_msgs += 1
         c.in_bytes += op.body_len
         hub.in_msgs += 1
         hub.in_bytes += op.body_len
         if c.pedantic and not subject_literal(op.subject, op.subject_len):
             self.deny(c, b"Invalid Publish Subject")
-        if c.allowed is not None or special(op.subject) or (op.reply_len >= 4 and special(op.reply)):
-            if self.check_publish(c, op):
-                return 0
-        if c.verbose:
-            c.put(b"+OK\r\n", 5)
         m.subject = op.subject
         m.subject_len = op.subject_len
         m.reply = op.reply
@@ -244,29 +241,32 @@ cdef class Sessions(Operator):
         m.body = op.body
         m.hlen = op.hlen
         m.body_len = op.body_len
-        if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.tracer is not None:
-            return self.trace(c, router, &m)
-        if router.mapping is not None:
+        if router.mapping is not None:         # permissions are asked about where the message goes
             mapped = map_subject(router, &m)
+        if c.allowed is not None or special(m.subject) or (m.reply_len >= 4 and special(m.reply)):
+            if self.check_publish(c, &m):
+                return 0
+        if c.verbose:
+            c.put(b"+OK\r\n", 5)
+        if m.hlen and (router.traces or asks_for_trace(m.body, m.hlen)) and self.tracer is not None:
+            return self.trace(c, router, &m, op.subject[:op.subject_len], mapped)
         if router.publish(c, &m) == 0 and m.reply_len and c.no_responders:
             self.no_responders(c, router, &m)
         return 0
 
-    cdef int trace(self, Connection c, Router router, Message* m) except -1:
+    cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1:
         """A message that wants to be traced: the tracer says how; then it is published, and the tracer is told what happened."""
         cdef int took
         verdict = self.tracer.begin(
             c,
-            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
+            asked.decode("utf-8", "surrogateescape"),
             PyBytes_FromStringAndSize(m.body, m.hlen),
             m.body_len,
         )
         if verdict is False:
             return 0
-        if router.mapping is not None:
-            mapped = map_subject(router, m)
-            if mapped is not None and verdict is not None:
-                verdict.events.append(("sm", mapped.decode("utf-8", "surrogateescape")))
+        if mapped is not None and verdict is not None:
+            verdict.events.append(("sm", mapped.decode("utf-8", "surrogateescape")))
         self.hub.trace = verdict
         try:
             took = router.publish(c, m)
@@ -278,16 +278,16 @@ cdef class Sessions(Operator):
             self.no_responders(c, router, m)
         return 0
 
-    cdef int check_publish(self, Connection c, Op* op) except -1:
+    cdef int check_publish(self, Connection c, Message* m) except -1:
         """1 when it may not: by its permissions, or because the server alone uses that subject or reply."""
         if (
-            (c.allowed is not None and not c.allowed.publishable(op.subject, op.subject_len, self.hub.now_ns))
-            or reserved_subject(op.subject, op.subject_len)
+            (c.allowed is not None and not c.allowed.publishable(m.subject, m.subject_len, self.hub.now_ns))
+            or reserved_subject(m.subject, m.subject_len)
         ):
-            self.violation(c, "Permissions Violation for Publish to " + quoted(op.subject[:op.subject_len]))
+            self.violation(c, "Permissions Violation for Publish to " + quoted(m.subject[:m.subject_len]))
             return 1
-        if op.reply_len and reserved_reply(op.reply, op.reply_len):
-            self.violation(c, "Permissions Violation for Publish with Reply of " + quoted(op.reply[:op.reply_len]))
+        if m.reply_len and reserved_reply(m.reply, m.reply_len):
+            self.violation(c, "Permissions Violation for Publish with Reply of " + quoted(m.reply[:m.reply_len]))
             return 1
         return 0
 

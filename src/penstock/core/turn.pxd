@@ -17,6 +17,9 @@ cdef class Turn(Hub):
     cdef uint64_t next_ticket
     cdef dict blocked                      # id -> Connection that the kernel takes no bytes for
     cdef bint timer_armed
+    cdef dict listening                    # descriptor of a listening socket -> what to call when somebody is there
+    cdef bint accepting                    # such a call is under way
+    cdef bint wanted                       # asyncio has something to do: don't stay
     cdef public uint64_t write_deadline_ns # a blocked connection without progress for so long is closed
     cdef int events(self, int timeout_ms) except -1
     cdef bint spin(self) noexcept
@@ -25,6 +28,7 @@ cdef class Turn(Hub):
     cdef int ask(self, Connection c, object call) except -1
     cdef Reader* borrow(self, Connection c) noexcept
     cdef int keep_rest(self, Connection c, Reader* r) except -1
+    cdef int on_arrival(self, int fd) except -1
     cdef int on_synced(self) except -1
     cdef int on_timer(self) except -1
     cdef int relieve(self) except -1

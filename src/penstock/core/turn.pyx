@@ -14,49 +14,14 @@ from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport out_waiting
 from penstock.core.clock cimport Clock
 from penstock.core.hub cimport Connection, Hub, Synced
+from penstock.core.linux cimport (
+    CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, itimerspec, keep_free, malloc,
+    pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, write,
+)
 from penstock.core.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
 
 from penstock.core.hub import SLOW_PENDING
-
-cdef extern from "<sys/socket.h>" nogil:
-    ssize_t recv(int, void*, size_t, int)
-    ssize_t send(int, const void*, size_t, int)
-    int MSG_NOSIGNAL, MSG_DONTWAIT
-cdef extern from "<unistd.h>" nogil:
-    ssize_t read(int, void*, size_t)
-    ssize_t write(int, const void*, size_t)
-    int close(int)
-    int fdatasync(int)
-cdef extern from "<sys/epoll.h>" nogil:
-    ctypedef union epoll_data_t:
-        void* ptr
-        uint64_t u64
-    struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int)
-    int epoll_ctl(int, int, int, epoll_event*)
-    int epoll_wait(int, epoll_event*, int, int)
-    int EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL, EPOLL_CLOEXEC
-cdef extern from "<sys/timerfd.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    struct itimerspec:
-        timespec it_interval
-        timespec it_value
-    int timerfd_create(int, int)
-    int timerfd_settime(int, int, const itimerspec*, itimerspec*)
-    int TFD_NONBLOCK, TFD_CLOEXEC
-cdef extern from "<time.h>" nogil:
-    int CLOCK_MONOTONIC
-cdef extern from "<pthread.h>" nogil:
-    ctypedef unsigned long pthread_t
-    int pthread_create(pthread_t*, const void*, void* (*)(void*) noexcept nogil, void*)
-    int pthread_detach(pthread_t)
-cdef extern from "<stdlib.h>" nogil:
-    void* malloc(size_t)
-    void free(void*)
 
 cdef enum:
     READ_CHUNK = 131072                    # one recv
@@ -70,8 +35,11 @@ cdef enum:
     TICK_NS = 50000000                     # period of the timer while somebody is blocked
     STUCK_NS = 100000000                   # publishers wait so long for a subscriber without progress
     KEEP_BYTES = 262144                    # an empty input buffer of a connection above this is given back at once
+    FREE_BYTES = 4194304                   # free memory that may stay: by itself glibc learns from large blocks to keep up to 64 MiB
     DONE_EVENT = 1                         # data.u64 of the pipe; addresses of objects are never so small
     TIMER_EVENT = 2
+    LISTEN_EVENT = 3                       # the low bits of data.u64 for a listening socket, its descriptor above; no address has them
+    LISTEN_BITS = 2
 
 cdef struct SyncJob:
     uint64_t ticket
@@ -142,9 +110,11 @@ cdef class Turn(Hub):
         cdef int fds[2]
         super().__init__(clock, seed)
         self.blocked = {}
+        self.listening = {}
         self.syncs = {}
         self.spins = 1
         self.write_deadline_ns = 10_000_000_000        # nats-server's default: write_deadline
+        keep_free(FREE_BYTES)
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         self.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         if self.epoll_fd < 0 or self.timer_fd < 0:
@@ -193,6 +163,20 @@ cdef class Turn(Hub):
             raise OSError(errno, "epoll_ctl")
         self.sessions.welcome(c)
         return c
+
+    def listen(self, int fd, object accept) -> None:
+        """Call accept() in each turn that finds somebody waiting at a listening socket; it doesn't block, and the turn sends what it wrote."""
+        self.watch_fd(fd, <uint64_t>fd << LISTEN_BITS | LISTEN_EVENT)
+        self.listening[fd] = accept
+
+    def ignore(self, int fd) -> None:
+        """Look away from a listening socket: before it is closed, or for a while. Nothing happens when it isn't listened to."""
+        if self.listening.pop(fd, None) is not None and self.epoll_fd >= 0:
+            epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, fd, NULL)
+
+    def hand_back(self) -> None:
+        """Something waits for asyncio: poll_once returns after this turn instead of looking for more events."""
+        self.wanted = True
 
     def attach(self, Connection c, int fd) -> None:
         """Watch the socket of a connection that has a transport (Sessions.accept): the turn calls transport.readable() and
@@ -396,6 +380,20 @@ cdef class Turn(Hub):
                 self.arm(c)
         return 0
 
+    cdef int on_arrival(self, int fd) except -1:
+        """Somebody waits at a listening socket, which may have been closed in this turn."""
+        accept = self.listening.get(fd)
+        if accept is None:
+            return 0
+        self.accepting = True
+        try:
+            accept()
+        except Exception as error:
+            self.report(error)
+        finally:
+            self.accepting = False
+        return 0
+
     # --- syncs ---------------------------------------------------------------------------------------------------------
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef SyncJob job
@@ -497,6 +495,9 @@ cdef class Turn(Hub):
             if ready[i].data.u64 == TIMER_EVENT:
                 self.on_timer()
                 continue
+            if ready[i].data.u64 & LISTEN_EVENT == LISTEN_EVENT:
+                self.on_arrival(<int>(ready[i].data.u64 >> LISTEN_BITS))
+                continue
             c = <Connection>ready[i].data.ptr
             if c.closed:
                 continue
@@ -518,7 +519,8 @@ cdef class Turn(Hub):
         cdef bint more = self.finish_turn()
         cdef uint64_t until = self.now_ns + STAY_NS
         while n or more:
-            if self.now_ns > until:
+            if self.now_ns > until or self.wanted:
+                self.wanted = False
                 if not self.scheduled and self.call_soon is not None:
                     self.scheduled = True
                     self.call_soon(self.again)
@@ -555,7 +557,9 @@ cdef class Turn(Hub):
         self.poll_once()
 
     def kick(self) -> None:
-        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter)."""
+        """Finish a turn now, after work that came from outside the epoll set (a timer, an adapter); within one it goes on anyway."""
+        if self.accepting:
+            return
         self.now_ns = self.clock.now_ns()
         if self.finish_turn() and not self.scheduled and self.call_soon is not None:
             self.scheduled = True

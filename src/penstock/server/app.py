@@ -112,7 +112,7 @@ class Server:
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
         self.gate = Gate(settings, self.home)
         self.clients = Clients(
-            self.turn, self.router, settings, self.greeting, self.log, self.gate, self.accounts
+            self.turn, settings, self.greeting, self.log, self.gate, self.accounts
         )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
@@ -142,7 +142,7 @@ class Server:
         add_rows(self)
         self.apply_accounts()
         self.authorities.connect(self)
-        self.listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+        self.listener = Listener(self._sockets, self._accepted, self.turn, self.log)
 
     def apply_limits(self) -> None:
         """Let the core know what the settings say."""
@@ -187,7 +187,8 @@ class Server:
         for number in SIGNALS:  # clients may be served from here on, so signals may come
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
-            self._opening.serve(self._sockets, self.listener.accept, self._load)
+            self.listener.open()
+            self._opening.serve(self._load)
         else:
             self._load()
         import asyncio
@@ -362,9 +363,7 @@ class Server:
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
-        self.clients.greet(connection, host, port)
-        client = connection.session
-        self._sweep_by(getattr(client, "due_ns", NEVER_NS))
+        self._sweep_by(self.clients.greet(connection, host, port).due_ns)
 
     def home(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
@@ -384,7 +383,10 @@ class Server:
 
         def on_time() -> None:
             self.turn.now_ns = self.turn.clock.now()
-            call()
+            if self.turn.now_ns < when_ns:  # the loop counts milliseconds, by another clock
+                self._call_at(when_ns, call)
+            else:
+                call()
 
         self.loop.call_later(max(when_ns - self.turn.clock.now(), 0) / SECOND_NS, on_time)
 

@@ -6,7 +6,7 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
@@ -14,11 +14,12 @@ from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
 from penstock.server.auth.hello import read_connect
+from penstock.server.client import WEBSOCKET, Client, where
 from penstock.server.complaints import Complaints
 from penstock.server.departed import Departed, Past, departed
 from penstock.server.identity import Greeting, new_nonce
 from penstock.server.log import Log
-from penstock.server.peers import WEBSOCKET, has_guest, must_log_in, peer_of, with_cookies
+from penstock.server.peers import has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
@@ -26,70 +27,15 @@ from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.accounts import Accounts, ServerAccount
+    from penstock.core.permits import Permits
+    from penstock.server.accounts import Accounts
     from penstock.server.system import System
-    from penstock.server.tls import TlsFacts
 
 FIRST_PING_NS = 2 * SECOND_NS
-COMPLAINTS_MAX = 10  # lines about refused clients in one second
 # Settings that say who may come in.
 AUTHORIZATION = frozenset(
     {"user", "password", "token", "users", "accounts", "no_auth_user", "auth_callout"}
 )
-
-
-class Cookies(NamedTuple):
-    """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
-
-    jwt: str = ""
-    user: str = ""
-    password: str = ""
-    token: str = ""
-
-
-class Client:
-    """What the server keeps with a Connection (its ``session``)."""
-
-    __slots__ = (
-        "account",
-        "admitted",
-        "cookies",
-        "due_ns",
-        "expires_ns",
-        "host",
-        "kind",
-        "lang",
-        "name",
-        "nonce",
-        "pinged",
-        "port",
-        "protocol",
-        "slot",
-        "tls",
-        "user",
-        "version",
-    )
-
-    def __init__(self, host: str, port: int, due_ns: int) -> None:
-        """A client at that address, to be looked at again at due_ns."""
-        self.host = host
-        self.port = port
-        # When to look at it again: authentication is late, or a ping is due. Clients.look_at sets it.
-        self.due_ns = due_ns
-        self.slot = 0  # in the wheel
-        self.pinged = False
-        self.name = ""
-        self.lang = ""
-        self.version = ""
-        self.user = ""
-        self.protocol = 0
-        self.tls: TlsFacts | None = None  # what its handshake has told
-        self.cookies: Cookies | None = None  # credentials of a WebSocket's request
-        self.kind = "STANDARD"  # connection type, as users may restrict it
-        self.nonce = ""  # what INFO asked it to sign
-        self.account: ServerAccount | None = None  # None before CONNECT
-        self.admitted: Admitted | None = None  # who it is; None before CONNECT
-        self.expires_ns = NEVER_NS  # when it has to show again who it is
 
 
 class Clients:
@@ -98,20 +44,18 @@ class Clients:
     def __init__(
         self,
         hub: Hub,
-        router: Router,
         settings: Settings,
         greeting: Greeting,
         log: Log,
-        gate: Gate | None = None,
-        accounts: "Accounts | None" = None,
+        gate: Gate,
+        accounts: "Accounts",
     ) -> None:
-        """The clients of a hub that all use one router; settings are looked at anew each time.
+        """The clients of a hub; settings are looked at anew each time.
 
         Who owns the loop sets the hooks: `admit` (Sessions.admit), `kick` (work outside a turn is
         done), `call_at` (a call at a time of the hub's clock), `sweep_by` (sweep not later).
         """
         self.hub = hub
-        self.router = router
         self.settings = settings
         self.greeting = greeting
         self.log = log
@@ -120,7 +64,7 @@ class Clients:
         self.stale = 0
         self._past: dict[str, Past] = {}  # by account
         self.system: System | None = None  # is told who comes and goes
-        self.gate = gate or Gate(settings)
+        self.gate = gate
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
         self.settle: Callable[[Connection, Router], object] = _nothing
@@ -129,8 +73,8 @@ class Clients:
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
         self._violations = Complaints(log, "permissions violations")
-        self._complaints = 0
-        self._complained_second = 0
+        self._refusals = Complaints(log, "authentication errors")
+        self._slow = Complaints(log, "slow consumers", level="INF")
         self._wheel = Wheel()
         self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
 
@@ -141,18 +85,19 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client):
             return f"cid:{connection.id}"
-        label = f"{client.host}:{client.port} - cid:{connection.id}"
+        label = where(connection, client)
         facts = [f"v{client.version}"] if client.version else []
         facts += [fact for fact in (client.lang, client.name) if fact]
         if facts:
             label += ' - "' + ":".join(facts).replace('"', "'") + '"'
         return label
 
-    def greet(self, connection: Connection, host: str, port: int) -> None:
+    def greet(self, connection: Connection, host: str, port: int) -> Client:
         """A new plain connection: say who we are, and refuse it when there are too many."""
         client = self.register(connection, host, port)
         self.say_info(connection, client)
         self.arrived(connection, client)
+        return client
 
     def register(
         self, connection: Connection, host: str, port: int, *, websocket: bool = False
@@ -168,7 +113,7 @@ class Clients:
         if self.gate.nonce_needed:
             client.nonce = new_nonce()
         if self.log.debug_on:
-            self.log.debug(f"{host}:{port} - cid:{connection.id} - Client connection created")
+            self.log.debug(f"{where(connection, client)} - Client connection created")
         return client
 
     def arrived(self, connection: Connection, client: Client) -> None:
@@ -193,9 +138,7 @@ class Clients:
         """
         self._write_info(connection, client, address=address)
         if self.open > self.settings.max_connections:
-            self.log.error(
-                f"{client.host}:{client.port} - cid:{connection.id} - maximum connections exceeded"
-            )
+            self.log.error(f"{where(connection, client)} - maximum connections exceeded")
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
 
     def _write_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
@@ -292,18 +235,11 @@ class Clients:
         self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
     ) -> None:
         """A line for the operator, unless there were many of them in this second."""
-        where = f"{client.host}:{client.port} - cid:{connection.id}"
+        begin = where(connection, client)
         if self.log.debug_on and refusal.why:
-            self.log.debug(f"{where} - {refusal.why}")
-        second = self.hub.now_ns // SECOND_NS
-        if second != self._complained_second:
-            if self._complaints > COMPLAINTS_MAX:
-                more = self._complaints - COMPLAINTS_MAX
-                self.log.error(f"authentication error - {more} more were not logged")
-            self._complained_second, self._complaints = second, 0
-        self._complaints += 1
-        if self._complaints <= COMPLAINTS_MAX:
-            self.log.error(f"{where} - authentication error - {asked.shown}")
+            self.log.debug(f"{begin} - {refusal.why}")
+        line = f"{begin} - authentication error - {asked.shown}"
+        self._refusals.say(self.hub.now_ns, line)
 
     def _enter(
         self, connection: Connection, client: Client, asked: Credentials, admitted: Admitted
@@ -328,24 +264,21 @@ class Clients:
         """Give a connection what belongs to who it is; None: its account has no room, and it was
         told so.
         """
-        router = self.router
-        account = None
-        if self.accounts is not None:
-            account = self.accounts.get(admitted.account)
-            if account is None:
-                connection.fail(b"Authorization Violation", "Missing Account")
-                return None
-            if not self.accounts.join(connection, account):
-                connection.fail(
-                    b"maximum account active connections exceeded",
-                    "Maximum Account Connections Exceeded",
-                )
-                return None
-            router = account.router
+        account = self.accounts.get(admitted.account)
+        if account is None:
+            connection.fail(b"Authorization Violation", "Missing Account")
+            return None
+        if not self.accounts.join(connection, account):
+            _fail_full(connection)
+            return None
+        permits = self._permits(connection, admitted)
+        if isinstance(permits, Refused):
+            connection.fail(permits.error, permits.reason)
+            return None
         client.account = account
         client.admitted = admitted
         client.user = admitted.name
-        connection.permits = permits_of(admitted.permissions)
+        connection.permits = permits
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
@@ -353,7 +286,17 @@ class Clients:
         connection.ready = True
         if self.system is not None:
             self.system.connected(connection)
-        return router
+        return account.router
+
+    def _permits(self, connection: Connection, admitted: Admitted) -> "Permits | Refused | None":
+        """What the core checks. Subjects of a JWT may be none: a deny that can't be held would be
+        a leave, so that such a user is not let in.
+        """
+        try:
+            return permits_of(admitted.permissions)
+        except ValueError as problem:
+            self.violated(connection, f"permissions are not sound: {problem}")
+            return Refused("permissions are not sound")
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""
@@ -375,8 +318,7 @@ class Clients:
         """A client has tried what it may not."""
         client = connection.session
         if isinstance(client, Client):
-            where = f"{client.host}:{client.port} - cid:{connection.id}"
-            self._violations.say(self.hub.now_ns, f"{where} - {text}")
+            self._violations.say(self.hub.now_ns, f"{where(connection, client)} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -384,12 +326,11 @@ class Clients:
         if not isinstance(client, Client):
             return
         self.open -= 1
-        if self.accounts is not None:
-            self.accounts.leave(connection)
+        self.accounts.leave(connection)
         self._wheel.drop(connection, client)
         if connection.reason == "Stale Connection":
             self.stale += 1
-        past = self.past(account_name(client))
+        past = self.past(client.account_name)
         past.in_msgs += connection.in_msgs
         past.out_msgs += connection.out_msgs
         past.in_bytes += connection.in_bytes
@@ -403,8 +344,7 @@ class Clients:
             self.departed.append(departed(connection, client, self.hub.now_ns))
         if self.log.debug_on:
             self.log.debug(
-                f"{client.host}:{client.port} - cid:{connection.id} - "
-                f"Client connection closed: {connection.reason}"
+                f"{where(connection, client)} - Client connection closed: {connection.reason}"
             )
 
     def _tell_slow(self, connection: Connection) -> None:
@@ -414,7 +354,7 @@ class Clients:
         else:
             what = f"WriteDeadline of {settings.write_deadline_ns / SECOND_NS:g}s exceeded"
         text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
-        self.log.often("INF", "slow consumer", text)
+        self._slow.say(self.hub.now_ns, text)
 
     def past(self, account: str) -> Past:
         """What the closed connections of an account came to."""
@@ -460,22 +400,23 @@ class Clients:
             client.admitted = now
             self._limit(connection, now)
             if now.permissions != permissions:
-                connection.permits = permits_of(now.permissions)
+                permits = self._permits(connection, now)
+                if isinstance(permits, Refused):
+                    self.expel(connection, permits)
+                    return
+                connection.permits = permits
                 self.recheck(connection)
 
     def account_changed(self, name: str) -> None:
         """An account's JWT was updated, or has expired: look at those in it again."""
-        account = self.accounts.get(name) if self.accounts is not None else None
+        account = self.accounts.get(name)
         if account is None:
             return
         most = account.settings.limits.max_connections
         members = sorted(account.connections.values(), key=lambda each: each.start_ns)
         for place, connection in enumerate(members):
             if 0 <= most <= place:
-                connection.fail(
-                    b"maximum account active connections exceeded",
-                    "Maximum Account Connections Exceeded",
-                )
+                _fail_full(connection)
             else:
                 self._check_again(connection)
         self.kick()
@@ -535,10 +476,9 @@ class Clients:
         return min(now_ns + interval, client.expires_ns)
 
 
-def account_name(client: object) -> str:
-    """The account of a client; the global one unless it has another."""
-    account = getattr(client, "account", None)
-    return "$G" if account is None else str(account.name)
+def _fail_full(connection: Connection) -> None:
+    text = "Maximum Account Connections Exceeded"
+    connection.fail(b"maximum account active connections exceeded", text)
 
 
 def _nothing(*_: object) -> None:

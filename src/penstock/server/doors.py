@@ -71,7 +71,7 @@ class Doors:
         sockets = open_sockets(options.host, options.port, "websocket.port")
         self._greeting.websocket_port = sockets[0].getsockname()[1]
         self._greeting.refresh(self._settings)
-        self._listener = Listener(sockets, door.receive, turn.kick, self._log)
+        self._listener = Listener(sockets, door.receive, turn, self._log)
         return door
 
     # -- life

@@ -17,3 +17,9 @@ class ConfigError(StartError):
     """A configuration file can't be used; the text has one line for each problem, as
     ``file:line:column: message``.
     """
+
+
+def unreadable(problem: OSError | UnicodeDecodeError) -> str:
+    """Why a text file can't be read, in a few words."""
+    reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+    return reason or str(problem)

@@ -1,12 +1,20 @@
 """What happens on a socket before its connection speaks its protocol: waiting for the first bytes,
-the TLS handshake. Small coroutines over a Pipe; each has its time limit.
+the TLS handshake. Small coroutines over a Pipe; each has its time limit. `Arrivals` are the sockets
+for which that is going on.
 """
 
 import asyncio
 import ssl
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
 
 from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.tls import TlsFacts, facts_of, is_pinned
 from penstock.server.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.server.settings.tls import Tls
+    from penstock.server.transport import Transport
 
 FIRST_BYTES = 4096  # read at once while looking what comes
 
@@ -78,6 +86,49 @@ async def shake_hands(
         raise HandshakeFailed("closed during the handshake", quiet=True) from None
     except ssl.SSLError as problem:
         raise HandshakeFailed(ssl_reason(problem)) from None
+
+
+async def secure(
+    pipe: Pipe, context: ssl.SSLContext, tls: "Tls", timeout_ns: int, *, first: bool = False
+) -> TlsFacts:
+    """The TLS handshake with somebody who calls us, and what it has told; `first`: nothing was said
+    before it. HandshakeFailed, also when the certificate is not one of those that are pinned, or
+    TimeoutError.
+    """
+    await shake_hands(pipe, context, timeout_ns)
+    assert pipe.tls is not None
+    facts = facts_of(pipe.tls, first=first)
+    if not is_pinned(facts, tls.pinned_certs):
+        raise HandshakeFailed("the certificate is not among those that are pinned")
+    return facts
+
+
+class Arrivals:
+    """Sockets on their way to the core, a task each."""
+
+    def __init__(self) -> None:
+        """There are none."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, way: Coroutine[object, object, None], transport: "Transport | None") -> None:
+        """Let one go its way; if the core has a connection for it already, closing that ends it."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(way)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if transport is not None:
+            pipe = transport.pipe
+
+            def abandon() -> None:
+                forget(pipe, loop)
+                task.cancel()
+
+            transport.on_close = abandon
+
+    def close(self) -> None:
+        """Give up all of them."""
+        for task in list(self._tasks):
+            task.cancel()
 
 
 def ssl_reason(problem: ssl.SSLError) -> str:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from penstock.api import errors_generated as errors
-from penstock.api.calls import TYPE_PREFIX, AccountInfoResponse, AccountLimits, ClientInfo
+from penstock.api.calls import (
+    TYPE_PREFIX,
+    AccountInfoResponse,
+    AccountLimits,
+    ClientInfo,
+    Response,
+)
 from penstock.api.codec import encode
 from penstock.core.disk import Disk
 from penstock.core.hub import Connection
@@ -44,6 +50,10 @@ _INFO = "$JS.API.INFO"
 _NOT_ENABLED = AccountInfoResponse(
     type=f"{TYPE_PREFIX}account_info_response", error=errors.NotEnabledForAccountError().body()
 )
+_SYSTEM_NOT_ENABLED = Response(
+    type=f"{TYPE_PREFIX}system_response", error=errors.NotEnabledForAccountError().body()
+)
+_PURGE = "$JS.API.ACCOUNT.PURGE."  # a call to the system account, which has no other
 USABLE_SHARE = 0.75  # of memory and disk, when the settings name no limit
 
 
@@ -91,6 +101,7 @@ class JetStream:
         )
         self._refusals: dict[str, CallbackSink] = {}  # of accounts that are not served
         self._domains: dict[str, CallbackSink] = {}
+        self._system: CallbackSink | None = None  # refuses the calls of the system account
         self._started = False
         self._remotes: list[Remote] = []
         if settings.remotes:
@@ -143,6 +154,7 @@ class JetStream:
         if only and self._settings.operator is None and wanted is None:
             wanted = {"": JetStreamLimits()}
         if account is self._accounts.system:
+            self._refuse_system(account)
             return
         if wanted is None:
             self._refuse(account)
@@ -249,6 +261,22 @@ class JetStream:
         sink = self._refusals[account.name] = CallbackSink(answer)
         account.router.attach(_INFO, sink)
 
+    def _refuse_system(self, account: ServerAccount) -> None:
+        """Answer whatever is asked of JetStream in the system account: it has none."""
+        if self._system is not None:
+            return
+
+        def answer(source: object, subject: str, reply: str, *rest: bytes) -> bool:
+            if subject.startswith(_PURGE):
+                return False
+            if reply:
+                refusal = _NOT_ENABLED if subject == _INFO else _SYSTEM_NOT_ENABLED
+                account.router.publish_message(reply, encode(refusal))
+            return True
+
+        self._system = CallbackSink(answer)
+        account.router.attach_prefix("$JS.API.", self._system)
+
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Recover what the store holds and serve it; StartError when the store can't be used."""
         settings, log = self._settings, self._log
@@ -350,7 +378,11 @@ class JetStream:
                 account.router.detach_prefix(self._domains[account.name])
             if account.name in self._refusals:
                 account.router.detach(_INFO, self._refusals[account.name])
+            if self._system is not None and account is self._accounts.system:
+                account.router.detach_prefix(self._system)
             account.jetstream = None
+        self._accounts.on_changed.remove(self._changed)
+        self._accounts.on_removed.remove(self._removed)
         self._engine.close()
         self._store.close()
 

@@ -1,4 +1,5 @@
-"""Listening sockets: open them, take connections in batches, hand each descriptor to the core.
+"""Listening sockets: open them, take connections in batches as part of the core's turns, hand each
+descriptor over.
 
 Knows nothing of the protocol: what is to be done with a new connection is a callback.
 """
@@ -7,15 +8,17 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.core.turn import Turn
 from penstock.server.errors import StartError
 from penstock.server.log import Log
 
 if TYPE_CHECKING:
     import asyncio
 
-ACCEPT_BATCH = 256  # connections taken in one wake-up, before the others get their turn again
+ACCEPT_BATCH = 256  # connections taken in one turn, before the others get their turn again
 BACKLOG = 4096
 NO_ROOM_PAUSE_SECONDS = 0.2
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -93,38 +96,31 @@ class Listener:
         self,
         sockets: list[socket.socket],
         accepted: Callable[[socket.socket, str, int], None],
-        batched: Callable[[], None],
+        turn: Turn,
         log: Log,
     ) -> None:
         """accepted(socket, host, port) takes the connected non-blocking socket over (and detaches
-        or closes it).
-
-        batched() is called after a handful of them, so that their greetings can be sent together.
+        or closes it). It is called within a turn, which sends what it writes.
         """
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets = sockets
         self._accepted = accepted
-        self._batched = batched
+        self._turn = turn
         self._log = log
 
-    def open(self, loop: "asyncio.AbstractEventLoop") -> None:
-        """Accept whenever somebody comes. Before, `accept` does when it is called."""
+    def open(self, loop: "asyncio.AbstractEventLoop | None" = None) -> None:
+        """Accept whenever somebody comes; said again when there is a loop at last."""
         self._loop = loop
         for listening in self._sockets:
-            loop.add_reader(listening, self.accept, listening)
+            self._turn.ignore(listening.fileno())
+            self._turn.listen(listening.fileno(), partial(self._accept_batch, listening))
 
     def close(self) -> None:
         """Stop accepting and give the ports back."""
         for listening in self._sockets:
-            if self._loop is not None:
-                self._loop.remove_reader(listening)
+            self._turn.ignore(listening.fileno())
             listening.close()
         self._sockets = []
-
-    def accept(self, listening: socket.socket) -> None:
-        """Take who waits at one of the sockets."""
-        self._accept_batch(listening)
-        self._batched()
 
     def _accept_batch(self, listening: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):
@@ -144,18 +140,17 @@ class Listener:
 
     def _pause(self, listening: socket.socket, problem: OSError) -> None:
         """Without descriptors the socket stays readable: look away for a moment instead of
-        spinning.
+        spinning; without a loop, until there is one.
         """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
         self._log.error(f"Can't accept a connection: {os.strerror(problem.errno or 0)}{hint}")
-        if self._loop is None:
-            return
-        self._loop.remove_reader(listening)
-        self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)
+        self._turn.ignore(listening.fileno())
+        if self._loop is not None:
+            self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)
 
     def _resume(self, listening: socket.socket) -> None:
-        if self._loop is not None and listening in self._sockets:
-            self._loop.add_reader(listening, self.accept, listening)
+        if listening in self._sockets:
+            self._turn.listen(listening.fileno(), partial(self._accept_batch, listening))
 
 
 def plain_address(host: str) -> str:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from penstock.server.log_file import LogFile
     from penstock.server.syslog import Syslog
 
-REPEAT_SECONDS = 1.0  # the same complaint is made once in this time
-MAX_REPEATED = 1000  # different ones that are remembered
-
 
 class Log:
     """Where everything in the server says what it does."""
@@ -57,7 +54,6 @@ class Log:
         self._stamp = ""
         self._zone = ""
         self._stream = stream if stream is not None else sys.stderr
-        self._repeated: dict[str, tuple[float, int]] = {}  # said when, and how often not since
         self._file: LogFile | None = None
         self._syslog: Syslog | None = None
         if path or syslog is not None:
@@ -147,20 +143,6 @@ class Log:
         """What clients ask for; only with -V."""
         if self.trace_on:
             self.write("TRC", text)
-
-    def often(self, level: str, kind: str, text: str) -> None:
-        """Something that many clients can cause many times: of one kind at most a line a second is
-        written. The next one says how many were left out.
-        """
-        now = self._now()
-        said, more = self._repeated.get(kind, (now - REPEAT_SECONDS, 0))
-        if now - said < REPEAT_SECONDS:
-            self._repeated[kind] = (said, more + 1)
-            return
-        if len(self._repeated) >= MAX_REPEATED:
-            self._repeated.clear()
-        self._repeated[kind] = (now, 0)
-        self.write(level, f"{text} (and {more} more like this before)" if more else text)
 
     def write(self, level: str, text: str) -> None:
         """One line; line ends inside the text are shown, not obeyed."""

@@ -14,7 +14,6 @@ absence of. Knows nothing of what is loaded, of asyncio, or of JetStream.
 
 import os
 import select
-import socket
 import sys
 import threading  # by the main thread: who imports it first is taken for that
 from collections.abc import Callable
@@ -105,16 +104,11 @@ class Opening:
         """For Turn.start: the call is made in the next round."""
         self._soon.append(call)
 
-    def serve(
-        self,
-        sockets: list[socket.socket],
-        accept: Callable[[socket.socket], None],
-        load: Callable[[], None],
-    ) -> None:
+    def serve(self, load: Callable[[], None]) -> None:
         """Serve clients until load(), in a thread of its own, has returned; raises what it raised.
 
-        accept(socket) takes new connections from one of the listening sockets. Publishes are held
-        from here on until the caller says ``sessions.go_on()``.
+        The turn takes new connections (Turn.listen). Publishes are held from here on until the
+        caller says ``sessions.go_on()``.
         """
         self._sessions.hold()
         usual = sys.getswitchinterval()
@@ -122,10 +116,10 @@ class Opening:
         loaded = os.eventfd(0, os.EFD_CLOEXEC)
         ready = select.epoll()
         try:
-            for descriptor in (loaded, self._turn.fileno(), *(each.fileno() for each in sockets)):
+            for descriptor in (loaded, self._turn.fileno()):
                 ready.register(descriptor, select.EPOLLIN)
             threading.Thread(target=self._load, args=(load, loaded), daemon=True).start()
-            self._rounds(ready, loaded, {each.fileno(): each for each in sockets}, accept)
+            self._rounds(ready, loaded)
         finally:
             ready.close()
             sys.setswitchinterval(usual)
@@ -135,14 +129,7 @@ class Opening:
         if self._problem is not None:
             raise self._problem
 
-    def _rounds(
-        self,
-        ready: select.epoll,
-        loaded: int,
-        listening: dict[int, socket.socket],
-        accept: Callable[[socket.socket], None],
-    ) -> None:
-        turn = self._turn
+    def _rounds(self, ready: select.epoll, loaded: int) -> None:
         while True:
             events = ready.poll(0 if self._soon else -1)
             calls, self._soon = self._soon, []
@@ -151,10 +138,7 @@ class Opening:
             for descriptor, _ in events:
                 if descriptor == loaded:
                     return
-                if descriptor in listening:
-                    accept(listening[descriptor])
-                else:
-                    turn.poll_once()
+                self._turn.poll_once()
 
     def _load(self, load: Callable[[], None], loaded: int) -> None:
         try:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.server.auth import Credentials, Peer
+from penstock.server.client import WEBSOCKET
 from penstock.server.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.server.clients import Client
+    from penstock.server.client import Client
     from penstock.server.tls import TlsFacts
-
-WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
 
 
 def peer_of(settings: Settings, client: "Client", cid: int) -> Peer:

@@ -17,15 +17,16 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.clients import Client, Clients
+from penstock.server.client import Client, where
+from penstock.server.clients import Clients
 from penstock.server.complaints import Complaints
-from penstock.server.handshake import HandshakeFailed, forget, peek, shake_hands, wait_readable
+from penstock.server.handshake import Arrivals, HandshakeFailed, peek, secure, wait_readable
 from penstock.server.log import Log
 from penstock.server.pipe import Pipe, PipeClosed
 from penstock.server.proxy_protocol import parse_header
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Tls
-from penstock.server.tls import facts_of, is_pinned, server_context
+from penstock.server.tls import server_context
 from penstock.server.transport import Transport
 from penstock.server.units import SECOND_NS
 
@@ -56,7 +57,7 @@ class Reception:
         self._log = log
         self._sweep_by = sweep_by
         self._complaints = Complaints(log, "handshake errors")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._arrivals = Arrivals()
         self._rate = Rate(0)
         self._context: ssl.SSLContext | None = None
         self.use(server_context(settings.tls) if settings.tls is not None else None)
@@ -69,8 +70,7 @@ class Reception:
 
     def close(self) -> None:
         """Give up those that are on their way."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._arrivals.close()
 
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
         """A socket of the clients' listener; takes it over."""
@@ -79,16 +79,8 @@ class Reception:
         self._turn.now_ns = self._turn.clock.now()
         connection = self._sessions.accept(transport)
         client = self._clients.register(connection, host, port)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._arrive(pipe, transport, connection, client))
-
-        def abandon() -> None:
-            forget(pipe, loop)
-            task.cancel()
-
-        transport.on_close = abandon
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._arrivals.begin(self._arrive(pipe, transport, connection, client), transport)
+        self._turn.hand_back()
 
     # -- one client's way
 
@@ -103,15 +95,15 @@ class Reception:
         except (PipeClosed, ConnectionError) as problem:
             reason = str(problem)
         except TimeoutError:
-            self._log.debug(f"{_who(connection, client)} - TLS handshake timeout")
+            self._log.debug(f"{where(connection, client)} - TLS handshake timeout")
         except HandshakeFailed as problem:
             tell = self._log.debug if problem.quiet else self._complain
-            tell(f"{_who(connection, client)} - TLS handshake error: {problem}")
+            tell(f"{where(connection, client)} - TLS handshake error: {problem}")
         except ValueError as problem:
-            self._complain(f"{_who(connection, client)} - PROXY header: {problem}")
+            self._complain(f"{where(connection, client)} - PROXY header: {problem}")
             reason = "Protocol Violation"
         except OSError as problem:
-            self._log.error(f"{_who(connection, client)} - {problem.strerror}")
+            self._log.error(f"{where(connection, client)} - {problem.strerror}")
             reason = "Read Error"
         transport.on_close = None
         self._turn.now_ns = self._turn.clock.now()
@@ -182,13 +174,9 @@ class Reception:
             connection.fail(b"Secure Connection - TLS Required", FAILED)
             self._turn.kick()
             raise HandshakeFailed("what came first is no TLS handshake", quiet=not seen)
-        await shake_hands(pipe, self._context, tls.timeout_ns)
-        assert pipe.tls is not None
-        client.tls = facts_of(pipe.tls, first=first)
-        if not is_pinned(client.tls, tls.pinned_certs):
-            raise HandshakeFailed("the certificate is not among those that are pinned")
+        client.tls = await secure(pipe, self._context, tls, tls.timeout_ns, first=first)
         self._log.debug(
-            f"{_who(connection, client)} - TLS version {client.tls.version}, "
+            f"{where(connection, client)} - TLS version {client.tls.version}, "
             f"cipher suite {client.tls.cipher}"
         )
         return True
@@ -230,7 +218,3 @@ class Rate:
             self._second, self._count = second, 0
         self._count += 1
         return self._count <= self._limit
-
-
-def _who(connection: Connection, client: Client) -> str:
-    return f"{client.host}:{client.port} - cid:{connection.id}"

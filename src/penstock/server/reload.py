@@ -53,6 +53,7 @@ _NAMES = {
     "cluster_port": "cluster port",
 }
 _SENTENCES = {
+    "operator": "config reload not supported for TrustedOperators",
     "websocket": "config reload not supported for Websocket",
     "store_dir": "config reload not supported for jetstream storage directory",
 }

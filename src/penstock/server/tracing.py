@@ -54,6 +54,9 @@ class Tracer:
             words = line.split(" ")
             if words[0] == "-ERR":
                 line = line.replace("'", "")
+            elif words[0] == "CONNECT":  # ours, to another server
+                shown = without_secrets(line[8:].encode("utf-8"))
+                line = "CONNECT " + shown.decode("utf-8", "backslashreplace")
             self._log.trace(f"{label} - {_OUT} [{line}]")
             if words[0] in ("MSG", "HMSG", "LMSG", "HLMSG") and words[-1].isdigit():
                 size = int(words[-1])
@@ -81,15 +84,18 @@ def quoted(data: bytes) -> str:
 
 
 def without_secrets(text: bytes) -> bytes:
-    """The JSON of a CONNECT, its secrets replaced; what is no JSON object is not shown at all."""
+    """The JSON of a CONNECT, its secrets replaced; what is no JSON object is not shown at all. The
+    user of a URL without a password may be its token: then it is one of the secrets.
+    """
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         return b"<not a JSON object>"
+    secrets = [value for key, value in fields.items() if key.lower() in _SECRETS and value]
     shown = {
-        key: REDACTED if key.lower() in _SECRETS and value else value
+        key: REDACTED if value and (key.lower() in _SECRETS or value in secrets) else value
         for key, value in fields.items()
     }
     return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode(

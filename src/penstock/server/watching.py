@@ -7,7 +7,7 @@ Knows nothing of what they say: see `monitor` and `system`. Loads of them what i
 import time
 from typing import TYPE_CHECKING
 
-from penstock.server.units import SECOND_NS
+from penstock.server.units import SECOND_NS, join_address
 
 if TYPE_CHECKING:
     import asyncio
@@ -88,7 +88,8 @@ class Watching:
 
             host = self._server.host
             self._profiling = ProfilePort(host, port, self.facts())
-            self._server.log.info(f"Profiling is on {host}, port {self._profiling.port}")
+            shown = join_address(host, self._profiling.port)
+            self._server.log.info(f"Profiling is on http://{shown}/debug/pprof")
 
     @property
     def profile_port(self) -> int:

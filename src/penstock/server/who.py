@@ -3,7 +3,8 @@
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.core.hub import Connection
-from penstock.server.clients import Client
+from penstock.server.client import Client
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
 
 def client_info(
@@ -13,9 +14,8 @@ def client_info(
     when it may be told, `service` the account that passed a request on.
     """
     client = connection.session
-    account = getattr(client, "account", None)
     info = ClientInfo(
-        acc=account.name if account is not None else "$G",
+        acc=client.account_name if isinstance(client, Client) else DEFAULT_ACCOUNT,
         svc=service,
         rtt=connection.rtt_ns,
         server=server,

@@ -410,3 +410,26 @@ def test_a_reload_takes_other_preloaded_accounts(kind, tmp_path):
         assert attempt(server, jwt=user_jwt(issued_at=old), sign=SEED) == VIOLATION
         assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
         assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK
+
+
+@both
+def test_what_monitoring_tells_of_an_account_with_a_jwt(kind, tmp_path):
+    token = account_jwt(name="Anna", tags=["one", "two"], claims={"exp": signed.now() + 3})
+    with configured(kind, tmp_path, signed.config(token)) as server:
+        assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
+        system = system_user(server)
+        subject = f"$SYS.REQ.ACCOUNT.{ACCOUNT.public}.INFO"
+        shown = json.loads(request(system, subject))["data"]
+        names = ("jwt", "issuer_key", "name_tag", "tags", "expired")
+        assert [shown.get(name) for name in names] == [
+            token,
+            signed.OPERATOR_SIGNER.public,
+            "Anna",
+            ["one", "two"],
+            False,
+        ]
+        deadline = time.monotonic() + 10
+        while not json.loads(request(system, subject))["data"]["expired"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        system.close()

@@ -259,7 +259,8 @@ class RemoteUpstream:
             return
         self._fails = 0
         self._heard_ns = self._account.now_ns
-        self._lag = info.num_pending
+        if not self._delivered:  # else messages came before this answer, and know better
+            self._lag = info.num_pending
         self.caught_up = self.caught_up or not info.num_pending
         if self.landing.mirror:
             self._skip(info.delivered.stream_seq)

@@ -7,7 +7,7 @@ scoped signing key's template begins without limits. Knows nothing of signatures
 import ipaddress
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ ANY = "*"
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
 
 Texts = list[str] | None
+Seconds = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Permission(msgspec.Struct):
@@ -96,9 +97,9 @@ class Claims(msgspec.Struct, kw_only=True):
     name: str = ""
     aud: str = ""
     jti: str = ""
-    exp: int = 0
-    iat: int = 0
-    nbf: int = 0
+    exp: Seconds = 0
+    iat: Seconds = 0
+    nbf: Seconds = 0
 
     def out_of_time(self, now_s: int) -> str:
         """Why it does not count now; "" when it does."""

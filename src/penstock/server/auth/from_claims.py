@@ -67,6 +67,8 @@ def account_settings(claims: AccountClaims) -> AccountSettings:
         trace_destination=nats.trace.dest if nats.trace else "",
         trace_sampling=(nats.trace.sampling or 100) if nats.trace else 0,
         name_tag=claims.name,
+        issuer_key=claims.iss,
+        tags=claims.nats.tags or [],
     )
 
 

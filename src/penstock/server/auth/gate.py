@@ -72,8 +72,6 @@ class Gate:
         if settings.auth_required or single.user or single.token:
             if settings.proxy_required:
                 return PROXY_REQUIRED
-            if settings.proxy_required:
-                return PROXY_REQUIRED
             return check_single(single, asked, peer, self.passwords)
         return Admitted(asked.user or asked.nkey)
 

@@ -71,7 +71,6 @@ class Record:
     jwt: str
     settings: AccountSettings
     signers: dict[str, Template | None] = field(default_factory=dict)  # key -> what it may give
-    updated_ns: int = 0
     removed: bool = False
 
     def expired(self, now_ns: int) -> bool:
@@ -135,7 +134,9 @@ class OperatorMode:
             else:
                 raise JwtError(f'unknown signing key scope "{key.kind}"')
         before = self.records.get(claims.sub)
-        record = Record(claims, token, account_settings(claims), signers, self.clock())
+        settings = account_settings(claims)
+        settings.jwt, settings.updated_ns = token, self.clock()
+        record = Record(claims, token, settings, signers)
         self.records[claims.sub] = record
         self.accounts.put(record.settings)
         if before is not None:

@@ -144,6 +144,9 @@ class Setup:
             self.call_at(self.now_ns() + EVERY_NS, lambda: self._expire(resolver))
 
     def _changed(self, record: Record) -> None:
+        account = self.accounts.get(record.claims.sub)
+        if account is not None:
+            account.expired = record.expired(self.now_ns())
         self.clients.account_changed(record.claims.sub)
 
     # -- what Callout asks for

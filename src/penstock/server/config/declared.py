@@ -18,6 +18,7 @@ from typing import Any
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import kind
+from penstock.server.settings.accounts import AccountSettings
 from penstock.server.settings.declared import Declared
 from penstock.server.units import parse_duration
 
@@ -122,7 +123,7 @@ def _declare(
     problem = _misfit(consumer, fields)
     if problem:
         reader.problem(item, f"{shown}: {problem}")
-    account = getattr(reader.target, "name", "") if reader.target is not reader.settings else ""
+    account = reader.target.name if isinstance(reader.target, AccountSettings) else ""
     declared = Declared(fields, consumer, stream, account, shown, item.place)
     same = [
         each

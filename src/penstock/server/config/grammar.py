@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from penstock.server.errors import ConfigError
+from penstock.server.errors import ConfigError, unreadable
 
 Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = "Scalar | list[Item] | dict[str, Item]"
@@ -328,8 +328,7 @@ class _Parser:
         try:
             file, text = self.read_include(self.file, path)
         except (OSError, UnicodeDecodeError) as problem:
-            reason = getattr(problem, "strerror", None) or str(problem)
-            raise self.error(f"can't include {path}: {reason}", start) from None
+            raise self.error(f"can't include {path}: {unreadable(problem)}", start) from None
         scopes = self.scopes if self.scopes[-1] is into else [*self.scopes, into]
         inner = _Parser(
             text, file, self.environ, self.read_include, scopes, self.variables, self.includes + 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 from penstock.server.config.grammar import Tree, parse
 from penstock.server.config.reader import Reader
 from penstock.server.config.top import NOT_SERVED, TOP, check_whole
-from penstock.server.errors import ConfigError
+from penstock.server.errors import ConfigError, unreadable
 from penstock.server.settings import Settings
 
 
@@ -23,7 +23,7 @@ def load_config(
     try:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+        reason = unreadable(problem)
         raise ConfigError(f"can't read configuration file {path}: {reason}") from None
     tree = parse(text, path, environ=os.environ, read_include=_read_include)
     if not tree.items:

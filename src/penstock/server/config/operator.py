@@ -9,6 +9,7 @@ from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.users import need
 from penstock.server.config.values import flag, kind, set_to, span, text, whole
+from penstock.server.errors import unreadable
 from penstock.server.settings import COMPATIBLE_VERSION
 from penstock.server.settings.operator import Operator, Resolver
 
@@ -39,7 +40,7 @@ def _operators(reader: Reader, name: str, item: Item) -> None:
             with open(entry, encoding="utf-8") as file:
                 _of(reader).jwts.append(read_jwt(file.read()))
         except (OSError, UnicodeDecodeError) as problem:
-            why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+            why = unreadable(problem)
             raise ValueError(f"error parsing operator JWT: {entry}: {why}") from None
 
 

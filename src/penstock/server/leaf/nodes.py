@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf
@@ -21,7 +21,7 @@ from penstock.core.turn import Turn
 from penstock.nuid import Nuid
 from penstock.server.accounts import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Gate, Later, Refused
-from penstock.server.identity import API_LEVEL, RUNTIME, new_nonce
+from penstock.server.identity import new_nonce
 from penstock.server.leaf import handshake
 from penstock.server.leaf.admission import (
     OLD,
@@ -33,15 +33,17 @@ from penstock.server.leaf.admission import (
     rule_leaf,
 )
 from penstock.server.leaf.handshake import Connect, Info
+from penstock.server.leaf.introduction import Identity, Introduction
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.log import Log
-from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
     from penstock.server.leaf.compression import CompressingTransport
+    from penstock.server.tls import TlsFacts
 
 LOOP_DELAY_NS = 30 * SECOND_NS
 SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
@@ -50,15 +52,6 @@ MIN_VERSION_DELAY_NS = 5 * SECOND_NS
 FINISH_NS = 2 * SECOND_NS
 """How long the answer to our CONNECT may take."""
 LOOK_NS = SECOND_NS
-
-
-class Identity(NamedTuple):
-    """Who this server is."""
-
-    server_id: str
-    name: str
-    urls: list[str]  # where its leaf node listener is reached
-    port: int
 
 
 class LeafNodes(Events):
@@ -76,10 +69,10 @@ class LeafNodes(Events):
         """Nobody is connected yet."""
         self.turn = turn
         self.settings = settings
-        self.identity = identity
+        self._we = Introduction(settings, identity)
         self.log = log
         self.peers: dict[int, LeafPeer] = {}  # by connection id
-        self.changed_hooks: list[Callable[[object], object]] = []  # told who has come or gone
+        self.changed_hooks: list[Callable[[LeafPeer], object]] = []  # told who has come or gone
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
         self._gate = gate
@@ -128,9 +121,9 @@ class LeafNodes(Events):
         host: str,
         port: int,
         *,
-        tls: object = None,
+        tls: "TlsFacts | None" = None,
         link: "CompressingTransport | None" = None,
-    ) -> None:
+    ) -> LeafPeer:
         """A server has called; with `link` it is offered compression."""
         peer = self._register(connection, host, port, spoke=False)
         peer.link = link
@@ -138,7 +131,8 @@ class LeafNodes(Events):
         peer.nonce = new_nonce()
         peer.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
         self.log.info(f"{peer.shown} - Leafnode connection created ")
-        connection.write(handshake.line(b"INFO", self._info(peer)))
+        connection.write(handshake.line(b"INFO", self._we.info(peer)))
+        return peer
 
     def called(
         self,
@@ -148,7 +142,7 @@ class LeafNodes(Events):
         url: str,
         ended: Callable[[LeafPeer], None],
         *,
-        tls: object = None,
+        tls: "TlsFacts | None" = None,
         link: "CompressingTransport | None" = None,
     ) -> LeafPeer:
         """We have called a server; `ended` is called when the connection is closed."""
@@ -234,7 +228,7 @@ class LeafNodes(Events):
         from penstock.server.leaf.compression import negotiate
 
         try:
-            return negotiate(peer, info.compression, own, self._info(peer))
+            return negotiate(peer, info.compression, own, self._we.info(peer))
         except ValueError as problem:
             self.log.error(f"{peer.shown} - {problem}")
             self._fail(peer.connection, str(problem).encode(), "Protocol Violation")
@@ -257,7 +251,7 @@ class LeafNodes(Events):
             self._end(peer, "Parse Error")
             return
         peer.greeted = True
-        wrong = refusal(asked, self._cluster(), self.own.min_version)
+        wrong = refusal(asked, self._we.cluster, self.own.min_version)
         if wrong is not None:
             error, reason = wrong
             self.log.error(f"{peer.shown} - {error}")
@@ -329,8 +323,9 @@ class LeafNodes(Events):
         if connection.closed or connection.closing or leaf is None:
             return
         if isinstance(outcome, Refused):
-            self.log.error(f'{peer.shown} - authentication error - User "{asked.user or "N/A"}"')
-            self._fail(connection, outcome.error, outcome.reason)
+            user = "[REDACTED]" if asked.user == asked.auth_token != "" else asked.user
+            self.log.error(f'{peer.shown} - authentication error - User "{user or "N/A"}"')
+            self._refuse(peer, outcome)
             return
         account = self._accounts.get(outcome.account)
         if account is None or account.expired:
@@ -353,15 +348,31 @@ class LeafNodes(Events):
         leaf.isolated = leaf.isolated or asked.isolate
         connection.headers = asked.headers
         self._replace_older(peer)
-        domain = self._domain()
+        domain = self._we.domain
         rule_leaf(leaf, outcome.permissions, asked, domain, system=self._is_system(peer))
-        info = self._info(peer)
+        info = self._we.info(peer)
         info.import_, info.export = handshake.grants(outcome.permissions)
         info.remote_account, info.connect_info = account.name, True
         info.acc_is_sys = self._is_system(peer)
         info.compression = peer.compression if self.own.compression else ""
         connection.write(handshake.line(b"INFO", info))
         self._join(peer, account)
+
+    def _refuse(self, peer: LeafPeer, refusal: Refused) -> None:
+        """Say no: at once, or later when this address has failed often, also as a client."""
+        patience, now = self._gate.patience, self.turn.now_ns
+        when_ns = patience.failed(peer.host, now)
+
+        def answer() -> None:
+            if when_ns:
+                patience.answered(peer.host)
+            self._fail(peer.connection, refusal.error, refusal.reason)
+            self.turn.kick()
+
+        if when_ns and self._loop is not None:
+            self._loop.call_later((when_ns - now) / SECOND_NS, answer)
+        else:
+            answer()
 
     def _replace_older(self, peer: LeafPeer) -> None:
         """A server that connects anew has lost a connection that we still believe in."""
@@ -411,7 +422,7 @@ class LeafNodes(Events):
             self._end(peer, "Missing Account")
             return
         try:
-            asked = self._connect(peer, remote, headers=info.headers)
+            asked = self._we.connect(peer, remote, headers=info.headers)
         except (OSError, ValueError) as problem:
             self.log.error(f"{peer.shown} - {problem}")
             self._end(peer, "Authentication Failure")
@@ -419,26 +430,6 @@ class LeafNodes(Events):
         connection.write(handshake.line(b"CONNECT", asked))
         peer.due_ns = self.turn.now_ns + FINISH_NS
         self.log.debug(f"{peer.shown} - Remote leafnode connect msg sent")
-
-    def _connect(self, peer: LeafPeer, remote: LeafRemote, *, headers: bool) -> Connect:
-        settings = self.settings
-        asked = Connect(
-            compress_mode="" if peer.compression == "not supported" else peer.compression,
-            version=COMPATIBLE_VERSION,
-            server_id=self.identity.server_id,
-            name=self.identity.name,
-            domain=self._domain(),
-            is_hub=remote.hub,
-            cluster=self._cluster(),
-            headers=headers,
-            jetstream=settings.jetstream,
-            deny_pub=remote.deny_imports or None,
-            isolate=remote.request_isolation,
-            remote_account=peer.account_name,
-            protocol=1,
-        )
-        handshake.show(asked, remote.credentials, remote.nkey, peer.nonce, peer.url)
-        return asked
 
     def _finish(self, peer: LeafPeer, info: Info) -> None:
         """It has let us in."""
@@ -474,7 +465,7 @@ class LeafNodes(Events):
         assert peer.leaf is not None
         assert peer.remote is not None
         system = self._is_system(peer)
-        rule_hub(peer.leaf, info, peer.remote, self._domain(), peer.domain, system=system)
+        rule_hub(peer.leaf, info, peer.remote, self._we.domain, peer.domain, system=system)
 
     # -- both
 
@@ -485,7 +476,7 @@ class LeafNodes(Events):
         if peers is None or peers.router is not account.router:
             peers = self._peers_of[account.name] = Peers(account.router)
             peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
-        domain = self._domain()
+        domain = self._we.domain
         if domain != peer.domain or not domain:
             self.log.info(
                 f'{peer.shown} - JetStream using domains: local "{domain}", remote "{peer.domain}"'
@@ -499,41 +490,6 @@ class LeafNodes(Events):
     def _is_system(self, peer: LeafPeer) -> bool:
         system = self._accounts.system
         return system is not None and system is peer.account
-
-    def _domain(self) -> str:
-        return self.settings.domain if self.settings.jetstream else ""
-
-    def _cluster(self) -> str:
-        """What we say our cluster is: a server that calls others stands for itself."""
-        return self.identity.name.replace(" ", "_") if self.own.remotes else ""
-
-    def _info(self, peer: LeafPeer) -> Info:
-        settings, own = self.settings, self.own
-        return Info(
-            server_id=self.identity.server_id,
-            server_name=self.identity.name,
-            version=COMPATIBLE_VERSION,
-            proto=1,
-            go=RUNTIME,
-            host=own.host,
-            port=self.identity.port,
-            headers=True,
-            auth_required=True,
-            tls_required=own.tls is not None,
-            tls_verify=own.tls is not None and own.tls.verify,
-            max_payload=settings.max_payload,
-            jetstream=settings.jetstream,
-            client_id=peer.connection.id,
-            nonce=peer.nonce,
-            cluster=self._cluster(),
-            domain=self._domain(),
-            api_lvl=API_LEVEL,
-            info_on_connect=True,
-            leafnode_urls=self.identity.urls,
-            compression=own.compression
-            if peer.link is not None or own.compression == "off"
-            else "",
-        )
 
     def _peer(self, leaf: Leaf) -> LeafPeer | None:
         peer = leaf.connection.session

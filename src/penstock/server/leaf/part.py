@@ -12,20 +12,26 @@ from penstock.server.accounts import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients import AUTHORIZATION
 from penstock.server.errors import StartError
-from penstock.server.leaf.nodes import Identity, LeafNodes
+from penstock.server.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.leaf.introduction import Identity
+from penstock.server.leaf.nodes import LeafNodes
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.leaf.remotes import Remotes
 from penstock.server.listener import Listener, open_sockets
 from penstock.server.log import Log
+from penstock.server.pipe import Pipe, PipeClosed
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import fixed_changes
+from penstock.server.transport import Transport
 from penstock.server.units import join_address
 
 if TYPE_CHECKING:
     import ssl
 
     from penstock.server.app import Server
-    from penstock.server.transport import Transport
+    from penstock.server.leaf.compression import CompressingTransport
+    from penstock.server.tls import TlsFacts
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -41,7 +47,7 @@ def open_part(server: "Server") -> "LeafPart":
         server_name=server.server_name,
     )
 
-    def changed(peer: object) -> None:
+    def changed(peer: LeafPeer) -> None:
         if server.clients.system is not None:
             server.clients.system.account_changed(peer)
 
@@ -81,7 +87,7 @@ class LeafPart:
         self.remotes = Remotes(self.nodes, sessions)
         self._sessions = sessions
         self._context = server_context_of(own)
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._arrivals = Arrivals()
         self._listener: Listener | None = None
         before = turn.on_close
 
@@ -105,7 +111,7 @@ class LeafPart:
         """Take calls, and call."""
         self.nodes.open(loop)
         if self._sockets:
-            self._listener = Listener(self._sockets, self._accepted, self.turn.kick, self.log)
+            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
             self._listener.open(loop)
             shown = join_address(self.host, self.port)
             self.log.info(f"Listening for leafnode connections on {shown}")
@@ -120,8 +126,7 @@ class LeafPart:
     def close(self) -> None:
         """The server stops."""
         self.stop_listening()
-        for task in list(self._arriving):
-            task.cancel()
+        self._arrivals.close()
         self.remotes.close()
         self.nodes.close()
 
@@ -140,9 +145,12 @@ class LeafPart:
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()
         if self._context is not None:
-            task = asyncio.get_running_loop().create_task(self._encrypt(connected, host, port))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            from penstock.server.leaf.compression import CompressingTransport
+
+            transport = CompressingTransport(self.turn, Pipe(connected))
+            connection = self._sessions.accept(transport)
+            self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
+            self.turn.hand_back()
             return
         if self.nodes.own.compression not in ("", "off"):
             self._compressible(connected, host, port)
@@ -154,7 +162,6 @@ class LeafPart:
     def _compressible(self, connected: socket.socket, host: str, port: int) -> None:
         """A server has called, and its connection may be compressed."""
         from penstock.server.leaf.compression import CompressingTransport
-        from penstock.server.pipe import Pipe
 
         transport = CompressingTransport(self.turn, Pipe(connected))
         connection = self._sessions.accept(transport)
@@ -162,44 +169,47 @@ class LeafPart:
         transport.serve(connection)
         self.turn.kick()
 
-    async def _encrypt(self, connected: socket.socket, host: str, port: int) -> None:
+    async def _encrypt(
+        self, transport: "CompressingTransport", connection: Connection, host: str, port: int
+    ) -> None:
         """INFO and the handshake of a server that calls, in the order of the settings."""
-        from penstock.server.handshake import HandshakeFailed, shake_hands
-        from penstock.server.leaf.compression import CompressingTransport
-        from penstock.server.pipe import Pipe, PipeClosed
-        from penstock.server.tls import facts_of, is_pinned
-
         tls = self.nodes.own.tls
         assert tls is not None
         assert self._context is not None
-        pipe = Pipe(connected)
-        transport = CompressingTransport(self.turn, pipe)
-        link = transport if self.nodes.own.compression not in ("", "off") else None
-        connection = self._sessions.accept(transport)
+        first = tls.handshake_first
+        peer = None
+        offered = self.nodes.own.compression not in ("", "off")
+        link = transport if offered else None
         try:
-            if not tls.handshake_first:
-                self.nodes.accepted(connection, host, port, link=link)
+            if not first:
+                self.turn.now_ns = self.turn.clock.now()
+                peer = self.nodes.accepted(connection, host, port, link=link)
                 self.turn.kick()
                 connection.set_blocked(True)
-            await shake_hands(pipe, self._context, tls.timeout_ns)
-            assert pipe.tls is not None
-            facts = facts_of(pipe.tls, first=tls.handshake_first)
-            if not is_pinned(facts, tls.pinned_certs):
-                raise HandshakeFailed("the certificate is not among those that are pinned")
+            facts = await secure(transport.pipe, self._context, tls, tls.timeout_ns, first=first)
         except (HandshakeFailed, PipeClosed, TimeoutError, OSError) as problem:
+            transport.on_close = None
             self.log.error(f"{host}:{port} - lid:{connection.id} - TLS handshake error: {problem}")
             self.turn.now_ns = self.turn.clock.now()
             self.turn.disconnect(connection, "TLS Handshake Failure")
             self.turn.kick()
             return
+        transport.on_close = None
         self.turn.now_ns = self.turn.clock.now()
-        if tls.handshake_first:
+        if peer is None:
             self.nodes.accepted(connection, host, port, tls=facts, link=link)
+        else:
+            peer.tls = facts
         transport.serve(connection)
         self.turn.kick()
 
     def over_websocket(
-        self, connection: Connection, transport: "Transport", host: str, port: int, tls: object
+        self,
+        connection: Connection,
+        transport: Transport,
+        host: str,
+        port: int,
+        tls: "TlsFacts | None",
     ) -> None:
         """A server has called the WebSocket listener; its request was granted."""
         self.nodes.accepted(connection, host, port, tls=tls)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from penstock.server.leaf.compression import CompressingTransport
     from penstock.server.leaf.handshake import Info
     from penstock.server.settings.leafnodes import LeafRemote
-
-NEVER_NS = 1 << 62
+    from penstock.server.tls import TlsFacts
 
 
 class LeafPeer:
@@ -73,7 +73,7 @@ class LeafPeer:
         self.kind = "LEAFNODE"  # connection type, as users may restrict it
         self.compression = "not supported"
         self.link: CompressingTransport | None = None  # it may be compressed
-        self.tls: object = None  # facts of the handshake
+        self.tls: TlsFacts | None = None  # facts of the handshake
         self.discovered: Callable[[Info], None] | None = None  # told where the hub says it is
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from penstock.server.http import Answer, text_answer
-from penstock.server.monitor.facts import Facts, OneAccount
+from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.form import to_json
 from penstock.server.monitor.query import Query, QueryError, Skip
 
@@ -85,4 +85,4 @@ def family(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name}")
 
 
-__all__ = ["PATHS", "Facts", "OneAccount", "QueryError", "Skip", "answer", "family", "json_answer"]
+__all__ = ["PATHS", "Facts", "QueryError", "Skip", "answer", "family", "json_answer"]

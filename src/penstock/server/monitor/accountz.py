@@ -6,19 +6,18 @@ import msgspec
 
 from penstock.api.times import format_time
 from penstock.core.subjects import subset
+from penstock.server.accounts import ServerAccount
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (
-    AccountFacts,
     Facts,
     engine_account,
-    is_leaf,
-    party_of,
+    leaf_of,
     tag_of,
 )
 from penstock.server.monitor.form import present
 from penstock.server.monitor.query import Query, QueryError
 from penstock.server.monitor.subsz import statistics
-from penstock.server.settings.accounts import AccountSettings, Export, Import, Mapping
+from penstock.server.settings.accounts import Export, Import, Mapping
 from penstock.server.units import SECOND_NS
 
 
@@ -51,21 +50,21 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     if account is None:
         raise QueryError(f"Account {name} does not exist")
     connections = connections_by_account(facts).get(name, [])
-    leafs = sum(is_leaf(party_of(each)) for each in connections)
+    leafs = sum(leaf_of(each) is not None for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
-        "update_time": format_time(getattr(account, "updated_ns", 0) or facts.start_ns),
+        "update_time": format_time(account.settings.updated_ns or facts.start_ns),
     }
     body |= present(is_system=name == facts.system_account)
     body |= {
-        "expired": bool(getattr(account, "expired", False)),
+        "expired": account.expired,
         "complete": True,
         "jetstream_enabled": engine_account(facts, name) is not None,
         "leafnode_connections": leafs,
         "client_connections": len(connections) - leafs,
         "subscriptions": account.router.subscription_count(),
     }
-    settings = getattr(account, "settings", None) or AccountSettings(name)
+    settings = account.settings
     imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
     body |= present(
         mappings={
@@ -76,16 +75,16 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
         imports=imports,
     )
     body |= present(
-        jwt=getattr(account, "jwt", ""),
-        issuer_key=getattr(account, "issuer_key", ""),
+        jwt=settings.jwt,
+        issuer_key=settings.issuer_key,
         name_tag=tag_of(account),
-        tags=list(getattr(account, "tags", ())),
+        tags=settings.tags,
     )
     body["sublist_stats"] = statistics([account.router])
     return body
 
 
-def _imports(facts: Facts, account: AccountFacts) -> list[dict[str, Any]]:
+def _imports(facts: Facts, account: ServerAccount) -> list[dict[str, Any]]:
     """The services of the system account that every account reaches."""
     name = account.name
     if name == facts.system_account:
@@ -149,8 +148,9 @@ def _import(wanted: Import, facts: Facts) -> dict[str, Any]:
         "tracking": False,
     }
     if wanted.service:
-        exporter = getattr(facts.account(wanted.account), "settings", None)
-        served = [each for each in (exporter.exports if exporter else ()) if each.service]
+        exporter = facts.account(wanted.account)
+        exports = exporter.settings.exports if exporter is not None else []
+        served = [each for each in exports if each.service]
         found = next((each for each in served if subset(wanted.subject, each.subject)), None)
         row |= present(latency=_latency(found) if found else None)
     return row

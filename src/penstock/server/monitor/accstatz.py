@@ -7,12 +7,11 @@ import msgspec
 
 from penstock.api.times import format_time
 from penstock.core.hub import Connection
+from penstock.server.accounts import ServerAccount
 from penstock.server.monitor.facts import (
-    AccountFacts,
     Facts,
-    account_name,
-    is_leaf,
-    party_of,
+    account_of,
+    leaf_of,
     tag_of,
 )
 from penstock.server.monitor.query import Query
@@ -50,12 +49,12 @@ def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
     """The open connections of each account that has some."""
     found: dict[str, list[Connection]] = {}
     for connection in facts.hub.all_connections():
-        found.setdefault(account_name(party_of(connection)), []).append(connection)
+        found.setdefault(account_of(connection), []).append(connection)
     return found
 
 
 def statistics(
-    facts: Facts, account: AccountFacts, connections: Iterable[Connection]
+    facts: Facts, account: ServerAccount, connections: Iterable[Connection]
 ) -> dict[str, Any]:
     """One account: what is open, and what went through it, past connections included."""
     gone = facts.clients.past(account.name)
@@ -63,7 +62,7 @@ def statistics(
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0
     for each in connections:
-        if is_leaf(party_of(each)):
+        if leaf_of(each) is not None:
             leafs += 1
             _add(leafs_sent, each.out_msgs, each.out_bytes)
             _add(leafs_received, each.in_msgs, each.in_bytes)

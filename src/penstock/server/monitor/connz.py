@@ -10,22 +10,20 @@ import msgspec
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
 from penstock.core.subjects import collide
-from penstock.server.clients import Client
+from penstock.server.client import Client
 from penstock.server.departed import Departed
 from penstock.server.monitor.facts import (
-    GLOBAL_ACCOUNT,
     Facts,
-    account_name,
+    account_of,
     client_of,
-    is_leaf,
-    kind_of,
-    party_of,
+    leaf_of,
     tag_of,
     type_of,
 )
 from penstock.server.monitor.form import present, text, uptime
 from penstock.server.monitor.query import Query, QueryError, page
 from penstock.server.monitor.subsz import detail
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
 OPEN, CLOSED, ALL = 0, 1, 2
 _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
@@ -149,12 +147,12 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
     opened: list[Connection] = []
     closed: list[Departed] = []
     if options.state != CLOSED:
-        opened = [each for each in facts.hub.all_connections() if not is_leaf(party_of(each))]
+        opened = [each for each in facts.hub.all_connections() if leaf_of(each) is None]
     if options.state != OPEN:
         closed = list(facts.clients.departed)
     if options.acc:
-        opened = [each for each in opened if account_name(client_of(each)) == options.acc]
-        closed = [each for each in closed if account_name(each.client) == options.acc]
+        opened = [each for each in opened if account_of(each) == options.acc]
+        closed = [each for each in closed if each.client.account_name == options.acc]
     total = len(opened) + len(closed)
     if options.cid:
         opened = [each for each in opened if each.id == options.cid]
@@ -183,7 +181,7 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     client = each.client if isinstance(each, Departed) else client_of(each) or Client("", 0, 0)
     end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
     fields: dict[str, Any] = {"cid": _cid(each)}
-    fields |= present(kind=kind_of(client), type=type_of(client))
+    fields |= present(kind="Client", type=type_of(client))
     fields |= {
         "ip": client.host,
         "port": client.port,
@@ -208,16 +206,15 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     fields |= present(name=client.name, lang=client.lang, version=client.version)
     fields |= _tls(client, options.auth)
     if options.auth:
-        account = account_name(client)
+        account = client.account_name
         fields |= present(
-            authorized_user=client.user, account="" if account == GLOBAL_ACCOUNT else account
+            authorized_user=client.user, account="" if account == DEFAULT_ACCOUNT else account
         )
     subscriptions = each.all_subscriptions()
     if subscriptions and options.subscriptions_detail:
         # closed connections kept theirs with the account
         fields["subscriptions_list_detail"] = [
-            detail(one, fields["cid"], account_name(client) if gone else "")
-            for one in subscriptions
+            detail(one, fields["cid"], client.account_name if gone else "") for one in subscriptions
         ]
     elif subscriptions and options.subscriptions:
         fields["subscriptions_list"] = [text(one.subject) for one in subscriptions]
@@ -243,9 +240,9 @@ def _in_order(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(client: Client, gone: bool) -> dict[str, Any]:
-    account = account_name(client)
+    account = client.account_name
     return credentials(client) | present(
-        name_tag="" if gone and account == GLOBAL_ACCOUNT else tag_of(client.account)
+        name_tag="" if gone and account == DEFAULT_ACCOUNT else tag_of(client.account)
     )
 
 

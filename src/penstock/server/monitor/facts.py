@@ -10,40 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
-from penstock.server.clients import Client, Clients, account_name
+from penstock.server.accounts import ServerAccount
+from penstock.server.client import WEBSOCKET, Client
+from penstock.server.clients import Clients
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings import Settings
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT, SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account as EngineAccount
     from penstock.server.jetstream import JetStream
 
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
 LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this long
-
-
-class AccountFacts(Protocol):
-    """What monitoring reads of an account."""
-
-    @property
-    def name(self) -> str:
-        """Its name; with JWTs its public key."""
-
-    @property
-    def router(self) -> Router:
-        """Its subjects."""
-
-
-@dataclass(slots=True)
-class OneAccount:
-    """An account of which only name and subjects are known."""
-
-    name: str
-    router: Router
 
 
 @dataclass(slots=True)
@@ -59,7 +40,7 @@ class Facts:
     start_ns: int
     hub: Hub
     clients: Clients
-    accounts: Callable[[], Iterable[AccountFacts]]
+    accounts: Callable[[], Iterable[ServerAccount]]
     jetstream: Callable[[], "JetStream | None"]
     warn: Callable[[str], object] = print
     leaf_port: Callable[[], int] = int  # where leaf nodes are taken; 0: nowhere
@@ -75,7 +56,7 @@ class Facts:
         """The time now, not that of the turn."""
         return self.hub.clock.now()
 
-    def account(self, name: str) -> AccountFacts | None:
+    def account(self, name: str) -> ServerAccount | None:
         """The account of that name."""
         return next((each for each in self.accounts() if each.name == name), None)
 
@@ -116,31 +97,26 @@ def client_of(connection: Connection) -> Client | None:
     return client if isinstance(client, Client) else None
 
 
-def party_of(connection: Connection) -> object:
-    """The same of clients and of other servers, which are leaf nodes; None: it is new."""
-    return connection.session
+def leaf_of(connection: Connection) -> LeafPeer | None:
+    """The same of another server, which is a leaf node."""
+    peer = connection.session
+    return peer if isinstance(peer, LeafPeer) else None
 
 
-def is_leaf(client: object) -> bool:
-    """Whether another server is at the other end."""
-    return str(getattr(client, "kind", "")).startswith("LEAFNODE")
+def account_of(connection: Connection) -> str:
+    """The account that it is in; before it has said who it is, the default one."""
+    party = client_of(connection) or leaf_of(connection)
+    return party.account_name if party is not None else DEFAULT_ACCOUNT
 
 
-def kind_of(client: object) -> str:
-    """What is at the other end, as nats-server names it."""
-    return "Leafnode" if is_leaf(client) else "Client"
+def type_of(client: Client) -> str:
+    """How a client talks."""
+    return "websocket" if client.kind == WEBSOCKET else "nats"
 
 
-def type_of(client: object) -> str:
-    """How a client talks; empty for a leaf node."""
-    kind = str(getattr(client, "kind", ""))
-    return "" if is_leaf(client) else "websocket" if kind == "WEBSOCKET" else "nats"
-
-
-def tag_of(account: object) -> str:
+def tag_of(account: ServerAccount | None) -> str:
     """The name for people of an account: its tag, or its name."""
-    settings = getattr(account, "settings", None)
-    return getattr(settings, "name_tag", "") or str(getattr(account, "name", GLOBAL_ACCOUNT))
+    return account.settings.name_tag or account.name if account is not None else DEFAULT_ACCOUNT
 
 
 def engine_account(facts: Facts, name: str) -> "EngineAccount | None":
@@ -149,21 +125,3 @@ def engine_account(facts: Facts, name: str) -> "EngineAccount | None":
     if jetstream is None:
         return None
     return next((each for each in jetstream.accounts() if each.name == name), None)
-
-
-__all__ = [
-    "GLOBAL_ACCOUNT",
-    "SYSTEM_ACCOUNT",
-    "AccountFacts",
-    "Facts",
-    "OneAccount",
-    "account_name",
-    "client_of",
-    "cores",
-    "engine_account",
-    "is_leaf",
-    "kind_of",
-    "party_of",
-    "tag_of",
-    "type_of",
-]

@@ -6,7 +6,8 @@ import msgspec
 
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
-from penstock.server.monitor.facts import Facts, account_name, is_leaf, party_of
+from penstock.server.leaf.peer import LeafPeer
+from penstock.server.monitor.facts import Facts, leaf_of
 from penstock.server.monitor.form import present, text
 from penstock.server.monitor.query import Query
 
@@ -26,9 +27,9 @@ def from_query(query: Query) -> Options:
 def report(facts: Facts, options: Options) -> dict[str, Any]:
     """A row for each."""
     rows = [
-        _row(connection, options.subscriptions)
-        for connection in leaf_connections(facts)
-        if options.account in ("", account_name(party_of(connection)))
+        _row(connection, peer, options.subscriptions)
+        for connection, peer in joined_leafs(facts)
+        if options.account in ("", peer.account_name)
     ]
     return {
         "server_id": facts.server_id,
@@ -38,27 +39,23 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     }
 
 
-def leaf_connections(facts: Facts) -> list[Connection]:
-    """The connections that are leaf nodes."""
-    return [
-        each
-        for each in facts.hub.all_connections()
-        if is_leaf(party_of(each)) and getattr(party_of(each), "joined", True)
-    ]
+def joined_leafs(facts: Facts) -> list[tuple[Connection, LeafPeer]]:
+    """The connections to leaf nodes over which messages flow, with what is kept of them."""
+    found = ((each, leaf_of(each)) for each in facts.hub.all_connections())
+    return [(each, peer) for each, peer in found if peer is not None and peer.joined]
 
 
-def _row(connection: Connection, subscriptions: bool) -> dict[str, Any]:
-    client = party_of(connection)
+def _row(connection: Connection, peer: LeafPeer, subscriptions: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": connection.id,
-        "name": getattr(client, "name", ""),
-        "is_spoke": bool(getattr(client, "is_spoke", False)),
+        "name": peer.name,
+        "is_spoke": peer.is_spoke,
     }
-    row |= present(is_isolated=getattr(client, "is_isolated", False))
+    row |= present(is_isolated=peer.is_isolated)
     row |= {
-        "account": account_name(client),
-        "ip": getattr(client, "host", ""),
-        "port": getattr(client, "port", 0),
+        "account": peer.account_name,
+        "ip": peer.host,
+        "port": peer.port,
         "rtt": format_duration(connection.rtt_ns),
         "in_msgs": connection.in_msgs,
         "out_msgs": connection.out_msgs,
@@ -68,4 +65,4 @@ def _row(connection: Connection, subscriptions: bool) -> dict[str, Any]:
     }
     if subscriptions:
         row |= present(subscriptions_list=[text(s.subject) for s in connection.all_subscriptions()])
-    return row | present(compression=getattr(client, "compression", ""))
+    return row | present(compression=peer.compression)

@@ -8,7 +8,7 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.core.router import Router
 from penstock.core.subjects import literal, matches
-from penstock.server.monitor.facts import Facts, account_name, party_of
+from penstock.server.monitor.facts import Facts, account_of
 from penstock.server.monitor.form import number, present, text
 from penstock.server.monitor.query import Query, QueryError, page
 
@@ -101,7 +101,7 @@ def statistics(routers: Iterable[Router]) -> dict[str, Any]:
 def _rows(facts: Facts, options: Options) -> list[dict[str, Any]]:
     rows = []
     for connection in facts.hub.all_connections():
-        account = account_name(party_of(connection))
+        account = account_of(connection)
         if options.account not in ("", account):
             continue
         rows += [

@@ -8,7 +8,7 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.server.identity import RUNTIME
 from penstock.server.monitor import jetstream
-from penstock.server.monitor.facts import Facts, cores, is_leaf, party_of
+from penstock.server.monitor.facts import Facts, cores, leaf_of
 from penstock.server.monitor.form import number, present, uptime
 from penstock.server.monitor.query import Query
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
@@ -128,7 +128,7 @@ def _running(facts: Facts) -> dict[str, Any]:
         "total_connections": clients.total,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": sum(is_leaf(party_of(each)) for each in hub.all_connections()),
+        "leafnodes": sum(leaf_of(each) is not None for each in hub.all_connections()),
         "in_msgs": hub.in_msgs,
         "in_bytes": hub.in_bytes,
         "in_client_msgs": hub.in_msgs,

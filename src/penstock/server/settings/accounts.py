@@ -127,3 +127,7 @@ class AccountSettings:
     trace_destination: str = ""  # where traces of messages with a traceparent header go
     trace_sampling: int = 0  # percent
     name_tag: str = ""  # a name for people, of an account that is called by its key
+    jwt: str = field(default="", repr=False)  # that it came from; "": from the configuration
+    issuer_key: str = ""  # who signed that
+    tags: list[str] = field(default_factory=list)  # in it
+    updated_ns: int = 0  # when it came

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.hub import Connection, Trace
 from penstock.core.router import CallbackSink, Router
-from penstock.server.clients import Client
+from penstock.server.client import Client
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.server.leaf.peer import LeafPeer
     from penstock.server.monitor.facts import Facts
     from penstock.server.system.events import Events
     from penstock.server.system.services import Services
@@ -139,7 +140,7 @@ class System:
         if self.heard:
             self.events.connected(connection)
 
-    def account_changed(self, client: object) -> None:
+    def account_changed(self, client: "Client | LeafPeer") -> None:
         """A server has come or gone as a leaf node of its account."""
         if self.heard:
             self.events.account_changed(client)
@@ -148,11 +149,6 @@ class System:
         """A connection was closed. Who listens in the account itself hears of a refusal, too."""
         if self.heard:
             self.events.disconnected(connection, client)
-
-    def accounts_refusal(self, connection: Connection, client: Client, router: Router) -> None:
-        """A client was refused; its account's own clients may want to know."""
-        if router.has_interest("$SYS.ACCOUNT.CLIENT.AUTH.ERR"):
-            self.events.refused(connection, client, router)
 
     def leaving(self, lame_duck: bool) -> None:
         """The server shuts down, or is about to."""

@@ -29,8 +29,8 @@ def server_info(facts: Facts) -> dict[str, Any]:
     info |= present(domain=settings.domain if on else "")
     info["ver"] = COMPATIBLE_VERSION
     info |= present(
-        tags=list(getattr(settings, "server_tags", ()) or ()),
-        metadata=dict(getattr(settings, "server_metadata", {}) or {}),
+        tags=list(settings.server_tags),
+        metadata=dict(settings.server_metadata),
     )
     return info | {
         "jetstream": on,

@@ -9,22 +9,22 @@ from penstock.api.times import format_time
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.nuid import Nuid
-from penstock.server.clients import Client, account_name
+from penstock.server.accounts import ServerAccount
+from penstock.server.client import Client
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.monitor import jetstream
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.accstatz import statistics as account_statistics
 from penstock.server.monitor.connz import credentials
 from penstock.server.monitor.facts import (
-    GLOBAL_ACCOUNT,
-    AccountFacts,
     Facts,
     client_of,
     cores,
-    kind_of,
     tag_of,
     type_of,
 )
 from penstock.server.monitor.form import number, present
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 from penstock.server.system.envelope import server_info, written
 
 _ADVISORY = "io.nats.server.advisory.v1."
@@ -48,7 +48,7 @@ class Events:
         if client is None:
             return
         self.account_changed(client)
-        subject = f"$SYS.ACCOUNT.{account_name(client)}.CONNECT"
+        subject = f"$SYS.ACCOUNT.{client.account_name}.CONNECT"
         if self._router.has_interest(subject):
             self._publish(
                 self._router, subject, "client_connect", {"client": describe(connection, client)}
@@ -59,14 +59,10 @@ class Events:
         if connection.reason in REFUSALS:
             subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
             self._gone(self._router, subject, connection, client)
-        subject = f"$SYS.ACCOUNT.{account_name(client)}.DISCONNECT"
+        subject = f"$SYS.ACCOUNT.{client.account_name}.DISCONNECT"
         self._gone(self._router, subject, connection, client)
         if connection.ready:
             self.account_changed(client)
-
-    def refused(self, connection: Connection, client: Client, router: Router) -> None:
-        """Told to the clients of the account that it wanted to be in."""
-        self._gone(router, "$SYS.ACCOUNT.CLIENT.AUTH.ERR", connection, client)
 
     def _gone(self, router: Router, subject: str, connection: Connection, client: Client) -> None:
         if not router.has_interest(subject):
@@ -82,11 +78,11 @@ class Events:
 
     # -- accounts
 
-    def account_changed(self, client: object) -> None:
+    def account_changed(self, client: Client | LeafPeer) -> None:
         """The account of a client, or of another server, has other connections than before."""
-        name = account_name(client)
+        name = client.account_name
         account = self._facts.account(name)
-        if name != GLOBAL_ACCOUNT and account is not None:
+        if name != DEFAULT_ACCOUNT and account is not None:
             self._account(account, None)
 
     def all_accounts(self) -> None:
@@ -94,10 +90,10 @@ class Events:
         by_account = connections_by_account(self._facts)
         for account in self._facts.accounts():
             found = by_account.get(account.name)
-            if found and account.name != GLOBAL_ACCOUNT:
+            if found and account.name != DEFAULT_ACCOUNT:
                 self._account(account, found)
 
-    def _account(self, account: AccountFacts, connections: list[Connection] | None) -> None:
+    def _account(self, account: ServerAccount, connections: list[Connection] | None) -> None:
         name = account.name
         subjects = (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS")
         heard = [subject for subject in subjects if self._router.has_interest(subject)]
@@ -111,7 +107,7 @@ class Events:
             event["server"] = server_info(self._facts)
             self._router.publish_message(subject, written(event))
 
-    def account_answer(self, account: AccountFacts) -> bytes | None:
+    def account_answer(self, account: ServerAccount) -> bytes | None:
         """The same as an answer; None when the account has no connections."""
         connections = connections_by_account(self._facts).get(account.name)
         if not connections:
@@ -151,7 +147,7 @@ class Events:
 
 def describe(connection: Connection, client: Client, stop: str = "") -> dict[str, Any]:
     """A client as the events show it; `stop`: when it was closed."""
-    account = account_name(client)
+    account = client.account_name
     shown = credentials(client)
     return present(
         start=format_time(connection.start_ns),
@@ -168,7 +164,7 @@ def describe(connection: Connection, client: Client, stop: str = "") -> dict[str
         issuer_key=shown.get("issuer_key"),
         name_tag=tag_of(client.account),
         tags=shown.get("tags"),
-        kind=kind_of(client),
+        kind="Client",
         client_type=type_of(client),
     )
 

@@ -14,9 +14,8 @@ import msgspec
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.subjects import literal, subset
-from penstock.server.clients import account_name
 from penstock.server.monitor import QueryError, Skip, family
-from penstock.server.monitor.facts import client_of, tag_of
+from penstock.server.monitor.facts import account_of, client_of, tag_of
 from penstock.server.monitor.form import present
 from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written
@@ -272,7 +271,7 @@ class Services:
             self._send(request, {"error": {"code": _BAD}})
             return
         admitted = client.admitted
-        data: dict[str, Any] = {"user": client.user, "account": account_name(client)}
+        data: dict[str, Any] = {"user": client.user, "account": client.account_name}
         data |= present(
             account_name=tag_of(client.account),
             user_name=admitted.name_tag if admitted is not None else "",
@@ -295,7 +294,7 @@ class Services:
             count = sum(
                 subset(each.subject, wanted) and queue in (None, each.queue)
                 for connection in self._facts.hub.all_connections()
-                if account_name(client_of(connection)) == self._facts.system_account
+                if account_of(connection) == self._facts.system_account
                 for each in connection.all_subscriptions()
             )
         if request.reply:
@@ -325,8 +324,7 @@ class Services:
         ):
             if asked and (asked != own if wanted.exact_match else asked not in own):
                 return True
-        tags = getattr(settings, "server_tags", ()) or ()
-        if any(tag not in tags for tag in wanted.tags):
+        if any(tag not in settings.server_tags for tag in wanted.tags):
             return True
         return bool(wanted.domain) and wanted.domain != settings.domain
 

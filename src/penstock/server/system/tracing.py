@@ -16,9 +16,9 @@ from typing import Any
 from penstock.api.times import format_time
 from penstock.core.hub import Connection, Trace
 from penstock.core.subjects import literal
-from penstock.server.clients import account_name
-from penstock.server.monitor.facts import SYSTEM_ACCOUNT, Facts, client_of
+from penstock.server.monitor.facts import Facts, account_of, client_of, leaf_of
 from penstock.server.monitor.form import present, text
+from penstock.server.settings.accounts import SYSTEM_ACCOUNT
 from penstock.server.system.envelope import compressed, server_info, written
 
 DESTINATION = "Nats-Trace-Dest"
@@ -91,19 +91,20 @@ class Tracing:
 
     def _accounts_destination(self, connection: Connection) -> str:
         """Where the account wants traces of others' traces; empty: not, or not this one."""
-        account = getattr(client_of(connection), "account", None)
+        party = client_of(connection) or leaf_of(connection)
+        account = party.account if party is not None else None
         if account is None or not account.settings.trace_destination:
             return ""
         sampling = account.settings.trace_sampling
         if 0 < sampling < 100 and random.randrange(100) >= sampling:
             return ""
-        return str(account.settings.trace_destination)
+        return account.settings.trace_destination
 
     def end(self, connection: Connection, trace: Trace, error: str = "") -> None:
         """Publish what became of it, in the account of who sent it."""
         if not isinstance(trace, Following):
             return
-        account = self._facts.account(account_name(client_of(connection)))
+        account = self._facts.account(account_of(connection))
         if account is None:
             return
         now = format_time(self._facts.now_ns)
@@ -156,11 +157,17 @@ def _sampled(headers: dict[str, list[str]]) -> bool:
 def _ingress(
     connection: Connection, trace: Following, account: str, now: str, error: str
 ) -> dict[str, Any]:
-    client = client_of(connection)
-    event: dict[str, Any] = {"type": "in", "ts": now, "kind": _CLIENT, "cid": connection.id}
-    event |= present(name=getattr(client, "name", ""))
+    event = {"type": "in", "ts": now} | _end_of(connection)
     event |= {"acc": account, "subj": trace.subject}
     return event | present(error=error)
+
+
+def _end_of(connection: Connection) -> dict[str, Any]:
+    """Who is at the other end."""
+    peer = leaf_of(connection)
+    party = peer or client_of(connection)
+    end: dict[str, Any] = {"kind": _CLIENT if peer is None else _LEAF, "cid": connection.id}
+    return end | present(name=party.name if party is not None else "")
 
 
 def _service(subject: str, account: str) -> list[tuple[Any, ...]]:
@@ -206,12 +213,9 @@ def _event(
 
 def _egress(subscription: Any, error: str, home: str) -> dict[str, Any]:
     connection = subscription.client()
-    client = client_of(connection)
-    leaf = str(getattr(client, "kind", "")).startswith("LEAFNODE")
-    event: dict[str, Any] = {"kind": _LEAF if leaf else _CLIENT, "cid": connection.id}
-    event |= present(name=getattr(client, "name", ""))
-    account = account_name(client)
+    event = _end_of(connection)
+    account = account_of(connection)
     event |= present(acc=account if account != home else "")
-    if not leaf:
+    if event["kind"] != _LEAF:
         event |= present(sub=text(subscription.subject), queue=text(subscription.queue))
     return event | present(error=error)

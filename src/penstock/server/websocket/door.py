@@ -14,14 +14,15 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.clients import Clients, Cookies
+from penstock.server.client import Cookies
+from penstock.server.clients import Clients
 from penstock.server.complaints import Complaints
-from penstock.server.handshake import HandshakeFailed, shake_hands, wait_readable
+from penstock.server.handshake import Arrivals, HandshakeFailed, secure, wait_readable
 from penstock.server.log import Log
 from penstock.server.pipe import Pipe, PipeClosed
 from penstock.server.settings import Settings
 from penstock.server.settings.websocket import Websocket
-from penstock.server.tls import TlsFacts, facts_of, is_pinned, server_context
+from penstock.server.tls import TlsFacts, server_context
 from penstock.server.transport import Transport
 from penstock.server.units import SECOND_NS
 from penstock.server.websocket.frames import Frames
@@ -108,7 +109,7 @@ class Door:
         self._log = log
         self._sweep_by = sweep_by
         self._complaints = Complaints(log, "websocket handshake errors")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._arrivals = Arrivals()
         tls = settings.websocket.tls
         self._context = server_context(tls, "websocket.tls") if tls is not None else None
         # Takes a leaf node's connection: transport, host, port, facts; None: there is nobody.
@@ -124,14 +125,12 @@ class Door:
 
     def close(self) -> None:
         """Give up those that are on their way."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._arrivals.close()
 
     def receive(self, connected: socket.socket, host: str, port: int) -> None:
         """A socket of the listener; takes it over."""
-        task = asyncio.get_running_loop().create_task(self._arrive(Pipe(connected), host, port))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._arrivals.begin(self._arrive(Pipe(connected), host, port), None)
+        self._turn.hand_back()
 
     async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
         taken = False
@@ -162,12 +161,7 @@ class Door:
         tls = self._options.tls
         if self._context is None or tls is None:
             return None
-        await shake_hands(pipe, self._context, self._options.handshake_timeout_ns)
-        assert pipe.tls is not None
-        facts = facts_of(pipe.tls, first=False)
-        if not is_pinned(facts, tls.pinned_certs):
-            raise HandshakeFailed("the certificate is not among those that are pinned")
-        return facts
+        return await secure(pipe, self._context, tls, self._options.handshake_timeout_ns)
 
     async def _ask(self, pipe: Pipe) -> Upgrade:
         """Read the request and answer it."""

@@ -1,0 +1,80 @@
+"""What the server keeps with a client's connection, as its ``session``: plain facts, filled in by whoever
+finds them out.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.core.hub import Connection
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+from penstock.server.wheel import NEVER_NS
+
+if TYPE_CHECKING:
+    from penstock.server.accounts import ServerAccount
+    from penstock.server.auth import Admitted
+    from penstock.server.tls import TlsFacts
+
+WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
+
+
+class Cookies(NamedTuple):
+    """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
+
+    jwt: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+
+class Client:
+    """What the server keeps with a Connection (its ``session``)."""
+
+    __slots__ = (
+        "account",
+        "admitted",
+        "cookies",
+        "due_ns",
+        "expires_ns",
+        "host",
+        "kind",
+        "lang",
+        "name",
+        "nonce",
+        "pinged",
+        "port",
+        "protocol",
+        "slot",
+        "tls",
+        "user",
+        "version",
+    )
+
+    def __init__(self, host: str, port: int, due_ns: int) -> None:
+        """A client at that address, to be looked at again at due_ns."""
+        self.host = host
+        self.port = port
+        # When to look at it again: authentication is late, or a ping is due. Clients.look_at sets it.
+        self.due_ns = due_ns
+        self.slot = 0  # in the wheel
+        self.pinged = False
+        self.name = ""
+        self.lang = ""
+        self.version = ""
+        self.user = ""
+        self.protocol = 0
+        self.tls: TlsFacts | None = None  # what its handshake has told
+        self.cookies: Cookies | None = None  # credentials of a WebSocket's request
+        self.kind = "STANDARD"  # connection type, as users may restrict it
+        self.nonce = ""  # what INFO asked it to sign
+        self.account: ServerAccount | None = None  # None before CONNECT
+        self.admitted: Admitted | None = None  # who it is; None before CONNECT
+        self.expires_ns = NEVER_NS  # when it has to show again who it is
+
+    @property
+    def account_name(self) -> str:
+        """The account that it is in; before it has said who it is, the default one."""
+        return self.account.name if self.account is not None else DEFAULT_ACCOUNT
+
+
+def where(connection: Connection, client: Client) -> str:
+    """How lines of the log about a client begin."""
+    return f"{client.host}:{client.port} - cid:{connection.id}"
