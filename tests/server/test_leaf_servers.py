@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
+import urllib.request
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig
 from penstock.errors import NoResponders, Timeout
+from tests.peers import free_port
 
 from .leafs import Node, linked, need, node, running, wait_for
 
@@ -255,3 +258,42 @@ def test_an_ended_connection_is_made_again(tmp_path: Path) -> None:
                 at_leaf = pair.leaf.client()
                 linked(at_hub, at_leaf, "again.down")
                 linked(at_leaf, at_hub, "again.up")
+
+
+@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("ignored", [False, True], ids=["heard", "ignored"])
+def test_where_the_hub_says_it_is_is_called_too(kind: str, ignored: bool, tmp_path: Path) -> None:
+    need(kind)
+    other = node(kind, tmp_path, "other")
+    told = f'advertise: "127.0.0.1:{other.leaf_port}"'
+    hub = node(kind, tmp_path, "hub", listener=told)
+    remote = f"ignore_discovered_servers: {str(ignored).lower()}"
+    pause = "reconnect: 100ms"
+    leaf = node("penstock", tmp_path, "leaf", hub=hub, remote=remote, listener=pause)
+    with running(other, hub, leaf):
+        linked(hub.client(), leaf.client())
+        hub.stop(kill=True)
+        if ignored:
+            wait_for(lambda: "Error trying to connect as leafnode" in leaf.log(), "an attempt")
+            assert f"127.0.0.1:{other.leaf_port}" not in leaf.log()
+        else:
+            linked(other.client(), leaf.client(), "other.down")
+
+
+def test_a_free_port_is_shown_as_it_is(tmp_path: Path) -> None:
+    ports = free_port()
+    text = f'leafnodes {{ listen: "127.0.0.1:-1" }}\nports_file_dir: "{tmp_path}"'
+    hub = node("penstock", tmp_path, "hub", more=f"http: 127.0.0.1:{ports}")
+    config = tmp_path / "hub.conf"
+    lines = config.read_text().split("leafnodes {")[0]
+    config.write_text(f"{lines}{text}\nhttp: 127.0.0.1:{ports}\n")
+    with running(hub):
+        (file,) = tmp_path.glob("*.ports")
+        (url,) = json.loads(file.read_text())["leafnodes"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{ports}/varz", timeout=5) as answer:
+            port = json.load(answer)["leaf"]["port"]
+        assert port > 0
+        assert url == f"nats://127.0.0.1:{port}"
+        leaf = node("penstock", tmp_path, "leaf", hub_url=url)
+        with running(leaf):
+            linked(hub.client(), leaf.client())

@@ -320,6 +320,9 @@ class Server:
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
         found["websocket"] = self.doors.urls()
+        if self.leafs is not None and self.leafs.port:
+            address = join_address(reachable(self.leafs.host), self.leafs.port)
+            found["leafnodes"] = [f"nats://{address}"]
         if self.watching.profile_port:
             address = join_address(reachable(self.host), self.watching.profile_port)
             found["profile"] = [f"http://{address}"]

@@ -28,7 +28,7 @@ def write_pid_file(path: str) -> None:
 def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
     """Write the URLs in use as JSON into ``<folder>/nats-server_<pid>.ports``; its path.
 
-    ports: the URLs by what is served there (nats, monitoring, websocket, cluster, profile); what
+    ports: the URLs by what is served there (nats, monitoring, websocket, cluster, leafnodes, profile); what
     has none is left out. StartError when it can't be done.
     """
     path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")

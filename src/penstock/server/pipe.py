@@ -113,10 +113,10 @@ class Pipe:
         """What has come; empty when nothing has. PipeClosed at the end, ssl.SSLError when it is no
         TLS.
         """
+        if self._unread:
+            data, self._unread = memoryview(self._unread), b""
+            return data
         if self.tls is None:
-            if self._unread:
-                data, self._unread = memoryview(self._unread), b""
-                return data
             return _raw_view[: self._recv()]
         assert self._incoming is not None
         assert self._outgoing is not None

@@ -50,6 +50,7 @@ class Watching:
                 clients=server.clients,
                 accounts=server.accounts.all,
                 jetstream=lambda: server.jetstream,
+                leaf_port=lambda: server.leafs.port if server.leafs is not None else 0,
                 warn=server.log.warn,
                 system_account=system.name if system else "",
             )

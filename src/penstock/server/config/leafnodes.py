@@ -12,21 +12,16 @@ from penstock.server.settings.leafnodes import DEFAULT_PORT, LeafNodes, LeafRemo
 from penstock.server.settings.users import User
 
 _OLDEST = (2, 8, 0)
-_PLAIN = frozenset(("off", "disabled", "accept", "not supported", "not_supported"))
-_S2 = frozenset(
-    (
-        "on",
-        "enabled",
-        "auto",
-        "s2_auto",
-        "fast",
-        "s2_fast",
-        "better",
-        "s2_better",
-        "best",
-        "s2_best",
-    )
-) | {"s2_uncompressed", "uncompressed"}
+_MODES = {
+    **dict.fromkeys(("not supported", "not_supported"), ""),
+    **dict.fromkeys(("off", "disabled"), "off"),
+    "accept": "accept",
+    **dict.fromkeys(("on", "enabled", "auto", "s2_auto"), "s2_auto"),
+    **dict.fromkeys(("uncompressed", "s2_uncompressed"), "s2_uncompressed"),
+    **dict.fromkeys(("fast", "s2_fast"), "s2_fast"),
+    **dict.fromkeys(("better", "s2_better"), "s2_better"),
+    **dict.fromkeys(("best", "s2_best"), "s2_best"),
+}
 
 
 def leafnodes(reader: Reader, name: str, item: Item) -> None:
@@ -85,17 +80,16 @@ def _version(item: Item) -> str:
 
 
 def _compression(reader: Reader, name: str, item: Item) -> None:
-    """Links are not compressed here, which every server accepts: what asks for it is told so."""
+    """A mode, or a map with one."""
     value = item.value
     if isinstance(value, dict):
         mode = value.get("mode")
         value = mode.value if mode is not None else "s2_auto"
-    if value is False or (isinstance(value, str) and value.lower() in _PLAIN):
-        return
-    if value is True or (isinstance(value, str) and value.lower() in _S2):
-        reader.warn(item, f"{name}: leaf node connections of this version are not compressed")
-        return
-    raise ValueError(f'unknown compression mode "{value}"')
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    if not isinstance(value, str) or value.lower() not in _MODES:
+        raise ValueError(f'unknown compression mode "{value}"')
+    reader.target.compression = _MODES[value.lower()]
 
 
 def _remotes(reader: Reader, name: str, item: Item) -> None:
@@ -132,10 +126,8 @@ def _url(item: Item) -> str:
     value = text(item)
     url = value if "://" in value else f"nats://{value}"
     parts = urlsplit(url)
-    if parts.scheme in ("ws", "wss"):
-        raise ValueError("leaf nodes of this version do not call over WebSocket")
     if not parts.hostname:
-        raise ValueError("expected nats://host:port or tls://host:port")
+        raise ValueError("expected nats://host:port, tls://host:port, ws:// or wss://")
     if parts.port is None:  # ValueError when it is no number
         port_number = 443 if parts.scheme == "wss" else 80 if parts.scheme == "ws" else DEFAULT_PORT
         netloc = f"{parts.netloc}:{port_number}"
@@ -197,6 +189,8 @@ _REMOTE: dict[str, Key] = {
     "dial_timeout": duration("dial_timeout_ns", 1),
     "first_info_timeout": duration("first_info_timeout_ns", 1),
     "compression": _compression,
+    **dict.fromkeys(("ws_compress", "ws_compression"), set_to("ws_compression", flag)),
+    "ws_no_masking": set_to("ws_no_masking", flag),
 }
 
 _KEYS: dict[str, Key] = {

@@ -126,7 +126,6 @@ NOT_SERVED = frozenset(
     jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     leafnodes.write_deadline leafnodes.write_timeout
     leafnodes.authorization.proxy_required leafnodes.remotes.proxy
-    leafnodes.remotes.ws_compress leafnodes.remotes.ws_compression leafnodes.remotes.ws_no_masking
     leafnodes.remotes.jetstream_cluster_migrate leafnodes.remotes.js_cluster_migrate
     jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages

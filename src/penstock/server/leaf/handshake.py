@@ -1,4 +1,4 @@
-"""What two servers say to each other before messages flow over a leaf node connection. Pure.
+"""What two servers say to each other before messages flow over a leaf node connection.
 
     hub   INFO {server, nonce, leafnode_urls, ...}                                  ->
           <- CONNECT {server, account, credentials, domain, cluster, ...}         leaf
@@ -9,6 +9,7 @@ and publish to: the leaf keeps to it, and the hub hangs up on one that does not.
 """
 
 import base64
+import ipaddress
 import re
 from urllib.parse import unquote, urlsplit
 
@@ -54,6 +55,7 @@ class Info(msgspec.Struct, omit_defaults=True):
     export: Grant | None = None
     info_on_connect: bool = False
     leafnode_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
 
 
 class Connect(msgspec.Struct, omit_defaults=True):
@@ -141,6 +143,20 @@ def signed(seed: str, nonce: str) -> tuple[str, str]:
     return pair.public, signature.decode()
 
 
+def show(asked: Connect, credentials: str, seed: str, nonce: str, url: str) -> None:
+    """Put into CONNECT who we are: a credentials file or a seed, and the user of the URL. OSError,
+    ValueError.
+    """
+    if credentials:
+        with open(credentials, encoding="utf-8") as file:
+            asked.jwt, seed = read_credentials(file.read())
+    if seed:
+        public, asked.sig = signed(seed, nonce)
+        if not asked.jwt:
+            asked.nkey = public
+    asked.user, asked.password, asked.auth_token = user_of(url)
+
+
 def user_of(url: str) -> tuple[str, str, str]:
     """User, password and token of a URL; a name without a password may be either."""
     parts = urlsplit(url)
@@ -148,6 +164,24 @@ def user_of(url: str) -> tuple[str, str, str]:
     if parts.password is None:
         return user, "", user
     return user, unquote(parts.password), ""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is `host:port`."""
+    try:
+        parts = urlsplit(f"//{text}")
+        return bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
+    except ValueError:
+        return False
+
+
+def is_ip(host: str) -> bool:
+    """Whether a host is given by its address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def at_least(version: str, wanted: str) -> bool:

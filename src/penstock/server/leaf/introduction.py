@@ -67,6 +67,7 @@ class Introduction:
             api_lvl=API_LEVEL,
             info_on_connect=True,
             leafnode_urls=self._identity.urls,
+            compression=own.compression if peer.link or own.compression == "off" else "",
         )
 
     def connect(self, peer: LeafPeer, remote: LeafRemote, *, headers: bool) -> Connect:
@@ -74,6 +75,7 @@ class Introduction:
         credentials can't be read.
         """
         asked = Connect(
+            compress_mode="" if peer.compression == "not supported" else peer.compression,
             version=COMPATIBLE_VERSION,
             server_id=self._identity.server_id,
             name=self._identity.name,
@@ -87,13 +89,5 @@ class Introduction:
             remote_account=peer.account_name,
             protocol=1,
         )
-        seed = remote.nkey
-        if remote.credentials:
-            with open(remote.credentials, encoding="utf-8") as file:
-                asked.jwt, seed = handshake.read_credentials(file.read())
-        if seed:
-            public, asked.sig = handshake.signed(seed, peer.nonce)
-            if not asked.jwt:
-                asked.nkey = public
-        asked.user, asked.password, asked.auth_token = handshake.user_of(peer.url)
+        handshake.show(asked, remote.credentials, remote.nkey, peer.nonce, peer.url)
         return asked

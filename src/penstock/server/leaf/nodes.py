@@ -42,6 +42,7 @@ from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from penstock.server.leaf.compression import CompressingTransport
     from penstock.server.tls import TlsFacts
 
 LOOP_DELAY_NS = 30 * SECOND_NS
@@ -115,10 +116,17 @@ class LeafNodes(Events):
             self._timer = None
 
     def accepted(
-        self, connection: Connection, host: str, port: int, *, tls: "TlsFacts | None" = None
+        self,
+        connection: Connection,
+        host: str,
+        port: int,
+        *,
+        tls: "TlsFacts | None" = None,
+        link: "CompressingTransport | None" = None,
     ) -> LeafPeer:
-        """A server has called."""
+        """A server has called; with `link` it is offered compression."""
         peer = self._register(connection, host, port, spoke=False)
+        peer.link = link
         peer.tls = tls
         peer.nonce = new_nonce()
         peer.due_ns = self.turn.now_ns + self.own.auth_timeout_ns
@@ -135,10 +143,12 @@ class LeafNodes(Events):
         ended: Callable[[LeafPeer], None],
         *,
         tls: "TlsFacts | None" = None,
+        link: "CompressingTransport | None" = None,
     ) -> LeafPeer:
         """We have called a server; `ended` is called when the connection is closed."""
         peer = self._register(connection, *address, spoke=not remote.hub)
         peer.remote, peer.url, peer.ended = remote, url, ended
+        peer.link = link
         peer.tls = tls
         peer.due_ns = self.turn.now_ns + remote.first_info_timeout_ns
         self.log.info(
@@ -177,28 +187,57 @@ class LeafNodes(Events):
     def info(self, leaf: Leaf, text: bytes) -> None:
         """INFO: it is our hub, or at least whom we have called."""
         peer = self._peer(leaf)
-        if peer is None or peer.remote is None:
-            return  # from a leaf it would be about compression, which we do not offer
+        if peer is None:
+            return
         try:
             info = handshake.read_info(text)
         except ValueError:
             self._end(peer, "Parse Error")
+            return
+        if peer.remote is None:  # from a leaf it is about compression
+            if not peer.greeted:
+                self._compressed(peer, info, self.own.compression)
             return
         if not peer.greeted:
             if not info.client_id or info.leafnode_urls is None:
                 self.log.error(f"{peer.shown} - attempted to connect to wrong port")
                 self._end(peer, "Incorrect Port")
                 return
+            if self._compressed(peer, info, peer.remote.compression or self.own.compression):
+                return  # another INFO comes
             self._greeted(peer, info)
+            self._hear_urls(peer, info)
             if peer.connection.closed or peer.connection.closing or info.info_on_connect:
                 return
             self._finish(peer, info)
-        elif info.connect_info and not peer.joined:
+            return
+        self._hear_urls(peer, info)
+        if info.connect_info and not peer.joined:
             peer.remote_account = info.remote_account
             self._finish(peer, info)
         elif peer.joined and (info.import_ is not None or info.export is not None):
             self._rule_called(peer, info)
             leaf.ask_again()
+
+    def _compressed(self, peer: LeafPeer, info: Info, own: str) -> bool:
+        """Agree on compression, once: whether the connection is compressed from here on."""
+        if peer.link is None:
+            if own == "off" and info.compression:
+                peer.compression = own
+            return False
+        from penstock.server.leaf.compression import negotiate
+
+        try:
+            return negotiate(peer, info.compression, own, self._we.info(peer))
+        except ValueError as problem:
+            self.log.error(f"{peer.shown} - {problem}")
+            self._fail(peer.connection, str(problem).encode(), "Protocol Violation")
+            return True
+
+    def _hear_urls(self, peer: LeafPeer, info: Info) -> None:
+        """Every INFO may say anew where the hub is reached."""
+        if peer.discovered is not None and (info.leafnode_urls or info.ws_connect_urls):
+            peer.discovered(info)
 
     def connect(self, leaf: Leaf, text: bytes) -> None:
         """CONNECT: somebody wants to be our leaf."""
@@ -302,6 +341,8 @@ class LeafNodes(Events):
             return
         peer.name, peer.version, peer.cluster = asked.name, asked.version, asked.cluster
         peer.domain, peer.remote_account = asked.domain, asked.remote_account
+        if peer.compression == "not supported" and self.own.compression and asked.compress_mode:
+            peer.compression = asked.compress_mode  # it has nothing to agree on
         leaf.cluster = asked.cluster.encode()
         leaf.spoke = asked.is_hub
         leaf.isolated = leaf.isolated or asked.isolate
@@ -313,6 +354,7 @@ class LeafNodes(Events):
         info.import_, info.export = handshake.grants(outcome.permissions)
         info.remote_account, info.connect_info = account.name, True
         info.acc_is_sys = self._is_system(peer)
+        info.compression = peer.compression if self.own.compression else ""
         connection.write(handshake.line(b"INFO", info))
         self._join(peer, account)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import ssl
 
     from penstock.server.app import Server
+    from penstock.server.leaf.compression import CompressingTransport
     from penstock.server.tls import TlsFacts
 
 
@@ -144,17 +145,32 @@ class LeafPart:
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
         self.turn.now_ns = self.turn.clock.now()
         if self._context is not None:
-            transport = Transport(self.turn, Pipe(connected))
+            from penstock.server.leaf.compression import CompressingTransport
+
+            transport = CompressingTransport(self.turn, Pipe(connected))
             connection = self._sessions.accept(transport)
             self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
             self.turn.hand_back()
+            return
+        if self.nodes.own.compression not in ("", "off"):
+            self._compressible(connected, host, port)
             return
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self.nodes.accepted(connection, host, port)
 
+    def _compressible(self, connected: socket.socket, host: str, port: int) -> None:
+        """A server has called, and its connection may be compressed."""
+        from penstock.server.leaf.compression import CompressingTransport
+
+        transport = CompressingTransport(self.turn, Pipe(connected))
+        connection = self._sessions.accept(transport)
+        self.nodes.accepted(connection, host, port, link=transport)
+        transport.serve(connection)
+        self.turn.kick()
+
     async def _encrypt(
-        self, transport: Transport, connection: Connection, host: str, port: int
+        self, transport: "CompressingTransport", connection: Connection, host: str, port: int
     ) -> None:
         """INFO and the handshake of a server that calls, in the order of the settings."""
         tls = self.nodes.own.tls
@@ -162,10 +178,12 @@ class LeafPart:
         assert self._context is not None
         first = tls.handshake_first
         peer = None
+        offered = self.nodes.own.compression not in ("", "off")
+        link = transport if offered else None
         try:
             if not first:
                 self.turn.now_ns = self.turn.clock.now()
-                peer = self.nodes.accepted(connection, host, port)
+                peer = self.nodes.accepted(connection, host, port, link=link)
                 self.turn.kick()
                 connection.set_blocked(True)
             facts = await secure(transport.pipe, self._context, tls, tls.timeout_ns, first=first)
@@ -179,7 +197,7 @@ class LeafPart:
         transport.on_close = None
         self.turn.now_ns = self.turn.clock.now()
         if peer is None:
-            self.nodes.accepted(connection, host, port, tls=facts)
+            self.nodes.accepted(connection, host, port, tls=facts, link=link)
         else:
             peer.tls = facts
         transport.serve(connection)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from penstock.core.leaf import Leaf
     from penstock.server.accounts import ServerAccount
     from penstock.server.auth import Admitted
+    from penstock.server.leaf.compression import CompressingTransport
+    from penstock.server.leaf.handshake import Info
     from penstock.server.settings.leafnodes import LeafRemote
     from penstock.server.tls import TlsFacts
 
@@ -25,6 +27,7 @@ class LeafPeer:
         "cluster",
         "compression",
         "connection",
+        "discovered",
         "domain",
         "due_ns",
         "ended",
@@ -33,6 +36,7 @@ class LeafPeer:
         "joined",
         "kind",
         "leaf",
+        "link",
         "name",
         "nonce",
         "pinged_ns",
@@ -68,7 +72,9 @@ class LeafPeer:
         self.pinged_ns = 0  # a ping is on its way since; 0: none
         self.kind = "LEAFNODE"  # connection type, as users may restrict it
         self.compression = "not supported"
+        self.link: CompressingTransport | None = None  # it may be compressed
         self.tls: TlsFacts | None = None  # facts of the handshake
+        self.discovered: Callable[[Info], None] | None = None  # told where the hub says it is
         self.ended: Callable[[LeafPeer], None] | None = None  # called once it is closed
 
     @property

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from penstock.core.session import Sessions
 from penstock.server.errors import StartError
+from penstock.server.leaf.handshake import Info, is_address, is_ip
 from penstock.server.leaf.nodes import LeafNodes
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings.leafnodes import LeafRemote
@@ -138,15 +139,45 @@ class Caller:
                 ended.set_result(None)
 
         remote = self.remote
+        if parts.scheme in ("ws", "wss"):
+            await self._over_websocket(connected, address, url, over)
+            return ended
         if parts.scheme == "tls" or remote.tls is not None or id(remote) in nodes.encrypted:
-            await self._encrypt(connected, host, address, url, over)
+            await self._encrypt(connected, self._tls_name(url), address, url, over)
             return ended
         nodes.turn.now_ns = nodes.turn.clock.now()
+        if self._compressible:
+            self._call_compressible(connected, address, url, over)
+            return ended
         connection = nodes.turn.adopt(connected.fileno())
         connected.detach()
         self._peer = nodes.called(connection, address, remote, url, over)
+        self._peer.discovered = self._discovered
         nodes.turn.kick()
         return ended
+
+    @property
+    def _compressible(self) -> bool:
+        mode = self.remote.compression or self._nodes.own.compression
+        return mode not in ("", "off")
+
+    def _call_compressible(
+        self,
+        connected: socket.socket,
+        address: tuple[str, int],
+        url: str,
+        over: Callable[[LeafPeer], None],
+    ) -> None:
+        from penstock.server.leaf.compression import CompressingTransport
+        from penstock.server.pipe import Pipe
+
+        nodes = self._nodes
+        link = CompressingTransport(nodes.turn, Pipe(connected))
+        connection = self._sessions.accept(link)
+        self._peer = nodes.called(connection, address, self.remote, url, over, link=link)
+        self._peer.discovered = self._discovered
+        link.serve(connection)
+        nodes.turn.kick()
 
     async def _encrypt(
         self,
@@ -158,10 +189,10 @@ class Caller:
     ) -> None:
         """INFO in plain, then the handshake (or that first), then the rest. OSError."""
         from penstock.server.handshake import HandshakeFailed, peek, shake_hands
+        from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.pipe import Pipe, PipeClosed
         from penstock.server.settings.tls import Tls
         from penstock.server.tls import client_context, facts_of
-        from penstock.server.transport import Transport
 
         nodes, tls = self._nodes, self.remote.tls or Tls()
         pipe = Pipe(connected)
@@ -183,14 +214,65 @@ class Caller:
             raise
         assert pipe.tls is not None
         nodes.turn.now_ns = nodes.turn.clock.now()
-        transport = Transport(nodes.turn, pipe)
+        transport = CompressingTransport(nodes.turn, pipe)
+        link = transport if self._compressible else None
         connection = self._sessions.accept(transport)
         facts = facts_of(pipe.tls, first=tls.handshake_first)
-        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts)
+        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts, link=link)
+        self._peer.discovered = self._discovered
         transport.serve(connection)
         if info:
             nodes.turn.take_in(connection, info)
         nodes.turn.kick()
+
+    async def _over_websocket(
+        self,
+        connected: socket.socket,
+        address: tuple[str, int],
+        url: str,
+        over: Callable[[LeafPeer], None],
+    ) -> None:
+        """TLS when it is wanted, the request, and a connection in frames. OSError."""
+        from penstock.server.leaf.websocket import open_websocket
+
+        nodes, remote = self._nodes, self.remote
+        pipe, frames, facts = await open_websocket(connected, url, remote, self._tls_name(url))
+        from penstock.server.websocket.door import FramedTransport
+
+        nodes.turn.now_ns = nodes.turn.clock.now()
+        transport = FramedTransport(nodes.turn, pipe, frames, leaf=True)
+        connection = self._sessions.accept(transport)
+        self._peer = nodes.called(connection, address, remote, url, over, tls=facts)
+        self._peer.discovered = self._discovered
+        transport.serve(connection)
+        nodes.turn.kick()
+
+    def _discovered(self, info: Info) -> None:
+        """The hub has said where else it is reached: tried after what is configured. Whoever it
+        names is called with the configured user.
+        """
+        known = [urlsplit(url) for url in self.remote.urls]
+        if self.remote.ignore_discovered:
+            return
+        there = [parts.netloc.rpartition("@")[2] for parts in known]
+        user = next((p.netloc.rpartition("@")[0] for p in known if p.username is not None), "")
+        scheme = known[0].scheme
+        named = info.ws_connect_urls if scheme in ("ws", "wss") else info.leafnode_urls
+        more = [each for each in dict.fromkeys(named or ()) if is_address(each)]
+        found = [f"{scheme}://{user}@{each}" if user else f"{scheme}://{each}" for each in more]
+        fresh = [url for url, each in zip(found, more, strict=True) if each not in there]
+        kept = [url for url in self._urls if url in self.remote.urls]
+        self._urls = kept + fresh
+
+    def _tls_name(self, url: str) -> str:
+        """The name that a certificate has to have: of a server that is known by its address, the
+        name of the configured one that has told of it.
+        """
+        host = urlsplit(url).hostname or ""
+        if url in self.remote.urls or not is_ip(host):
+            return host
+        names = [urlsplit(each).hostname or "" for each in self.remote.urls]
+        return next((name for name in names if not is_ip(name)), host)
 
     async def _dial(self, host: str, port: int) -> tuple[socket.socket, tuple[str, int]]:
         loop = asyncio.get_running_loop()

@@ -43,6 +43,7 @@ class Facts:
     accounts: Callable[[], Iterable[ServerAccount]]
     jetstream: Callable[[], "JetStream | None"]
     warn: Callable[[str], object] = print
+    leaf_port: Callable[[], int] = int  # where leaf nodes are taken; 0: nowhere
     system_account: str = SYSTEM_ACCOUNT  # "": there is none
     loop_thread: int = field(default_factory=threading.get_ident)  # who makes the Facts
     loaded_ns: int = 0  # when the configuration was read; 0: at the start

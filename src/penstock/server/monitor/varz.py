@@ -99,7 +99,7 @@ def _leaf(facts: Facts) -> dict[str, Any]:
         return {}
     body: dict[str, Any] = {}
     if own.port:
-        body = {"host": own.host, "port": own.port}
+        body = {"host": own.host, "port": facts.leaf_port() or own.port}
         body["auth_timeout"] = number(own.auth_timeout_ns / SECOND_NS)
         body["tls_timeout"] = 2
     if own.remotes:

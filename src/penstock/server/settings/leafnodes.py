@@ -28,6 +28,9 @@ class LeafRemote:
     request_isolation: bool = False
     ignore_discovered: bool = False
     disabled: bool = False
+    compression: str = ""  # "": that of LeafNodes
+    ws_compression: bool = False  # of calls over WebSocket
+    ws_no_masking: bool = False
     dial_timeout_ns: int = 0  # 0: that of LeafNodes
     first_info_timeout_ns: int = SECOND_NS
 
@@ -49,6 +52,7 @@ class LeafNodes:
     no_advertise: bool = False
     min_version: str = ""
     isolate: bool = False
+    compression: str = ""  # "": neither offered nor taken
     reconnect_ns: int = SECOND_NS
     dial_timeout_ns: int = SECOND_NS
     remotes: list[LeafRemote] = field(default_factory=list)

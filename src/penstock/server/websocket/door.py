@@ -50,7 +50,7 @@ class FramedTransport(Transport):
     __slots__ = ("_frames", "_leaf", "problem")
 
     def __init__(self, turn: Turn, pipe: Pipe, frames: Frames, *, leaf: bool = False) -> None:
-        """As a Transport; `frames` are this connection's own. `leaf`: their limit stays."""
+        """As a Transport; `frames` are this connection's own. `leaf`: a server is at the other end."""
         super().__init__(turn, pipe)
         self._leaf = leaf
         self._frames = frames
@@ -64,6 +64,8 @@ class FramedTransport(Transport):
         if not self._leaf:
             known = connection.ready
             frames.max_bytes = message_limit(self.turn.max_payload) if known else STRANGER_BYTES
+        elif frames.max_bytes < MESSAGE_BYTES_MAX and getattr(connection.session, "joined", False):
+            frames.max_bytes = MESSAGE_BYTES_MAX  # a server puts all that waits into one message
         for part in frames.feed(data):
             self.turn.take_in(connection, part)
         answers = frames.answers()
@@ -173,7 +175,7 @@ class Door:
         self, pipe: Pipe, upgrade: Upgrade, facts: TlsFacts | None, host: str, port: int
     ) -> None:
         frames = Frames(
-            message_limit(self._turn.max_payload) if upgrade.leaf else STRANGER_BYTES,
+            STRANGER_BYTES,
             compress=upgrade.compress,
             masked_in=not upgrade.no_masking,
             browser=upgrade.browser,

@@ -13,7 +13,7 @@ from penstock.server.settings.websocket import Websocket
 from penstock.server.websocket.origins import refusal
 
 MAX_HEAD_BYTES = 16 * 1024
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE = "permessage-deflate"
 NO_CONTEXT = f"{DEFLATE}; server_no_context_takeover; client_no_context_takeover"
 
@@ -125,7 +125,7 @@ def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
 
 def answer(upgrade: Upgrade, more: dict[str, str]) -> bytes:
     """The answer that makes a WebSocket of it; `more` are the configuration's headers."""
-    digest = hashlib.sha1(upgrade.key.encode("latin-1") + _GUID, usedforsecurity=False).digest()
+    digest = hashlib.sha1(upgrade.key.encode("latin-1") + GUID, usedforsecurity=False).digest()
     lines = [
         "HTTP/1.1 101 Switching Protocols",
         "Upgrade: websocket",

@@ -1,0 +1,95 @@
+"""S2 on a leaf node connection: what two servers agree on, and the transport that does it.
+
+    hub   INFO {compression}            plain  ->
+          <- plain            INFO {compression}   leaf        both switch behind these
+    hub   INFO {compression, nonce}     S2     ->              CONNECT and the rest follow
+
+Each write is a framed stream of its own (core/s2). One encoder stands for all levels.
+"""
+
+from penstock.core.hub import Connection
+from penstock.core.s2 import FrameReader, FrameWriter
+from penstock.core.turn import Turn
+from penstock.server.leaf.handshake import Info, line
+from penstock.server.leaf.peer import LeafPeer
+from penstock.server.pipe import Pipe
+from penstock.server.transport import Transport
+
+NOT_SUPPORTED = "not supported"
+OFF, ACCEPT, AUTO, FAST = "off", "accept", "s2_auto", "s2_fast"
+LEVELS = frozenset((AUTO, "s2_uncompressed", FAST, "s2_better", "s2_best"))
+STRANGER_BYTES = 64 * 1024  # of what waits before it is known who sends it
+
+
+def agree(own: str, theirs: str) -> str:
+    """The mode of a connection from that of both sides; ValueError when theirs is unknown."""
+    if theirs in ("", NOT_SUPPORTED):
+        return NOT_SUPPORTED
+    if theirs == OFF or own == OFF:
+        return OFF
+    if theirs == ACCEPT:
+        return OFF if own == ACCEPT else _settled(own)
+    if theirs not in LEVELS:
+        raise ValueError(f'unsupported compression mode "{theirs}"')
+    return _settled(theirs if own == ACCEPT else own)
+
+
+def _settled(mode: str) -> str:
+    return FAST if mode == AUTO else mode
+
+
+class CompressingTransport(Transport):
+    """Bytes as they are until `start`, S2 from then on."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, turn: Turn, pipe: Pipe) -> None:
+        """As a Transport."""
+        super().__init__(turn, pipe)
+        self._reader: FrameReader | None = None
+
+    def start(self) -> None:
+        """Both directions change."""
+        self._reader = FrameReader()
+
+    def _encode(self, data: bytes) -> bytes:
+        if self._reader is None:
+            return data
+        writer = FrameWriter()
+        writer.put(data)
+        writer.finish()
+        return writer.take(len(writer))
+
+    def _received(self, connection: Connection, data: memoryview) -> None:
+        reader = self._reader
+        if reader is None:
+            self.turn.take_in(connection, data)
+            return
+        try:
+            reader.feed(bytes(data))
+            while not connection.closed and (block := reader.next()) is not None:
+                self.turn.take_in(connection, block)
+        except ValueError:
+            self._end("Protocol Violation")
+            return
+        if reader.waiting > STRANGER_BYTES and not getattr(connection.session, "joined", False):
+            self._end("Maximum Control Line Exceeded")
+
+
+def negotiate(peer: LeafPeer, theirs: str, own: str, answer: Info) -> bool:
+    """Agree with the other side, tell it with INFO and switch; False: there is nothing to tell, and
+    the connection stays as it is. ValueError when their mode is unknown.
+    """
+    link, peer.link = peer.link, None
+    assert link is not None
+    peer.compression = agree(own, theirs)
+    if peer.compression not in LEVELS:
+        return False
+    answer.compression = own if own == AUTO else peer.compression
+    if peer.remote is not None:
+        link.write(line(b"INFO", answer))  # at once: what the connection writes is S2 from here on
+        link.start()
+    else:
+        link.start()
+        peer.connection.write(line(b"INFO", answer))
+    return True

@@ -1,0 +1,78 @@
+"""Opens the WebSocket of a leaf node connection that this side makes: TLS when it is wanted, the
+request and its answer. Knows nothing of what follows in the frames.
+"""
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from penstock.server.errors import StartError
+from penstock.server.handshake import HandshakeFailed, shake_hands, wait_readable
+from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.settings.leafnodes import LeafRemote
+from penstock.server.settings.tls import Tls
+from penstock.server.units import SECOND_NS
+from penstock.server.websocket.calling import NotAgreed, agreed, ask
+from penstock.server.websocket.door import MESSAGE_BYTES_MAX
+from penstock.server.websocket.frames import Frames
+from penstock.server.websocket.upgrade import MAX_HEAD_BYTES
+
+if TYPE_CHECKING:
+    from penstock.server.tls import TlsFacts
+
+KEY_BYTES = 16
+
+
+async def open_websocket(
+    connected: socket.socket, url: str, remote: LeafRemote, tls_name: str
+) -> "tuple[Pipe, Frames, TlsFacts | None]":
+    """The pipe and its frames, and what is known of the TLS. Takes the socket over; OSError."""
+    pipe = Pipe(connected)
+    try:
+        parts = urlsplit(url)
+        facts = None
+        if parts.scheme == "wss" or remote.tls is not None:
+            facts = await _encrypt(pipe, remote, tls_name)
+        async with asyncio.timeout(remote.first_info_timeout_ns / SECOND_NS):
+            frames = await _upgrade(pipe, url, remote)
+    except (HandshakeFailed, NotAgreed, PipeClosed, StartError, TimeoutError) as problem:
+        pipe.close()
+        why = str(problem) or "no answer in time"
+        raise OSError(f"Error soliciting websocket connection: {why}") from None
+    except BaseException:
+        pipe.close()
+        raise
+    return pipe, frames, facts
+
+
+async def _encrypt(pipe: Pipe, remote: LeafRemote, tls_name: str) -> "TlsFacts":
+    from penstock.server.tls import client_context, facts_of
+
+    context = client_context(remote.tls, "leafnodes.remotes.tls")
+    timeout_ns = (remote.tls or Tls()).timeout_ns
+    await shake_hands(pipe, context, timeout_ns, server_side=False, hostname=tls_name)
+    assert pipe.tls is not None
+    return facts_of(pipe.tls, first=False)
+
+
+async def _upgrade(pipe: Pipe, url: str, remote: LeafRemote) -> Frames:
+    key = os.urandom(KEY_BYTES)
+    wanted = {"compress": remote.ws_compression, "no_masking": remote.ws_no_masking}
+    pipe.send(ask(urlsplit(url), key, **wanted))
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if len(data) > MAX_HEAD_BYTES:
+            raise NotAgreed("the answer is too long")
+        got = bytes(pipe.receive())
+        data += got
+        if not got:
+            await wait_readable(pipe)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    terms = agreed(head, key, **wanted)
+    if rest:
+        pipe.unread(rest)
+    return Frames(
+        MESSAGE_BYTES_MAX, compress=terms.compress, masked_in=False, mask_out=terms.masked
+    )
