@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.wire import OP_MSG
-from penstock.server.accounts import Accounts
-from penstock.server.client import Client
+from penstock.server.accounts.registry import Accounts
+from penstock.server.clients.client import Client
 from penstock.server.settings.accounts import AccountSettings
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from penstock import nkeys
+from penstock.server.logs.tracing import without_secrets
 from penstock.server.settings.accounts import AccountSettings, Export, Import
-from penstock.server.tracing import without_secrets
 from tests.server.accounts_house import House, messages
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured

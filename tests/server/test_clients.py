@@ -8,11 +8,11 @@ import pytest
 from penstock.core.clock import Clock
 from penstock.core.hub import Hub
 from penstock.core.session import Sessions
-from penstock.server.accounts import Accounts
+from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Gate
-from penstock.server.clients import NEVER_NS, Clients
+from penstock.server.clients.clients import NEVER_NS, Clients
 from penstock.server.identity import Greeting
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.users import User
 

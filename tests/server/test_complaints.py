@@ -2,8 +2,8 @@
 
 import io
 
-from penstock.server.complaints import LINES_MAX, Complaints
-from penstock.server.log import Log
+from penstock.server.logs.complaints import LINES_MAX, Complaints
+from penstock.server.logs.log import Log
 from penstock.server.units import SECOND_NS
 
 

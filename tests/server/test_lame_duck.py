@@ -13,7 +13,7 @@ from penstock.core.hub import Hub
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.server.lame_duck import LameDuck, gap_seconds
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 
 SECOND_NS = 1_000_000_000

@@ -12,9 +12,9 @@ from penstock.core.clock import SystemClock
 from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server import listener as module
-from penstock.server.listener import Listener, open_sockets
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
+from penstock.server.transports import listener as module
+from penstock.server.transports.listener import Listener, open_sockets
 
 
 class Full(socket.socket):

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from penstock.server.errors import StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 
 MOMENT = 1_769_868_309.25  # 2026-01-31 14:05:09.25 UTC
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.mapping import Mappings, problem_of
+from penstock.server.accounts.mapping import Mappings, problem_of
 from penstock.server.settings.accounts import Mapping, MappingTarget
 
 

@@ -48,7 +48,7 @@ def test_version_is_one_line():
 
 def test_no_heavy_module_is_loaded_by_a_bare_server():
     code = (
-        "import sys, penstock.server.__main__, penstock.server.listener, penstock.server.startup,"
+        "import sys, penstock.server.__main__, penstock.server.transports.listener, penstock.server.startup,"
         " penstock.server.app;"
         "print([m for m in ('rich', 'click', 'http.server', 'http.client', 'numpy', 'pyspark',"
         " 'penstock.client', 'penstock.engine', 'penstock.server.monitor', 'unittest')"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.proxy_protocol import V2_SIGNATURE, Header, parse_header
+from penstock.server.transports.proxy_protocol import V2_SIGNATURE, Header, parse_header
 from tests.certificates import Authority
 from tests.peers import available_servers
 from tests.server.configured import Configured, configured, line_of, rest_of

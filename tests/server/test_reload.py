@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from penstock.server.errors import ConfigError, StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.reload import Reloads, changes, check_jetstream
 from penstock.server.settings import RELOADABLE, Settings
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.settings.accounts import AccountSettings, Export, Import, Latency
-from penstock.server.sharing import (
+from penstock.server.accounts.sharing import (
     export_of,
     local_pattern,
     may_import,
@@ -15,6 +14,7 @@ from penstock.server.sharing import (
     service_transform,
     stream_transform,
 )
+from penstock.server.settings.accounts import AccountSettings, Export, Import, Latency
 
 
 @given(st.integers(1, 4), st.data())

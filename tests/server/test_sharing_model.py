@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.subjects import matches
+from penstock.server.accounts.sharing import Imports
 from penstock.server.settings.accounts import STREAMED, AccountSettings, Export, Import
-from penstock.server.sharing import Imports
 from tests.core.wires import Client
 from tests.server.accounts_house import House, messages
 

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.core.s2 import FrameReader
 from penstock.core.session import Sessions
-from penstock.server.accounts import Accounts
+from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.gate import Gate
-from penstock.server.clients import Clients
+from penstock.server.clients.clients import Clients
 from penstock.server.monitor import Facts
 from penstock.server.settings.accounts import AccountSettings
 from penstock.server.settings.users import Permissions, Responses, Rules, User

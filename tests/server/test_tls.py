@@ -185,7 +185,7 @@ def test_plain_clients_beside_those_with_tls(
 def test_a_certificate_that_is_not_pinned_is_refused(
     kind: str, authority: Authority, issued: Issued, visitor: Issued
 ) -> None:
-    from penstock.server.tls import public_key_pin
+    from penstock.server.transports.tls import public_key_pin
 
     pin = public_key_pin(visitor.certificate)
     more = f'ca_file: "{authority.ca_file}", verify: true, pinned_certs: ["{pin.upper()}"]'
@@ -361,7 +361,7 @@ def test_options_ask_for_tls(authority: Authority, issued: Issued) -> None:
 
 
 def test_the_names_of_a_certificate(authority: Authority) -> None:
-    from penstock.server.tls import candidates, same_subject
+    from penstock.server.transports.tls import candidates, same_subject
 
     oid = x509.NameOID
     shown = authority.client(
@@ -409,7 +409,7 @@ def test_certificates_that_cannot_be_used_are_told_in_a_line(
 ) -> None:
     from penstock.server.errors import StartError
     from penstock.server.settings.tls import Tls
-    from penstock.server.tls import server_context
+    from penstock.server.transports.tls import server_context
 
     settings = Tls(issued.cert_file, issued.key_file, ca_file=authority.ca_file)
     server_context(settings)

@@ -11,9 +11,9 @@ from penstock.core.clock import Clock
 from penstock.core.hub import Hub
 from penstock.core.router import Router
 from penstock.core.session import Sessions
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
+from penstock.server.logs.tracing import Tracer, quoted, without_secrets
 from penstock.server.settings import Settings
-from penstock.server.tracing import Tracer, quoted, without_secrets
 
 
 class Traced:

@@ -7,7 +7,7 @@ from penstock.core.clock import Clock
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.session import Sessions
-from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
+from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
 
 START_NS = 1_700_000_000_000_000_000
 HUB = Hub(Clock(START_NS))

@@ -13,7 +13,7 @@ from penstock.server.options import PROGRAM, USAGE, Options, parse_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.server.log import Log
+    from penstock.server.logs.log import Log
     from penstock.server.settings import Settings
 
 
@@ -34,7 +34,7 @@ def _main(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if options.action == "help_tls":
-        from penstock.server.tls_names import help_text
+        from penstock.server.transports.tls_names import help_text
 
         print(help_text(), end="")
         return 0
@@ -66,7 +66,7 @@ def _check(options: Options) -> int:
         raise StartError("option -t needs a configuration file: -c <file>")
     settings, warnings = load_config(options.config, strict=True)
     if settings.tls is not None or settings.websocket.tls is not None:
-        from penstock.server.tls import server_contexts
+        from penstock.server.transports.tls import server_contexts
 
         server_contexts(settings)  # StartError when a certificate can't be used
     for warning in warnings:
@@ -80,7 +80,7 @@ def _check(options: Options) -> int:
 
 def _serve(options: Options) -> int:
     gc.disable()  # until it serves: nothing that loading makes is garbage
-    from penstock.server.log import Log
+    from penstock.server.logs.log import Log
     from penstock.server.startup import settings_of
 
     settings, warnings = settings_of(options)
@@ -111,8 +111,8 @@ def _serve(options: Options) -> int:
 
 
 def _run(settings: "Settings", log: "Log", options: Options) -> None:
-    from penstock.server.listener import open_sockets
     from penstock.server.startup import settings_of
+    from penstock.server.transports.listener import open_sockets
 
     sockets = open_sockets(settings.host, settings.port)
     http_sockets = (

@@ -23,13 +23,13 @@ from penstock.core.clock import SystemClock
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.accounts import Accounts
+from penstock.server.accounts.registry import Accounts
 from penstock.server.ahead import sync_ahead
 from penstock.server.auth import Gate
 from penstock.server.authorities import Authorities
-from penstock.server.clients import Clients
+from penstock.server.clients.clients import Clients
+from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
-from penstock.server.doors import Doors
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -38,16 +38,16 @@ from penstock.server.files import (
     write_ports_file,
 )
 from penstock.server.identity import Greeting
-from penstock.server.listener import Listener
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.memory import memory_bytes
 from penstock.server.opening import Opening, may_open_early
 from penstock.server.reload import ReadAgain, Reloads
 from penstock.server.reload_rows import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.transports.doors import Doors
+from penstock.server.transports.listener import Listener
 from penstock.server.units import SECOND_NS, join_address, reachable
 from penstock.server.watching import Watching
-from penstock.server.wheel import NEVER_NS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Server:
         if not self.settings.trace:
             self.turn.tracer = None
             return
-        from penstock.server.tracing import Tracer
+        from penstock.server.logs.tracing import Tracer
 
         self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
 

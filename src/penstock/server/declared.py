@@ -11,7 +11,7 @@ from penstock.api.errors import ApiError
 from penstock.engine.account import Account
 from penstock.engine.declared import CREATED, THERE, declare_consumer, declare_stream
 from penstock.server.errors import StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings.declared import Declared
 
 

@@ -28,16 +28,16 @@ from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.account import Account
 from penstock.engine.settings import BatchLimits, ServerLimits
-from penstock.server.accounts import Accounts, ServerAccount
+from penstock.server.accounts.registry import Accounts, ServerAccount
+from penstock.server.accounts.who import client_info
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import JetStreamLimits
 from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
-from penstock.server.who import client_info
 
 if TYPE_CHECKING:
     from penstock.server.remote import Remote
@@ -443,7 +443,7 @@ def _asks_elsewhere(account: ServerAccount) -> bool:
     """Whether an account has the API of another one."""
     if not account.settings.imports:
         return False
-    from penstock.server.sharing import local_pattern
+    from penstock.server.accounts.sharing import local_pattern
 
     return any(
         wanted.service and collide(local_pattern(wanted), _INFO)

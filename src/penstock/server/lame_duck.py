@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from penstock.core.hub import Connection, Hub
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 

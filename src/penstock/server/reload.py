@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from penstock.server.errors import StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import RELOADABLE, Settings
 from penstock.server.units import SECOND_NS, format_size
 

@@ -6,12 +6,12 @@ parts, and nothing of files or comparisons.
 
 from typing import TYPE_CHECKING
 
-from penstock.server.clients import AUTHORIZATION
-from penstock.server.doors import fresh_contexts
+from penstock.server.clients.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock, remove_file
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
+from penstock.server.transports.doors import fresh_contexts
 
 if TYPE_CHECKING:
     import ssl

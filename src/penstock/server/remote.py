@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.core import wire
 from penstock.core.turn import Turn
 from penstock.engine.sources.links import Receive, Subscribed
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import RemoteServer
 
 FIRST_PAUSE_S = 0.25
@@ -196,7 +196,7 @@ class _Session(asyncio.Protocol):
         """How the other side is checked, and what it is shown; StartError when a file can't be
         used.
         """
-        from penstock.server.tls import client_context
+        from penstock.server.transports.tls import client_context
 
         return client_context(self._settings.tls, f"remote {self._settings.name}")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.settings.websocket import Websocket
-from penstock.server.websocket.origins import parse_origin, refusal
-from penstock.server.websocket.upgrade import Refused, agree, answer, parse_request
+from penstock.server.transports.websocket.origins import parse_origin, refusal
+from penstock.server.transports.websocket.upgrade import Refused, agree, answer, parse_request
 from tests.peers import available_servers
 from tests.server.configured import configured, rest_of
 

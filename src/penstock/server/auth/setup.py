@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.router import Router
-from penstock.server.accounts import Accounts
+from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.callout import Callout, ServerKeys
 from penstock.server.auth.claims_services import ClaimsServices
 from penstock.server.auth.folder import FolderResolver
@@ -17,13 +17,13 @@ from penstock.server.auth.operator import OperatorMode, Record
 from penstock.server.auth.passwords import Home
 from penstock.server.auth.resolvers import MemoryResolver, UrlResolver
 from penstock.server.errors import StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.operator import Operator
 from penstock.server.settings.operator import Resolver as ResolverSettings
 
 if TYPE_CHECKING:
-    from penstock.server.clients import Clients
+    from penstock.server.clients.clients import Clients
 
 EVERY_NS = 60 * 1_000_000_000  # how often a cache lets go of what is over
 

@@ -1,5 +1,5 @@
 """``exports`` and ``imports`` of an account. Whether they fit each other is looked at by
-`server/sharing`, once all accounts are known.
+`server/accounts/sharing`, once all accounts are known.
 """
 
 from collections.abc import Callable

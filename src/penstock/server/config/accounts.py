@@ -229,7 +229,9 @@ def check_accounts(reader: Reader, place: Item) -> None:
 def _sharing_problems(reader: Reader) -> Iterator[str]:
     settings = reader.settings
     if any(account.exports or account.imports for account in settings.accounts):
-        from penstock.server.sharing import problems  # with transforms, which few servers need
+        from penstock.server.accounts.sharing import (
+            problems,  # with transforms, which few servers need
+        )
 
         yield from problems(settings.accounts, no_system=settings.no_system_account)
 

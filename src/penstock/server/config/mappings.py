@@ -11,7 +11,9 @@ def mappings(reader: Reader, name: str, item: Item) -> None:
     """A map of subjects to a target, or to several with weights."""
     if not isinstance(item.value, dict):
         raise ValueError(f"expected a map of subjects to destinations, got {kind(item)}")
-    from penstock.server.mapping import problem_of  # with transforms, which few servers need
+    from penstock.server.accounts.mapping import (
+        problem_of,  # with transforms, which few servers need
+    )
 
     found: list[Mapping] = []
     for subject, entry in item.value.items():

@@ -7,7 +7,7 @@ from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import between, flag, kind, set_to, text
 from penstock.server.settings.tls import AUTO_FALLBACK_NS, Pair, Tls
-from penstock.server.tls_names import CIPHERS, CURVES, INSECURE_CIPHERS
+from penstock.server.transports.tls_names import CIPHERS, CURVES, INSECURE_CIPHERS
 from penstock.server.units import SECOND_NS, parse_duration
 
 _PIN = re.compile(r"[A-Fa-f0-9]{64}")

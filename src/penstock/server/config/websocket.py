@@ -15,8 +15,8 @@ from penstock.server.config.values import (
     text,
 )
 from penstock.server.settings.websocket import Websocket
+from penstock.server.transports.websocket.origins import parse_origin
 from penstock.server.units import parse_address
-from penstock.server.websocket.origins import parse_origin
 
 _OURS = ("host", "content-length", "connection", "upgrade", "nats-no-masking")
 

@@ -12,8 +12,8 @@ from penstock.core.s2 import FrameReader, FrameWriter
 from penstock.core.turn import Turn
 from penstock.server.leaf.handshake import Info, line
 from penstock.server.leaf.peer import LeafPeer
-from penstock.server.pipe import Pipe
-from penstock.server.transport import Transport
+from penstock.server.transports.pipe import Pipe
+from penstock.server.transports.transport import Transport
 
 NOT_SUPPORTED = "not supported"
 OFF, ACCEPT, AUTO, FAST = "off", "accept", "s2_auto", "s2_fast"

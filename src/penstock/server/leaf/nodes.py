@@ -19,7 +19,7 @@ from penstock.core.leaf import Events, Leaf
 from penstock.core.peers import Peers
 from penstock.core.turn import Turn
 from penstock.nuid import Nuid
-from penstock.server.accounts import Accounts, ServerAccount
+from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Gate, Later, Refused
 from penstock.server.identity import new_nonce
 from penstock.server.leaf import handshake
@@ -35,7 +35,7 @@ from penstock.server.leaf.admission import (
 from penstock.server.leaf.handshake import Connect, Info
 from penstock.server.leaf.introduction import Identity, Introduction
 from penstock.server.leaf.peer import LeafPeer
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import LeafRemote
@@ -43,7 +43,7 @@ from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
     from penstock.server.leaf.compression import CompressingTransport
-    from penstock.server.tls import TlsFacts
+    from penstock.server.transports.tls import TlsFacts
 
 LOOP_DELAY_NS = 30 * SECOND_NS
 SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS

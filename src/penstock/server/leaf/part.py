@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.accounts import Accounts
+from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Gate
-from penstock.server.clients import AUTHORIZATION
+from penstock.server.clients.clients import AUTHORIZATION
 from penstock.server.errors import StartError
-from penstock.server.handshake import Arrivals, HandshakeFailed, secure
 from penstock.server.leaf.introduction import Identity
 from penstock.server.leaf.nodes import LeafNodes
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.leaf.remotes import Remotes
-from penstock.server.listener import Listener, open_sockets
-from penstock.server.log import Log
-from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
 from penstock.server.settings.leafnodes import fixed_changes
-from penstock.server.transport import Transport
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.transports.listener import Listener, open_sockets
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.transport import Transport
 from penstock.server.units import join_address
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.server.app import Server
     from penstock.server.leaf.compression import CompressingTransport
-    from penstock.server.tls import TlsFacts
+    from penstock.server.transports.tls import TlsFacts
 
 
 def open_part(server: "Server") -> "LeafPart":
@@ -221,7 +221,7 @@ def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":
     """The TLS of the listener; StartError when its files can't be used."""
     if own.tls is None:
         return None
-    from penstock.server.tls import server_context
+    from penstock.server.transports.tls import server_context
 
     return server_context(own.tls, "leafnodes.tls")
 

@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
-from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.core.hub import Connection
     from penstock.core.leaf import Leaf
-    from penstock.server.accounts import ServerAccount
+    from penstock.server.accounts.registry import ServerAccount
     from penstock.server.auth import Admitted
     from penstock.server.leaf.compression import CompressingTransport
     from penstock.server.leaf.handshake import Info
     from penstock.server.settings.leafnodes import LeafRemote
-    from penstock.server.tls import TlsFacts
+    from penstock.server.transports.tls import TlsFacts
 
 
 class LeafPeer:

@@ -169,7 +169,7 @@ class Caller:
         over: Callable[[LeafPeer], None],
     ) -> None:
         from penstock.server.leaf.compression import CompressingTransport
-        from penstock.server.pipe import Pipe
+        from penstock.server.transports.pipe import Pipe
 
         nodes = self._nodes
         link = CompressingTransport(nodes.turn, Pipe(connected))
@@ -188,11 +188,11 @@ class Caller:
         over: Callable[[LeafPeer], None],
     ) -> None:
         """INFO in plain, then the handshake (or that first), then the rest. OSError."""
-        from penstock.server.handshake import HandshakeFailed, peek, shake_hands
         from penstock.server.leaf.compression import CompressingTransport
-        from penstock.server.pipe import Pipe, PipeClosed
         from penstock.server.settings.tls import Tls
-        from penstock.server.tls import client_context, facts_of
+        from penstock.server.transports.handshake import HandshakeFailed, peek, shake_hands
+        from penstock.server.transports.pipe import Pipe, PipeClosed
+        from penstock.server.transports.tls import client_context, facts_of
 
         nodes, tls = self._nodes, self.remote.tls or Tls()
         pipe = Pipe(connected)
@@ -237,7 +237,7 @@ class Caller:
 
         nodes, remote = self._nodes, self.remote
         pipe, frames, facts = await open_websocket(connected, url, remote, self._tls_name(url))
-        from penstock.server.websocket.door import FramedTransport
+        from penstock.server.transports.websocket.door import FramedTransport
 
         nodes.turn.now_ns = nodes.turn.clock.now()
         transport = FramedTransport(nodes.turn, pipe, frames, leaf=True)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.server.errors import StartError
-from penstock.server.handshake import HandshakeFailed, shake_hands, wait_readable
-from penstock.server.pipe import Pipe, PipeClosed
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.settings.tls import Tls
+from penstock.server.transports.handshake import HandshakeFailed, shake_hands, wait_readable
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.websocket.calling import NotAgreed, agreed, ask
+from penstock.server.transports.websocket.door import MESSAGE_BYTES_MAX
+from penstock.server.transports.websocket.frames import Frames
+from penstock.server.transports.websocket.upgrade import MAX_HEAD_BYTES
 from penstock.server.units import SECOND_NS
-from penstock.server.websocket.calling import NotAgreed, agreed, ask
-from penstock.server.websocket.door import MESSAGE_BYTES_MAX
-from penstock.server.websocket.frames import Frames
-from penstock.server.websocket.upgrade import MAX_HEAD_BYTES
 
 if TYPE_CHECKING:
-    from penstock.server.tls import TlsFacts
+    from penstock.server.transports.tls import TlsFacts
 
 KEY_BYTES = 16
 
@@ -48,7 +48,7 @@ async def open_websocket(
 
 
 async def _encrypt(pipe: Pipe, remote: LeafRemote, tls_name: str) -> "TlsFacts":
-    from penstock.server.tls import client_context, facts_of
+    from penstock.server.transports.tls import client_context, facts_of
 
     context = client_context(remote.tls, "leafnodes.remotes.tls")
     timeout_ns = (remote.tls or Tls()).timeout_ns

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.api.times import format_time
 from penstock.core.hub import Connection
-from penstock.server.accounts import ServerAccount
+from penstock.server.accounts.registry import ServerAccount
 from penstock.server.monitor.facts import (
     Facts,
     account_of,

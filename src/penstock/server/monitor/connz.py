@@ -10,8 +10,8 @@ import msgspec
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
 from penstock.core.subjects import collide
-from penstock.server.client import Client
-from penstock.server.departed import Departed
+from penstock.server.clients.client import Client
+from penstock.server.clients.departed import Departed
 from penstock.server.monitor.facts import (
     Facts,
     account_of,

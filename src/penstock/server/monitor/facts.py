@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
-from penstock.server.accounts import ServerAccount
-from penstock.server.client import WEBSOCKET, Client
-from penstock.server.clients import Clients
+from penstock.server.accounts.registry import ServerAccount
+from penstock.server.clients.client import WEBSOCKET, Client
+from penstock.server.clients.clients import Clients
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT, SYSTEM_ACCOUNT

@@ -1,5 +1,5 @@
 """TLS of one listener or of the connections to other servers, as plain values: file names and
-limits. Knows nothing of ``ssl``; ``penstock.server.tls`` makes contexts of it.
+limits. Knows nothing of ``ssl``; ``penstock.server.transports.tls`` makes contexts of it.
 """
 
 from dataclasses import dataclass, field

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.hub import Connection, Trace
 from penstock.core.router import CallbackSink, Router
-from penstock.server.client import Client
+from penstock.server.clients.client import Client
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:

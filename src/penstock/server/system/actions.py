@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.server.client import Client
+from penstock.server.clients.client import Client
 
 if TYPE_CHECKING:
     from penstock.server.app import Server

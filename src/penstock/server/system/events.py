@@ -9,8 +9,8 @@ from penstock.api.times import format_time
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.nuid import Nuid
-from penstock.server.accounts import ServerAccount
-from penstock.server.client import Client
+from penstock.server.accounts.registry import ServerAccount
+from penstock.server.clients.client import Client
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.monitor import jetstream
 from penstock.server.monitor.accstatz import connections_by_account

@@ -14,13 +14,13 @@ import msgspec
 from penstock.core.hub import Connection
 from penstock.core.router import Router
 from penstock.core.subjects import literal, subset
+from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.monitor import QueryError, Skip, family
 from penstock.server.monitor.facts import account_of, client_of, tag_of
 from penstock.server.monitor.form import present
 from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written
 from penstock.server.system.events import statsz
-from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
     from penstock.server.system import System

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from penstock.core.hub import Connection
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 
 REDACTED = "[REDACTED]"

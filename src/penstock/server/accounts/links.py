@@ -18,20 +18,20 @@ from penstock.core.exchange import (
 from penstock.core.stream_import import StreamImport
 from penstock.core.subjects import literal, valid
 from penstock.engine.transforms import TransformError
-from penstock.server.settings import accounts as settings
-from penstock.server.settings.accounts import Export, Import
-from penstock.server.sharing import (
+from penstock.server.accounts.sharing import (
     SYSTEM_EXPORTS,
     local_pattern,
     may_import,
     service_transform,
     stream_transform,
 )
-from penstock.server.who import Describer
+from penstock.server.accounts.who import Describer
+from penstock.server.settings import accounts as settings
+from penstock.server.settings.accounts import Export, Import
 
 if TYPE_CHECKING:
-    from penstock.server.accounts import Accounts, ServerAccount
-    from penstock.server.latency import Measurements
+    from penstock.server.accounts.latency import Measurements
+    from penstock.server.accounts.registry import Accounts, ServerAccount
 
 _RESPONSES = {
     settings.SINGLETON: SINGLETON,
@@ -142,7 +142,7 @@ class Links:
         service.latency = export.latency
         service.allow_trace = export.allow_trace
         if export.latency is not None and self._measurements is None:
-            from penstock.server.latency import Measurements  # few services are measured
+            from penstock.server.accounts.latency import Measurements  # few services are measured
 
             self._measurements = Measurements(self._accounts)
             self.sharing.sample = self._measurements.sample

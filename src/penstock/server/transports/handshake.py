@@ -8,13 +8,13 @@ import ssl
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from penstock.server.pipe import Pipe, PipeClosed
-from penstock.server.tls import TlsFacts, facts_of, is_pinned
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.tls import TlsFacts, facts_of, is_pinned
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
     from penstock.server.settings.tls import Tls
-    from penstock.server.transport import Transport
+    from penstock.server.transports.transport import Transport
 
 FIRST_BYTES = 4096  # read at once while looking what comes
 

@@ -5,13 +5,13 @@ finds them out.
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection
+from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
-from penstock.server.wheel import NEVER_NS
 
 if TYPE_CHECKING:
-    from penstock.server.accounts import ServerAccount
+    from penstock.server.accounts.registry import ServerAccount
     from penstock.server.auth import Admitted
-    from penstock.server.tls import TlsFacts
+    from penstock.server.transports.tls import TlsFacts
 
 WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
 

@@ -4,7 +4,7 @@ how often they happen, not how much is written.
 Knows nothing of what is wrong. Time is handed in.
 """
 
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.units import SECOND_NS
 
 LINES_MAX = 10  # in one second

@@ -17,8 +17,8 @@ from penstock.server.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.server.log_file import LogFile
-    from penstock.server.syslog import Syslog
+    from penstock.server.logs.log_file import LogFile
+    from penstock.server.logs.syslog import Syslog
 
 
 class Log:
@@ -93,11 +93,11 @@ class Log:
         self, path: str, limit: int, keep: int, syslog: str | None
     ) -> "tuple[LogFile | None, Syslog | None]":
         if path:
-            from penstock.server import log_file
+            from penstock.server.logs import log_file
 
             return log_file.LogFile(path, limit, keep), None
         if syslog is not None:
-            from penstock.server import syslog as daemon
+            from penstock.server.logs import syslog as daemon
 
             return None, daemon.Syslog(syslog)
         return None, None

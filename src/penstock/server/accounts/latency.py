@@ -25,11 +25,11 @@ from penstock.core.exchange import (
 )
 from penstock.core.hub import Connection
 from penstock.nuid import Nuid
+from penstock.server.accounts.who import client_info
 from penstock.server.settings.accounts import Latency
-from penstock.server.who import client_info
 
 if TYPE_CHECKING:
-    from penstock.server.accounts import Accounts
+    from penstock.server.accounts.registry import Accounts
 
 Headers = dict[str, list[str]]
 

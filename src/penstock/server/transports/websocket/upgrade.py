@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from penstock.server.settings.websocket import Websocket
-from penstock.server.websocket.origins import refusal
+from penstock.server.transports.websocket.origins import refusal
 
 MAX_HEAD_BYTES = 16 * 1024
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.clients import Clients
+from penstock.server.clients.clients import Clients
 from penstock.server.errors import StartError
 from penstock.server.identity import Greeting
-from penstock.server.listener import Listener, open_sockets
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
+from penstock.server.transports.listener import Listener, open_sockets
 from penstock.server.units import join_address, reachable
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
 
-    from penstock.server.reception import Reception
-    from penstock.server.websocket.door import Door
+    from penstock.server.transports.reception import Reception
+    from penstock.server.transports.websocket.door import Door
 
 
 class Doors:
@@ -53,13 +53,13 @@ class Doors:
             self.websocket = self._new_websocket()
 
     def _new_reception(self) -> "Reception":
-        from penstock.server.reception import Reception
+        from penstock.server.transports.reception import Reception
 
         return Reception(*self._parts)
 
     def _new_websocket(self) -> "Door":
         try:
-            from penstock.server.websocket.door import Door
+            from penstock.server.transports.websocket.door import Door
         except ModuleNotFoundError as problem:
             raise StartError(
                 f"WebSockets need the Python package {problem.name}; "
@@ -134,7 +134,7 @@ class Doors:
         tls = self._settings.tls
         if not self._settings.https_port or tls is None:
             return None
-        from penstock.server.tls import server_context
+        from penstock.server.transports.tls import server_context
 
         self._monitoring = server_context(replace(tls, verify=False))
         return self._monitoring
@@ -160,7 +160,7 @@ def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
     """
     if settings.tls is None and settings.websocket.tls is None:
         return [None, None]
-    from penstock.server.tls import server_contexts
+    from penstock.server.transports.tls import server_contexts
 
     return server_contexts(settings)
 

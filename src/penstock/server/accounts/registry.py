@@ -19,8 +19,8 @@ from penstock.server.settings.accounts import (
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account as EngineAccount
-    from penstock.server.account_links import Links
-    from penstock.server.sharing import TokenCheck
+    from penstock.server.accounts.links import Links
+    from penstock.server.accounts.sharing import TokenCheck
 
 
 class ServerAccount:
@@ -215,7 +215,7 @@ class Accounts:
         """What of an account's settings concerns it alone."""
         settings = account.settings
         if settings.mappings:
-            from penstock.server.mapping import Mappings  # with transforms, which few need
+            from penstock.server.accounts.mapping import Mappings  # with transforms, which few need
 
             account.router.mapping = Mappings(settings.mappings, self.draw)
         else:
@@ -228,7 +228,7 @@ class Accounts:
 
     def _need_links(self) -> "Links":
         if self._links is None:
-            from penstock.server.account_links import Links  # few servers share anything
+            from penstock.server.accounts.links import Links  # few servers share anything
 
             self._links = Links(self)
         return self._links

@@ -14,21 +14,21 @@ from penstock.core.session import PENDING
 from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
 from penstock.server.auth.hello import read_connect
-from penstock.server.client import WEBSOCKET, Client, where
-from penstock.server.complaints import Complaints
-from penstock.server.departed import Departed, Past, departed
+from penstock.server.clients.client import WEBSOCKET, Client, where
+from penstock.server.clients.departed import Departed, Past, departed
+from penstock.server.clients.peers import has_guest, must_log_in, peer_of, with_cookies
+from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
 from penstock.server.identity import Greeting, new_nonce
-from penstock.server.log import Log
-from penstock.server.peers import has_guest, must_log_in, peer_of, with_cookies
+from penstock.server.logs.complaints import Complaints
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
-from penstock.server.wheel import NEVER_NS, STEP_NS, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.core.permits import Permits
-    from penstock.server.accounts import Accounts
+    from penstock.server.accounts.registry import Accounts
     from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS

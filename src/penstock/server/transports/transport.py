@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection
 from penstock.core.turn import Turn
-from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.transports.pipe import Pipe, PipeClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.turn import Turn
 from penstock.server.errors import StartError
-from penstock.server.log import Log
+from penstock.server.logs.log import Log
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.core.hub import Connection
 
 if TYPE_CHECKING:
-    from penstock.server.client import Client
+    from penstock.server.clients.client import Client
 
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 

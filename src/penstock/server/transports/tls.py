@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.server.errors import StartError
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Pair, Tls
-from penstock.server.tls_names import (
+from penstock.server.transports.tls_names import (
     CIPHERS,
     CURVES,
     DEFAULT_CIPHERS,

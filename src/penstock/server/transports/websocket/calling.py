@@ -9,7 +9,7 @@ import hashlib
 from typing import NamedTuple
 from urllib.parse import SplitResult
 
-from penstock.server.websocket.upgrade import DEFLATE, GUID, NO_CONTEXT
+from penstock.server.transports.websocket.upgrade import DEFLATE, GUID, NO_CONTEXT
 
 _TAKEOVER = ("server_no_context_takeover", "client_no_context_takeover")
 

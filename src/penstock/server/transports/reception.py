@@ -17,17 +17,23 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.client import Client, where
-from penstock.server.clients import Clients
-from penstock.server.complaints import Complaints
-from penstock.server.handshake import Arrivals, HandshakeFailed, peek, secure, wait_readable
-from penstock.server.log import Log
-from penstock.server.pipe import Pipe, PipeClosed
-from penstock.server.proxy_protocol import parse_header
+from penstock.server.clients.client import Client, where
+from penstock.server.clients.clients import Clients
+from penstock.server.logs.complaints import Complaints
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Tls
-from penstock.server.tls import server_context
-from penstock.server.transport import Transport
+from penstock.server.transports.handshake import (
+    Arrivals,
+    HandshakeFailed,
+    peek,
+    secure,
+    wait_readable,
+)
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.proxy_protocol import parse_header
+from penstock.server.transports.tls import server_context
+from penstock.server.transports.transport import Transport
 from penstock.server.units import SECOND_NS
 
 PROXY_SECONDS = 5.0

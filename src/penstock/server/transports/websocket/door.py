@@ -14,19 +14,18 @@ from collections.abc import Callable
 from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
-from penstock.server.client import Cookies
-from penstock.server.clients import Clients
-from penstock.server.complaints import Complaints
-from penstock.server.handshake import Arrivals, HandshakeFailed, secure, wait_readable
-from penstock.server.log import Log
-from penstock.server.pipe import Pipe, PipeClosed
+from penstock.server.clients.client import Cookies
+from penstock.server.clients.clients import Clients
+from penstock.server.logs.complaints import Complaints
+from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.settings.websocket import Websocket
-from penstock.server.tls import TlsFacts, server_context
-from penstock.server.transport import Transport
-from penstock.server.units import SECOND_NS
-from penstock.server.websocket.frames import Frames
-from penstock.server.websocket.upgrade import (
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure, wait_readable
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.tls import TlsFacts, server_context
+from penstock.server.transports.transport import Transport
+from penstock.server.transports.websocket.frames import Frames
+from penstock.server.transports.websocket.upgrade import (
     MAX_HEAD_BYTES,
     Refused,
     Request,
@@ -36,6 +35,7 @@ from penstock.server.websocket.upgrade import (
     parse_request,
     refuse,
 )
+from penstock.server.units import SECOND_NS
 
 MESSAGE_PAYLOADS = 8  # a message may carry so many times max_payload
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.server.auth import Credentials, Peer
-from penstock.server.client import WEBSOCKET
+from penstock.server.clients.client import WEBSOCKET
 from penstock.server.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.server.client import Client
-    from penstock.server.tls import TlsFacts
+    from penstock.server.clients.client import Client
+    from penstock.server.transports.tls import TlsFacts
 
 
 def peer_of(settings: Settings, client: "Client", cid: int) -> Peer:
@@ -43,7 +43,7 @@ def _add_tls(peer: Peer, facts: "TlsFacts") -> None:
         return  # OpenSSL has verified it, but its names can't be read: it names nobody
     certificate = facts.certificate
     if certificate is not None:
-        from penstock.server.tls import same_subject
+        from penstock.server.transports.tls import same_subject
 
         peer.same_subject = lambda name: same_subject(certificate, name)
 
