@@ -67,6 +67,24 @@ def test_a_stream_from_birth_to_death(run):
     assert (status, err) == (1, "penstock: stream not found (10059)\n")
 
 
+def test_what_the_server_refuses_is_not_said_to_be_done(capsys, monkeypatch, tmp_path):
+    config = tmp_path / "server.conf"
+    rules = 'permissions: { publish: "may.>", subscribe: "may.>" }'
+    config.write_text(f"authorization {{ users: [ {{ user: a, password: b, {rules} }} ] }}\n")
+    with LocalServer(options=["-c", str(config)]) as local:
+        monkeypatch.setenv("NATS_URL", local.url.replace("nats://", "nats://a:b@"))
+        for arguments, verb in (
+            (["pub", "not.this", "x"], "Publish"),
+            (["sub", "not.this", "--wait", "1s"], "Subscription"),
+        ):
+            assert main(arguments) == 1
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert f'Permissions Violation for {verb} to "not.this"' in err
+        assert main(["pub", "may.this", "x"]) == 0
+        assert capsys.readouterr().out == "published 1 message of 1 bytes to may.this\n"
+
+
 def test_limits_reach_the_server(run, server):
     options = (
         "--max-msgs 5 --max-bytes 1MB --max-msg-size 1k --max-msgs-per-subject 2 --discard new"

@@ -12,6 +12,7 @@ from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
+    from penstock.client import BlockingClient
     from penstock.client.blocking_subscription import BlockingMessage
 
 
@@ -32,6 +33,13 @@ def _headers(given: tuple[str, ...]) -> dict[str, list[str]]:
             raise click.UsageError(f'"{each}" is not a header; write it as "name: value"')
         headers.setdefault(name.strip(), []).append(value.strip())
     return headers
+
+
+def _hear_out(client: BlockingClient) -> None:
+    """Until the server has taken what was sent; raises what it refused, a permission for one."""
+    client.flush()
+    if client.last_error is not None:
+        raise client.last_error
 
 
 @click.command()
@@ -71,7 +79,7 @@ def pub(
             return
         for _ in range(count):
             client.publish(subject, data, reply=reply, headers=headers)
-        client.flush()
+        _hear_out(client)
         if session.as_json:
             print_json({"subject": subject, "count": count, "bytes": len(data) * count})
         else:
@@ -93,7 +101,7 @@ def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: 
 
     with session.connect() as client:
         subscription = client.subscribe(subject, queue=queue, max_msgs=count)
-        client.flush()
+        _hear_out(client)
         if not raw and not session.as_json:
             print(f"listening on {subject}", file=sys.stderr, flush=True)
         received = 0
@@ -117,9 +125,15 @@ def req(
     session: Session, subject: str, body: str | None, header: tuple[str, ...], raw: bool
 ) -> None:
     """Send BODY (or standard input) to SUBJECT and print the answer."""
+    from penstock.errors import Timeout
+
     data, headers = _body(body), _headers(header)
     with session.connect() as client:
-        _show(session, client.request(subject, data, headers=headers), raw, 0)
+        try:
+            answer = client.request(subject, data, headers=headers)
+        except Timeout as late:
+            raise client.last_error or late from None
+        _show(session, answer, raw, 0)
 
 
 def _show(session: Session, message: BlockingMessage, raw: bool, index: int) -> None:
