@@ -29,14 +29,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": SHARED,
     "client": SHARED,
     "server": SHARED | {"engine"},
+    "store": SHARED | {"engine"},
     "kv": CLIENT_SIDE,
     "objects": CLIENT_SIDE,
     "plgd": CLIENT_SIDE,
     "spark": CLIENT_SIDE,
     "pipeline": CLIENT_SIDE | {"kv", "objects", "plgd", "spark"},
-    "cli": CLIENT_SIDE | {"engine", "server", "kv", "objects", "plgd", "spark", "pipeline"},
+    "cli": CLIENT_SIDE
+    | {"engine", "server", "store", "kv", "objects", "plgd", "spark", "pipeline"},
     "testing": CLIENT_SIDE
-    | {"engine", "server", "kv", "objects", "plgd", "spark", "pipeline", "cli"},
+    | {"engine", "server", "store", "kv", "objects", "plgd", "spark", "pipeline", "cli"},
 }
 
 # Time, disk, network and randomness are handed in to these.
