@@ -12,7 +12,7 @@ cdef class Held:
 
 
 cdef class Waiting(Sink):
-    cdef readonly bint asked       # somebody waits
+    cdef object on_asked           # called when somebody waits who is the first
     cdef readonly size_t held_bytes
     cdef list messages             # Held, in the order they came
     cdef list waiters              # Tasks that want to hand over more than there is room for

@@ -8,9 +8,8 @@ from penstock.core.router import Sink
 class Waiting(Sink):
     """Keeps messages for somebody who is not there yet; who sent one is not read from meanwhile."""
 
-    @property
-    def asked(self) -> bool:
-        """Whether somebody waits."""
+    def __init__(self, on_asked: Callable[[], None] | None = None) -> None:
+        """on_asked() is called when somebody waits who is the first."""
     @property
     def held_bytes(self) -> int:
         """Bytes of the messages that are kept."""

@@ -29,7 +29,8 @@ cdef void shown(Held held, Message* m) noexcept:
 cdef class Waiting(Sink):
     """Keeps messages for somebody who is not there yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_asked=None) -> None:
+        self.on_asked = on_asked
         self.messages = []
         self.waiters = []
 
@@ -53,9 +54,10 @@ cdef class Waiting(Sink):
         held.hlen = m.hlen
         self.messages.append(held)
         self.held_bytes += m.body_len
-        self.asked = True
         if source is not None:
             source.stalled = True
+        if len(self.messages) == 1 and self.on_asked is not None:
+            self.on_asked()
         return 1
 
     def hold(self, Connection source, str subject, str reply, bytes headers, bytes payload, Sink target) -> None:
@@ -82,7 +84,6 @@ cdef class Waiting(Sink):
         messages, self.messages = self.messages, []
         waiters, self.waiters = self.waiters, []
         self.held_bytes = 0
-        self.asked = False
         for held in messages:
             target = held.target if held.target is not None else sink
             took = 0
