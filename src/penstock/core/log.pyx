@@ -54,6 +54,7 @@ cdef class Log(LogFiles):
         self.lost = []
         self.doomed = []
         self.unsynced = []
+        self.unnamed = []
         self.pages = Pages()
         self.segments = SegmentList()
         self.segments.disk = self.disk
@@ -76,6 +77,9 @@ cdef class Log(LogFiles):
 
     def opened(self) -> None:
         """All of it is there."""
+        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
+            from penstock.core import log_mend
+            log_mend.reopened(self)
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
@@ -525,6 +529,11 @@ cdef class Log(LogFiles):
         """The highest live sequence whose subject matches; 0 when there is none."""
         from penstock.core import log_queries
         return log_queries.last_seq(self, pattern)
+
+    def mend(self) -> bool:
+        """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""
+        from penstock.core import log_mend
+        return log_mend.mend(self)
 
     def maintain(self) -> bool:
         """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""
