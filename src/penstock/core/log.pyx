@@ -248,7 +248,8 @@ cdef class Log(LogFiles):
             return 0
         p = self.record_at(s, <uint32_t>i)
         if p == NULL:
-            self.quarantine(s, <uint32_t>i, "checksum")
+            if is_live(s, i):                # not when its index was bad, and making it anew has found the damage
+                self.quarantine(s, <uint32_t>i, "checksum")
             return 0
         memcpy(&head, p, RECORD_HEAD_BYTES)
         out.seq = seq
@@ -287,6 +288,8 @@ cdef class Log(LogFiles):
         if s is None or not is_live(s, seq - s.first):
             return 0
         self.segments.need(s)
+        if not is_live(s, seq - s.first):    # its index was made anew, and the message is damaged
+            return 0
         e = &s.entries[seq - s.first]
         subject_id[0] = e.subject
         size[0] = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
@@ -303,6 +306,8 @@ cdef class Log(LogFiles):
             return 0
         if s.entries == NULL:
             self.segments.need(s)
+            if not is_live(s, seq - s.first):
+                return 0
         if not self.memory:
             ranges_add(&self.ranges, seq, 1)
         self.drop(s, <uint32_t>(seq - s.first))
