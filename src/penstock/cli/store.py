@@ -110,9 +110,10 @@ def check(session: Session, store: str, streams: tuple[str, ...]) -> int:
 @click.pass_obj
 def verify(session: Session, store: str, streams: tuple[str, ...]) -> int:
     """Read every record, block and file of STORE (or of a backup) and check it."""
+    from penstock.core.disk import Disk
     from penstock.store.manifests import is_backup
 
-    if is_backup(store):
+    if is_backup(Disk(), store):
         from penstock.cli.store_backups import verify_backup
 
         return verify_backup(session, store)

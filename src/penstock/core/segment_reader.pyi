@@ -30,6 +30,8 @@ class SegmentReader:
         """Read the file; `first` is the sequence in its name. OSError."""
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
+    def sound(self) -> bool:
+        """Whether what is left to read has no damaged bytes but an unfinished end."""
     def steps(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, offset, end, sequence, time in ns) of what is left to read; kind 16: damaged bytes."""
 

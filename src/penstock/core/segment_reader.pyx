@@ -118,6 +118,18 @@ cdef class SegmentReader:
         """Bytes of the segment, decompressed."""
         return self.data[at:end]
 
+    def sound(self) -> bool:
+        """Whether no damaged bytes come before the end, or before an unfinished end."""
+        cdef int kind
+        if self.headless:
+            return self.unmade
+        while True:
+            kind = self.step()
+            if kind == AT_END:
+                return True
+            if kind == DAMAGE and self.at < self.end:
+                return False
+
     def steps(self) -> list[tuple]:
         """(kind, offset, end, sequence, time) of every record; kind 16: damaged bytes, without the last two."""
         cdef int kind

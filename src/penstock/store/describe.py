@@ -31,11 +31,14 @@ def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[
     return msgspec.json.decode(encode(meta)), []
 
 
-def consumer_states(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[str]]:
-    """(each consumer with its configuration and its state; what is wrong)."""
+def consumer_states(
+    disk: ReadOnlyDisk, place: StreamPlace, *, held: bool = False
+) -> tuple[list[dict[str, object]], list[str]]:
+    """(each consumer with its configuration and its state; what is wrong). `held`: the folder is."""
     problems: list[str] = []
     try:
-        disk.hold(place.consumers_folder)
+        if not held:
+            disk.hold(place.consumers_folder)
         files = StreamFiles(disk, place.folder)
         metas = []
         for meta in files.consumers():
@@ -49,7 +52,8 @@ def consumer_states(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, lis
             for each in metas
         ]
     finally:
-        disk.release(place.consumers_folder)
+        if not held:
+            disk.release(place.consumers_folder)
     return found, problems
 
 

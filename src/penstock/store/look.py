@@ -101,31 +101,43 @@ def _key(problem: Problem) -> tuple[object, ...]:
 def _look_once(
     disk: ReadOnlyDisk, place: StreamPlace, whole: bool, live: bool, progress: Progress | None
 ) -> StreamReport:
-    report = StreamReport(
-        domain=place.domain, account=place.account, stream=place.name, folder=place.folder
-    )
-    held = [place.folder, place.log_folder, place.consumers_folder]
+    held = [place.consumers_folder, place.log_folder, place.folder]
     try:
         # consumers first: what their states speak of is in the log then
-        for folder in reversed(held):
+        for folder in held:
             disk.hold(folder)
-        overlay = OverlayDisk(disk)
-        files = StreamFiles(overlay, place.folder)
-        meta = _look_at_meta(files, report)
-        _look_at_log(disk, overlay, place, report, whole, live, progress)
-        look_at_consumers(files, report)
-        _look_at_sources(files, report)
-        report.disk_bytes = sum(
-            disk.facts(f"{folder}/{name}")[1]
-            for folder in held
-            for name in disk.list_dir(folder)
-            if not disk.is_dir(f"{folder}/{name}")
-        )
-        if meta is not None and meta.config.name != place.name:
-            report.stream = meta.config.name
+        return look_held(disk, place, whole=whole, live=live, progress=progress)
     finally:
         for folder in held:
             disk.release(folder)
+
+
+def look_held(
+    disk: ReadOnlyDisk,
+    place: StreamPlace,
+    *,
+    whole: bool = False,
+    live: bool = False,
+    progress: Progress | None = None,
+) -> StreamReport:
+    """One stream whose folders are held, once."""
+    report = StreamReport(
+        domain=place.domain, account=place.account, stream=place.name, folder=place.folder
+    )
+    overlay = OverlayDisk(disk)
+    files = StreamFiles(overlay, place.folder)
+    meta = _look_at_meta(files, report)
+    _look_at_log(disk, overlay, place, report, whole, live, progress)
+    look_at_consumers(files, report)
+    _look_at_sources(files, report)
+    report.disk_bytes = sum(
+        disk.facts(f"{folder}/{name}")[1]
+        for folder in (place.folder, place.log_folder, place.consumers_folder)
+        for name in disk.list_dir(folder)
+        if not disk.is_dir(f"{folder}/{name}")
+    )
+    if meta is not None and meta.config.name != place.name:
+        report.stream = meta.config.name
     return report
 
 
