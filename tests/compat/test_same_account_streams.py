@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -58,13 +57,8 @@ accounts {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("accounts")
-
-
-@pytest.fixture(scope="module")
-def servers(folder: Path) -> Iterator[Cast]:
-    with cast(CONFIG, folder, []) as both:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
+    with cast(CONFIG, tmp_path_factory.mktemp("accounts"), []) as both:
         yield both
 
 

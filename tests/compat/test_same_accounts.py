@@ -1,7 +1,6 @@
 """What accounts share: our server and nats-server side by side, message by message."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -68,13 +67,8 @@ accounts {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("accounts")
-
-
-@pytest.fixture(scope="module")
-def servers(folder: Path) -> Iterator[Cast]:
-    with cast(CONFIG, folder, []) as both:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
+    with cast(CONFIG, tmp_path_factory.mktemp("accounts"), []) as both:
         yield both
 
 

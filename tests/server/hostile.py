@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from .process import PATIENCE_SECONDS, ServerProcess, Wire, running
 
 MEGABYTE = 2**20
@@ -29,6 +31,22 @@ def small_server(folder: Path, *arguments: str, limits: str = LIMITS) -> Iterato
     path.write_text(limits)
     with running("-c", str(path), *arguments) as server:
         yield server
+
+
+def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """What the fixture `server` of a module of hostile clients is."""
+    folder: Path = tmp_path_factory.mktemp("hostile")
+    with small_server(folder, "-js", "-sd", str(folder / "store")) as process:
+        yield process
+
+
+def ended(connection: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    got = b""
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            got += data
+    return got
 
 
 @contextlib.contextmanager

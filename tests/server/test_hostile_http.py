@@ -6,28 +6,13 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from .hostile import MEGABYTE, pour, raw, small_server, witnessed
+from .hostile import MEGABYTE, ended, module_server, pour, raw, witnessed
 from .process import PATIENCE_SECONDS, ServerProcess
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder: Path = tmp_path_factory.mktemp("hostile")
-    with small_server(folder, "-js", "-sd", str(folder / "store")) as process:
-        yield process
-
-
-def ended(connection: socket.socket) -> bytes:
-    got = b""
-    with contextlib.suppress(OSError):
-        while data := connection.recv(65536):
-            got += data
-    return got
+server = pytest.fixture(module_server, scope="module")
 
 
 def answers(server: ServerProcess) -> bool:

@@ -8,31 +8,27 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .hostile import LIMITS, MEGABYTE, pour, raw, sink, small_server, witnessed
+from .hostile import (
+    LIMITS,
+    MEGABYTE,
+    ended,
+    module_server,
+    pour,
+    raw,
+    sink,
+    small_server,
+    witnessed,
+)
 from .process import ServerProcess, Wire
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder: Path = tmp_path_factory.mktemp("hostile")
-    with small_server(folder, "-js", "-sd", str(folder / "store")) as process:
-        yield process
-
-
-def ended(connection: socket.socket) -> bytes:
-    """All that comes until the server closes."""
-    got = b""
-    with contextlib.suppress(ConnectionResetError):
-        while data := connection.recv(65536):
-            got += data
-    return got
+server = pytest.fixture(module_server, scope="module")
 
 
 # --- scans and other protocols ---

@@ -194,12 +194,6 @@ _FLAGS: dict[str, _Flag] = {
     for name in names.split()
 }
 
-# nats-server's options that this version has nothing behind; refused by name rather than ignored.
-_NOT_SERVED = frozenset(
-    """
-    """.split()  # noqa: SIM905 # one word on a line would be a page
-)
-
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -236,10 +230,6 @@ def _split(argument: str) -> tuple[str, _Flag, str | None]:
     shown = argument.partition("=")[0]
     flag = _FLAGS.get(name)
     if flag is None:
-        if name in _NOT_SERVED:
-            raise OptionError(
-                f"option {shown} of nats-server is not served by this version; leave it out"
-            )
         raise OptionError(f"unknown option {shown}; see {PROGRAM} --help")
     return shown, flag, value if equals else None
 
