@@ -176,11 +176,11 @@ def look_over(overlay: OverlayDisk, disk: ReadOnlyDisk, place: StreamPlace) -> S
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
     files = StreamFiles(overlay, place.folder)
-    for read in (files.read, lambda: files.read_positions(Dated)):
-        try:
-            read()
-        except (BadFileError, OSError):
-            report.state = UNREADABLE
+    try:
+        files.read()
+        files.read_positions(Dated)
+    except (BadFileError, OSError):
+        report.state = UNREADABLE
     if overlay.exists(place.log_folder):
         reader = LogReader(overlay, place.log_folder)
         report.messages, report.bytes = reader.msgs, reader.bytes
