@@ -28,7 +28,9 @@ from .inodes import Entry, File, Folder, Journal
 if TYPE_CHECKING:
     from random import Random
 
-CHANGES = frozenset(("make_dir", "write", "sync", "rename", "sync_dir"))  # what `fail_after` counts
+CHANGES = frozenset(
+    ("make_dir", "write", "sync", "rename", "link", "sync_dir")
+)  # what `fail_after` counts
 
 
 class PowerCut(BaseException):
@@ -44,7 +46,7 @@ class Handle(NamedTuple):
 class Fault:
     """A call that fails: its verb, the path's pattern, how many succeed before, how often it fails."""
 
-    verb: str  # open, write, read, sync, truncate, make_dir, rename, unlink, remove_tree, sync_dir
+    verb: str  # open, write, read, sync, truncate, make_dir, rename, link, unlink, remove_tree, sync_dir
     error: int
     pattern: str = "*"
     after: int = 0
@@ -325,6 +327,15 @@ class SimDisk:
         if isinstance(there, Folder) and there.names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
         self._change(Entry(source, name, None), Entry(target, new_name, node))
+
+    def link(self, path: str, other: str) -> None:
+        self._step("link", path)
+        (source, name), (target, new_name) = self._place(path), self._place(other)
+        if name not in source.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if new_name in target.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other)
+        self._change(Entry(target, new_name, source.names[name]))
 
     def unlink(self, path: str) -> None:
         self._step("unlink", path)

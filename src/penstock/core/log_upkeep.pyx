@@ -155,6 +155,8 @@ def delete(Log log, seq: int, erase: bool) -> bool:
     if not erase:
         return bool(log.remove(seq))
     s = log.segments.find(seq)
+    if s is not None:
+        log.segments.need(s)
     if s is None or not is_live(s, seq - s.first):
         return False
     # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).

@@ -1,6 +1,6 @@
 """The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.core.consumer import Consumer
@@ -84,6 +84,8 @@ class Stream(Sink):
         """The consumers that take messages of a literal subject."""
     def rebuild_dedupe(self) -> int:
         """After opening a log: read back the message ids inside the duplicate window; how many."""
+    def rebuilding(self) -> Iterator[None]:
+        """As rebuild_dedupe, a step for each item."""
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
     def settle(self) -> None:
