@@ -336,10 +336,12 @@ class Soak:
             free = os.statvfs(self.store)
             self.full_since_look = dict.fromkeys(self.full_since_look, True)
             self.full.set()
+            self.tell("the disk is full")
             with filler.open("wb") as file, contextlib.suppress(OSError):
                 os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
             self.ended.wait(self.rng.uniform(3, 12))
             filler.unlink()
+            self.tell("the disk has room again")
             self.full_since_look = dict.fromkeys(self.full_since_look, True)
             self.full.clear()
             for subject in self.subjects:

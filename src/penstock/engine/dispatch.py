@@ -166,6 +166,7 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+        later=True,
     ),
     Call(
         "STREAM.SNAPSHOT.*",
@@ -200,6 +201,7 @@ CALLS = (
         SuccessResponse,
         "stream_msg_delete_response",
         Body.REQUIRED,
+        later=True,
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
