@@ -275,7 +275,7 @@ def _maintain(account: Account) -> bool:
 
 def _expire(account: Account, now_ns: int) -> None:
     for stream in account.streams.values():
-        if len(stream.core.log.lost) > stream.lost_reported:
+        if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:
             stream.supply_at_ns = NEVER_NS
