@@ -133,8 +133,9 @@ def recover(account: Account, stream: StreamEntry) -> None:
     metas = [_supported(account, meta) for meta in files.consumers(account.report)]
     known = [meta for meta in metas if not isinstance(meta, BadConsumer)]
     starts = {(meta.name, meta.created): meta.start_seq for meta in known}
-    for problem in files.states.load(starts):
-        account.report(f"consumer states are left aside: {problem}")
+    problems = files.states.load(starts)
+    for problem in problems:
+        account.report(f"consumer states: {problem}")
     if stream.journal is not None:
         states = files.states
         stream.journal.begin(
@@ -155,6 +156,8 @@ def recover(account: Account, stream: StreamEntry) -> None:
         if found is not None:
             _restore(account, stream, entry, found)
     files.states.found.clear()
+    if problems:
+        save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
     if not stream.offline:
         stream.core.review()
 

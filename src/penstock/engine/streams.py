@@ -1,11 +1,11 @@
-"""Lifecycle of streams: create, update, delete, recover, close.
+"""Lifecycle of streams: create, update, delete, recover (engine/opening says when), close.
 
 A create is on disk before it returns; what fails half way is undone. Works on an Account; knows
 neither JSON nor the dispatch table.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
@@ -41,7 +41,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
         if files is not None and not isinstance(error, FileExistsError):
-            files.discard()
+            account.files.discard(files, account.ids.next())
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
     rules.start(entry)
@@ -128,8 +128,12 @@ def delete(account: Account, name: str) -> None:
     account.advisories.stream(name, "delete", account.now_ns)
 
 
-def recover(account: Account) -> None:
-    """Open every stream folder; one that can't be read is reported, left as it is, and offline."""
+def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
+    """The streams that a store holds, not opened; a folder that can't be read is reported, left as
+    it is, and offline. OSError: the store can't be used.
+    """
+    names = set(account.streams)
+    left: list[tuple[str, StreamFiles, str]] = []
     for folder in account.files.open():
         files = account.files.stream(folder, by_name=False)
         name = files.stream_name()
@@ -143,21 +147,59 @@ def recover(account: Account) -> None:
                 raise BadFileError("it holds messages but no meta.json; they stay as they are")
             name = meta.config.name
             _check_level(account, meta.config)
-            if name in account.streams:
+            if name in names:
                 raise BadFileError(f"there is a stream {name} already")
-            entry = _open(account, meta.config, meta.created, files, new=False)
         except (OSError, BadFileError) as error:
-            put_offline(account, name, files, str(error))
+            left.append((name, files, str(error)))
             continue
+        names.add(name)
+        yield files, meta
+    for name, files, why in left:
+        put_offline(account, "" if name in names else name, files, why)
+
+
+def recover(
+    account: Account, files: StreamFiles, meta: StreamFile, log: Log
+) -> Generator[None, None, StreamEntry]:
+    """Open a stream of the store with its consumers, in steps; `log` is being opened gradually. The
+    stream takes nothing before `serve`. OSError, BadFileError: it can't be opened.
+    """
+    while log.open_more():
+        yield
+    entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
+    account.streams[meta.config.name] = entry
+    try:
+        yield from entry.core.rebuilding()
         report_lost(account, entry)
-        account.streams[name] = entry
-        _attach(account, entry, meta.config.subjects)
         consumers.recover(account, entry)
         if entry.offline and entry.config.retention == "interest":
-            _stop(account, entry)
-    for entry in account.streams.values():
-        rules.start(entry)
-        supply.start(account, entry)
+            # messages that it needs would leave as the others ack them
+            raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
+    except BaseException:
+        _drop(account, entry)
+        raise
+    return entry
+
+
+def serve(account: Account, entry: StreamEntry) -> None:
+    """A recovered stream takes what is published."""
+    _attach(account, entry, entry.config.subjects)
+    rules.start(entry)
+
+
+def _drop(account: Account, entry: StreamEntry) -> None:
+    """Take back what was opened of a stream; its files stay."""
+    for consumer in list(entry.consumers.values()):
+        consumers.detach(account, entry, consumer, "Server Shutdown")
+    if entry.journal is not None:
+        entry.journal.close()
+    rules.close(entry)
+    entry.core.log.join(None)
+    entry.core.close()
+    with contextlib.suppress(OSError):
+        entry.core.log.close()
+    del account.streams[entry.config.name]
+    account.unsaved.discard(entry)
 
 
 def put_offline(account: Account, name: str, files: StreamFiles, why: str) -> None:
@@ -167,24 +209,6 @@ def put_offline(account: Account, name: str, files: StreamFiles, why: str) -> No
     account.report(f"stream folder {files.folder} is left aside: {why}")
     if name and name not in account.streams:
         account.offline[name] = Offline(why, files)
-
-
-def _stop(account: Account, entry: StreamEntry) -> None:
-    """A consumer is offline, and messages that it needs would leave as the others ack them."""
-    assert entry.files is not None
-    files, broken = entry.files, sorted(entry.offline)[0]
-    for consumer in list(entry.consumers.values()):
-        consumers.detach(account, entry, consumer, "Server Shutdown")
-    if entry.journal is not None:
-        entry.journal.close()
-    _detach(account, entry)
-    rules.close(entry)
-    account.unsaved.discard(entry)
-    entry.core.log.join(None)
-    entry.core.close()
-    del account.streams[entry.config.name]
-    entry.core.log.close()
-    put_offline(account, entry.config.name, files, f'stopped - damaged consumer "{broken}"')
 
 
 def report_lost(account: Account, entry: StreamEntry) -> None:
@@ -270,10 +294,13 @@ def _open(
     *,
     new: bool,
     log: Log | None = None,
+    recall: bool = True,
 ) -> StreamEntry:
     first_seq = config.first_seq or 1
-    if files is None:
-        log = log or Log(None, first_seq=first_seq)
+    if log is not None:
+        pass
+    elif files is None:
+        log = Log(None, first_seq=first_seq)
     else:
         if new:
             files.create()
@@ -294,7 +321,7 @@ def _open(
         domain=account.settings.domain,
     )
     configure_stream(core, config)
-    if not new:
+    if not new and recall:
         core.rebuild_dedupe()
     log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
