@@ -49,7 +49,7 @@ class Soaked(ServerProcess):
 
     def prepare(self) -> None:
         self.conf = Path(self.store).parent / f"{Path(self.store).name}.conf"
-        self.conf.write_text("ping_interval: "60s"\n")
+        self.conf.write_text('ping_interval: "60s"\n')
         self.arguments = ["-c", str(self.conf), "--sync_interval", "always"]
 
     @property
