@@ -223,3 +223,18 @@ def test_a_removal_is_answered_when_it_is_on_the_disk(call: str, body: dict[str,
     disk.crash()
     house = house.crash()
     assert house.ok("STREAM.INFO.S")["state"]["messages"] < 3
+
+
+def test_a_stop_on_a_failed_disk_answers_no_removal() -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream()
+    for _ in range(3):
+        house.publish("S")
+    disk.fail("write", errno.ENOSPC, "*.seg", times=None)
+    assert house.api("STREAM.PURGE.S") is None
+    house.engine.close()
+    assert not [event for event in house.client.events() if b"success" in bytes(event[5])]
+    disk.heal()
+    disk.crash()
+    assert house.crash().ok("STREAM.INFO.S")["state"]["messages"] == 3

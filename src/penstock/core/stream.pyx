@@ -606,5 +606,5 @@ cdef class Stream(Intake):
         self.closed = True
         self.settle()
         self.syncing = 0
-        while self.removing:
+        while self.removing and self.log.condition == TAKES:     # it is synced when it is closed
             self.removing.pop(0)()
