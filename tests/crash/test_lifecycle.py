@@ -72,6 +72,9 @@ class Client(threading.Thread):
 
     def _change(self, name: str, known: Stream) -> None:
         rng = self._rng
+        if known.there is None:
+            time.sleep(0.01)  # not before it is known again
+            return
         if not known.there:
             limit = rng.randrange(1, 1000)
             known.there = known.max_msgs = known.messages = None
