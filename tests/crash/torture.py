@@ -68,6 +68,7 @@ class World:
         self.rng = Random(seed)
         self.kinds = [kind(self.rng.randrange(2**32)) for kind in kinds]
         self._counted: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._acked = 0
 
     def furnish(self) -> None:
@@ -120,8 +121,8 @@ class World:
             examples += kind.examples
             kind.examples = []
         faults["publish refused"] = sum(refused.values())
-        if refused - self._counted:
-            examples += [f"refused: {text}"[:300] for text in list(refused)[:3]]
+        examples += [f"refused: {text}"[:300] for text in list(refused - self._refused)[:3]]
+        self._refused = refused
         acked = sum(kind.acked_total for kind in self.kinds)
         tally = Tally(1, acked - self._acked, faults - self._counted, examples)
         tally.failing = [number] if tally.faults else []
