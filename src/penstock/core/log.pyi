@@ -23,13 +23,16 @@ class Log(LogFiles):
         segment_bytes: int = 16 * 1024 * 1024,
         first_seq: int = 1,
         create: bool = True,
+        cipher: object = None,
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
         Recovery never deletes: a torn tail is cut at the last good record and what was cut is kept
         beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
         ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
-        OSError when the folder can't be used; ValueError for arguments out of range.
+        `cipher`: the data keys of an encrypted stream (penstock.vault.StreamCipher); with None what is
+        encrypted can't be opened. OSError when the folder can't be used, LogLocked (one) when there
+        is no key; ValueError for arguments out of range.
         """
     @property
     def first_ts_ns(self) -> int:
@@ -88,8 +91,11 @@ class Log(LogFiles):
         """
     def sync_done(self, upto: int, error: int = 0) -> None:
         """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
+    @property
+    def unconverted(self) -> int:
+        """Segments that are not encrypted as new ones are."""
     def maintain(self) -> bool:
-        """Compact one segment that is mostly dead, or compress one; whether one was. It may take 0.1 s."""
+        """Compact one segment that is mostly dead, convert or compress one; whether one was. It may take 0.1 s."""
     def close(self) -> None:
         """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
     def destroy(self) -> None:

@@ -18,10 +18,11 @@ from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
 from penstock.core.packed cimport open_packed
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
-    resync,
+    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES,
+    SEGMENT_HEAD_BYTES, TAGGED, Head, Range, Ranges, check_record, get_sealed_half, get_segment_head, is_packed_head, is_sealed_head,
+    mend_segment_head, plausible, put_skip, ranges_add, ranges_free, resync,
 )
+from penstock.core.sealing cimport aead_of, open_record
 from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
@@ -93,6 +94,7 @@ def open_log(Log log, create: bool) -> None:
         log.write()
         log.sync_files()
         log.sync_used = False
+    log.go_on()
 
 
 def is_segment_name(name: str) -> bool:
@@ -103,7 +105,7 @@ def is_segment_name(name: str) -> bool:
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     cdef Opened o = Opened()
     cdef Segment s = Segment()
-    cdef char head[SEGMENT_HEAD_BYTES]
+    cdef char head[SEALED_HEAD_BYTES]
     cdef uint64_t named = 0
     cdef size_t got
     cdef bint good
@@ -116,13 +118,20 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
     s.sealed = not is_last
-    got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
-    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
-    if good and is_packed_head(head):
-        s.packed = open_packed(log.disk, s.handle)
+    got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
+    good = get_segment_head(head, got, &named, &s.salt) or (got >= SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
+    if good and named == first and is_sealed_head(head):
+        s.begins = SEALED_HEAD_BYTES
+        s.extra = SEALED_EXTRA_BYTES
+        good = got == SEALED_HEAD_BYTES and get_sealed_half(head, &s.key_number)
+        if good:
+            s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
+    if good and named == first and is_packed_head(head):
+        s.packed = open_packed(log.disk, s.handle, log.cipher if s.key_number else None, log.segments.path(s, ".seg"))
+        s.aead = None
         s.size = s.written_size = s.synced_size = s.packed.size
     if not good or named != first:
-        if is_last and got < SEGMENT_HEAD_BYTES:
+        if is_last and got < s.begins:
             restart(log, s)
             return o
         o.headless = True
@@ -150,12 +159,12 @@ cdef int restart(Log log, Segment s) except -1:
     memset(&out, 0, sizeof(Out))
     keep_aside(log, s, 0)
     s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8)
-    put_segment_head(&out, s.first, s.salt)
+    log.put_head(s, &out)
     try:
         log.disk.write_at(s.handle, out.data, out.len, 0)
     finally:
         out_free(&out)
-    s.size = s.written_size = SEGMENT_HEAD_BYTES
+    s.size = s.written_size = s.begins
     s.synced_size = 0
     return 0
 
@@ -199,8 +208,9 @@ cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
 cdef Scan scan(Log log, Segment s):
     cdef bytes data = read_all(log, s)
     cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = SEGMENT_HEAD_BYTES, size = PyBytes_GET_SIZE(data), end
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
     cdef Scan found = Scan()
+    cdef const char* plain
     cdef Head head
     cdef uint32_t n
     cdef uint64_t expected
@@ -214,6 +224,11 @@ cdef Scan scan(Log log, Segment s):
         n = check_record(p + at, size - at, s.salt, &head)
         if n and head.kind == MESSAGE and (head.seq < expected or head.seq - expected > GAP_MAX):
             n = 0
+        plain = p + at
+        if n and head.kind == MESSAGE:
+            plain = message_of(log, s, p + at, &head)
+            if plain == NULL:
+                n = 0
         if n == 0:
             end = resync(p, at, size, s.salt, expected)
             found.damaged.append((at, end))
@@ -236,7 +251,7 @@ cdef Scan scan(Log log, Segment s):
             elif found.group_at == 0:
                 found.group_at = at
                 found.group_index = s.count
-            take_message(log, s, p + at, <uint32_t>at, &head)
+            take_message(log, s, plain, <uint32_t>at, &head)
             found.last_ts = head.ts_ns
         elif head.kind == REMOVE:
             take_ranges(s, p + at, &head)
@@ -270,10 +285,26 @@ cdef object missing_of(object claimed, uint64_t first, uint64_t count):
     return (first, count, "damaged bytes")
 
 
+cdef const char* message_of(Log log, Segment s, const char* p, Head* head) except? NULL:
+    # The record of a message whose checksum holds, decrypted if need be; NULL: it is not what was written there.
+    if head.length < s.extra or <uint64_t>head.subject_len + head.hlen > head.length - s.extra or (
+            bool(head.state & TAGGED) != (s.extra != RECORD_EXTRA_BYTES)):
+        return NULL
+    if s.aead is None or head.state & ERASED:
+        if head.state & SEALED:
+            return NULL
+        return p
+    return open_record(s.aead, log.cipher, p, &log.opened)
+
+
 cdef int take_message(Log log, Segment s, const char* p, uint32_t offset, Head* head) except -1:
     cdef SubjectTable subjects = log.subjects_table
-    cdef uint32_t id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
-    cdef uint32_t n = head.length - RECORD_EXTRA_BYTES
+    cdef uint32_t id
+    cdef uint32_t n = head.length - s.extra
+    if head.state & ERASED and head.subject_len == 0:
+        s.push_holes(1)
+        return 0
+    id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:
         s.add_subject(id)
         subjects.table[id].seen = s.serial
@@ -534,6 +565,10 @@ cdef class Rebuild:
         fresh.first = s.first
         fresh.salt = s.salt
         fresh.packed = s.packed
+        fresh.begins = s.begins
+        fresh.extra = s.extra
+        fresh.key_number = s.key_number
+        fresh.aead = s.aead
         fresh.size = s.size
         fresh.sealed = True
         log.segments.serials += 1

@@ -12,6 +12,8 @@
                   bitmap of the removed: words x u64
                   ranges of its REMOVE records: x { u64 first, u64 count }
 
+That of an encrypted segment is encrypted, too (core/sealing).
+
 Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
 made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
 of the segment agree.
@@ -21,7 +23,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport crc32c
-from penstock.core.record cimport Range, Ranges, ranges_add
+from penstock.core.record cimport TAG_BYTES, Range, Ranges, ranges_add
+from penstock.core.sealing cimport open_tables, seal_index
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.subject_table cimport SubjectTable
 
@@ -70,6 +73,8 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
     try:
         segments.need(s)
         data = encode(subjects, s, last_seq)
+        if s.key_number:
+            data = seal_index(segments.cipher, s.key_number, data, s.count * sizeof(Entry))
         segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
     except OSError:
         s.has_index = False
@@ -154,7 +159,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
 cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
     # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None.
     cdef int handle
-    cdef uint64_t at, n
+    cdef uint64_t at, n, tags
     cdef Sidecar found = Sidecar()
     cdef uint64_t size
     try:
@@ -165,7 +170,9 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
         size = segments.disk.size(handle)
         if segments.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) != INDEX_HEAD_BYTES:
             return None
-        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) != INDEX_VERSION or get32(head, 108) != crc32c(head, 108, 0):
+        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) - INDEX_VERSION > 1 or get32(head, 108) != crc32c(head, 108, 0):
+            return None
+        if (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
         if get32(head, 12) != s.salt or get64(head, 16) != s.first or get64(head, 24) != s.size:
             return None
@@ -173,7 +180,8 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
         if at > size:
             return None
         n = size - at
-        if n != (<uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
+        tags = 2 * TAG_BYTES if get32(head, 8) != INDEX_VERSION else 0
+        if n != (tags + <uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
                  + <uint64_t>get32(head, 84) * sizeof(Range)):
             return None
         found.tables = PyBytes_FromStringAndSize(NULL, n)
@@ -183,8 +191,13 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
         return None
     finally:
         segments.disk.close(handle)
+    n -= tags
     if get32(head, 96) != crc32c(PyBytes_AS_STRING(found.tables), n, 0):
         return None
+    if tags:
+        found.tables = open_tables(segments.cipher, head, found.tables)
+        if found.tables is None:
+            return None
     found.rows = <const LocalSubject*>PyBytes_AS_STRING(found.tables)
     found.row_count = get32(head, 72)
     found.range_count = get32(head, 84)
