@@ -52,14 +52,15 @@ cdef class Opened:
     cdef bint headless           # its head is gone: none of its records can be believed
 
 
-def open_log(Log log, create: bool) -> None:
-    """Fill a new Log object from its folder, or start an empty log there."""
+def opening(Log log, create: bool):
+    """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
     cdef list names = [n for n in log.disk.list_dir(log.folder) if is_segment_name(n)]
     cdef list opened = []
     cdef Opened o
     cdef Segment last
     cdef Py_ssize_t k
     log.segments.rebuild = Rebuild(log)
+    log.segments_found = len(names)
     if not names:
         if not log.disk.exists(log.folder):
             if not create:
@@ -72,6 +73,7 @@ def open_log(Log log, create: bool) -> None:
     for k in range(len(names)):
         o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
         opened.append(o)
+        yield
     log.disk.sync_dir(log.folder)
     for k in range(len(opened) - 1):
         note_bad_end((<Opened>opened[k]), (<Opened>opened[k + 1]).segment.first)
@@ -85,7 +87,11 @@ def open_log(Log log, create: bool) -> None:
     for o in opened:
         if o.segment is not last:
             settle(log, o)
-    count_all(log, opened)
+    for o in opened:
+        count(log, o)
+        yield
+    log.subject_count = log.subjects_table.live
+    log.subject_ids = log.subjects_table.count
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
@@ -125,6 +131,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         s.extra = SEALED_EXTRA_BYTES
         good = got == SEALED_HEAD_BYTES and get_sealed_half(head, &s.key_number)
         if good:
+            s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
             s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
     if good and named == first and is_packed_head(head):
         s.packed = open_packed(log.disk, s.handle, log.cipher if s.key_number else None, log.segments.path(s, ".seg"))
@@ -294,7 +301,7 @@ cdef const char* message_of(Log log, Segment s, const char* p, Head* head) excep
         if head.state & SEALED:
             return NULL
         return p
-    return open_record(s.aead, log.cipher, p, &log.opened)
+    return open_record(s.aead, log.cipher, p, &log.unsealed)
 
 
 cdef int take_message(Log log, Segment s, const char* p, uint32_t offset, Head* head) except -1:
@@ -517,32 +524,27 @@ cdef int settle(Log log, Opened o) except -1:
     return 0
 
 
-cdef int count_all(Log log, list opened) except -1:
-    # Subjects, messages and bytes, segment by segment in order of the sequences.
-    cdef Opened o
-    cdef Segment s
+cdef int count(Log log, Opened o) except -1:
+    # Subjects, messages and bytes of a segment; called in order of the sequences.
+    cdef Segment s = o.segment
     cdef uint32_t k
-    for o in opened:
-        s = o.segment
-        if s.live == 0:
-            s.live_bytes = 0
-        elif o.sidecar is not None and not o.touched:
-            for k in range(s.subject_count):
-                merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                      s.first + o.sidecar.rows[k].last)
-        else:
-            count_entries(log, s)
-        log.msgs += s.live
-        log.bytes += s.live_bytes
-        if o.sidecar is None and s is not log.active and s.live and not s.damaged:
-            write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
-        if s.live == 0 and s is not log.active:
-            if s.damaged:
-                continue      # nothing in it can be read, but it is not recorded as dead: it stays
-            log.retire(s)
-        log.segments.make_room(s)
-    log.subject_count = log.subjects_table.live
-    log.subject_ids = log.subjects_table.count
+    if s.live == 0:
+        s.live_bytes = 0
+    elif o.sidecar is not None and not o.touched:
+        for k in range(s.subject_count):
+            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
+                  s.first + o.sidecar.rows[k].last)
+    else:
+        count_entries(log, s)
+    log.msgs += s.live
+    log.bytes += s.live_bytes
+    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+        write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    if s.live == 0 and s is not log.active:
+        if s.damaged:
+            return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        log.retire(s)
+    log.segments.make_room(s)
     return 0
 
 

@@ -12,8 +12,8 @@ made anew (compaction) has another key.
 Removals and skips (ranges of sequences) are not encrypted. In memory, in the newest part of the log that is kept for reading, and
 inside compressed blocks (encrypted as a whole, core/packed) messages are plain, with zeros where the tag would be.
 
-    index file   as in core/sidecar with version 2: u64 at 56 and at 88 are random, u32 at 104 is the number of the data key,
-                 entries and tables are ciphertext, and behind them are the tag of the entries and that of the tables
+    index file   as in core/sidecar with version 2: u32 at 104 is the number of the data key, entries and tables are ciphertext, and
+                 behind them are 24 random bytes, the tag of the entries and that of the tables
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -22,7 +22,7 @@ from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, crc32c, out_free, out_reserve
 from penstock.core.disk cimport Disk
 from penstock.core.record cimport (
-    ERASED, MESSAGE, RECORD_HEAD_BYTES, SEALED, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAG_BYTES, TAGGED, Head, check_record,
+    ERASED, FRESH_BYTES, MESSAGE, RECORD_HEAD_BYTES, SEALED, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAG_BYTES, TAGGED, Head, check_record,
     put_sealed_head, seal_record,
 )
 
@@ -163,30 +163,30 @@ cdef bytes open_part(object aead, object cipher, uint64_t part, const char* p, s
         return None
 
 
-cdef object index_aead(object cipher, const char* head):
+cdef object index_aead(object cipher, const char* head, const char* fresh):
     cdef uint32_t number
     memcpy(&number, head + 104, 4)
-    return cipher.aead(number, b"index " + head[8:32] + head[56:64] + head[88:96])
+    return cipher.aead(number, b"index " + head[8:32] + fresh[:FRESH_BYTES])
 
 
 cdef bytes seal_index(object cipher, uint32_t number, bytes data, size_t entries_bytes):
     cdef bytes fresh = cipher.fresh(), entries, tables
     cdef size_t tables_at = INDEX_HEAD_BYTES + entries_bytes, tables_bytes = PyBytes_GET_SIZE(data) - tables_at
-    cdef bytes sealed = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(data) + 2 * TAG_BYTES)
+    cdef bytes sealed = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(data) + INDEX_TAIL_BYTES)
     cdef char* p = PyBytes_AS_STRING(sealed)
+    cdef char* to = p + PyBytes_GET_SIZE(data)
     cdef uint32_t version = INDEX_VERSION, crc
     memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     memcpy(p + 8, &version, 4)
-    memcpy(p + 56, PyBytes_AS_STRING(fresh), 8)
-    memcpy(p + 88, PyBytes_AS_STRING(fresh) + 8, 8)
+    memcpy(to, PyBytes_AS_STRING(fresh), FRESH_BYTES)
     memcpy(p + 104, &number, 4)
-    aead = index_aead(cipher, p)
+    aead = index_aead(cipher, p, to)
     entries = seal_part(aead, 0, p + INDEX_HEAD_BYTES, entries_bytes, None)
     tables = seal_part(aead, 1, p + tables_at, tables_bytes, p[:BOUND_BYTES])
     memcpy(p + INDEX_HEAD_BYTES, PyBytes_AS_STRING(entries), entries_bytes)
     memcpy(p + tables_at, PyBytes_AS_STRING(tables), tables_bytes)
-    memcpy(p + tables_at + tables_bytes, PyBytes_AS_STRING(entries) + entries_bytes, TAG_BYTES)
-    memcpy(p + tables_at + tables_bytes + TAG_BYTES, PyBytes_AS_STRING(tables) + tables_bytes, TAG_BYTES)
+    memcpy(to + FRESH_BYTES, PyBytes_AS_STRING(entries) + entries_bytes, TAG_BYTES)
+    memcpy(to + FRESH_BYTES + TAG_BYTES, PyBytes_AS_STRING(tables) + tables_bytes, TAG_BYTES)
     crc = crc32c(p + tables_at, tables_bytes, 0)
     memcpy(p + 96, &crc, 4)
     crc = crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0)
@@ -200,6 +200,7 @@ cdef bint open_entries(object cipher, Disk disk, int handle, const char* head, c
     # Entries that were read from an index file, their checksum good, are decrypted in place if need be.
     cdef uint32_t version
     cdef uint64_t size
+    cdef char[INDEX_TAIL_BYTES] tail
     cdef bytes whole, plain
     memcpy(&version, head + 8, 4)
     if version != INDEX_VERSION:
@@ -207,12 +208,13 @@ cdef bint open_entries(object cipher, Disk disk, int handle, const char* head, c
     if cipher is None:
         return False
     size = disk.size(handle)
+    if size < INDEX_TAIL_BYTES or disk.read_at(handle, tail, INDEX_TAIL_BYTES, size - INDEX_TAIL_BYTES) != INDEX_TAIL_BYTES:
+        return False
     whole = PyBytes_FromStringAndSize(NULL, n + TAG_BYTES)
     memcpy(PyBytes_AS_STRING(whole), entries, n)
-    if size < 2 * TAG_BYTES or disk.read_at(handle, PyBytes_AS_STRING(whole) + n, TAG_BYTES, size - 2 * TAG_BYTES) != TAG_BYTES:
-        return False
+    memcpy(PyBytes_AS_STRING(whole) + n, tail + FRESH_BYTES, TAG_BYTES)
     try:
-        plain = open_part(index_aead(cipher, head), cipher, 0, PyBytes_AS_STRING(whole), n + TAG_BYTES, None)
+        plain = open_part(index_aead(cipher, head, tail), cipher, 0, PyBytes_AS_STRING(whole), n + TAG_BYTES, None)
     except KeyError:
         return False
     if plain is None:
@@ -225,12 +227,14 @@ cdef bytes open_tables(object cipher, const char* head, bytes data):
     """The plain tables of what follows the entries in an encrypted index file; None: they can't be had."""
     cdef size_t n = PyBytes_GET_SIZE(data)
     cdef bytes whole
-    if cipher is None or n < 2 * TAG_BYTES:
+    cdef const char* tail
+    if cipher is None or n < INDEX_TAIL_BYTES:
         return None
-    n -= 2 * TAG_BYTES
+    n -= INDEX_TAIL_BYTES
+    tail = PyBytes_AS_STRING(data) + n
     whole = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n + TAG_BYTES)
-    memcpy(PyBytes_AS_STRING(whole) + n, PyBytes_AS_STRING(data) + n + TAG_BYTES, TAG_BYTES)
+    memcpy(PyBytes_AS_STRING(whole) + n, tail + FRESH_BYTES + TAG_BYTES, TAG_BYTES)
     try:
-        return open_part(index_aead(cipher, head), cipher, 1, PyBytes_AS_STRING(whole), n + TAG_BYTES, head[:BOUND_BYTES])
+        return open_part(index_aead(cipher, head, tail), cipher, 1, PyBytes_AS_STRING(whole), n + TAG_BYTES, head[:BOUND_BYTES])
     except KeyError:
         return None
