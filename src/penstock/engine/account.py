@@ -28,6 +28,7 @@ from penstock.engine.hashes import short_hash
 from penstock.engine.settings import Settings
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
     from random import Random
@@ -65,6 +66,7 @@ class Account:
         storage: Usage | None = None,
         batches: OpenBatches | None = None,
         everyone: "list[Account] | None" = None,
+        vault: Vault | None = None,
     ) -> None:
         """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
         `storage` and `batches` count for the whole server, `everyone` are all its accounts.
@@ -74,7 +76,7 @@ class Account:
         self.hub = hub
         self.disk = disk
         self.settings = settings
-        self.files = AccountFiles(disk, store, name)
+        self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}

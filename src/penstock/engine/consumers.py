@@ -156,6 +156,9 @@ def recover(account: Account, stream: StreamEntry) -> None:
         if found is not None:
             _restore(account, stream, entry, found)
     files.states.found.clear()
+    if files.states.outdated:
+        for _ in range(2):  # both bases, and the journal that the older one needs
+            save_states(account, stream, durable=True)
     if complete:
         stream.core.review()
 

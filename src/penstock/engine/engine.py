@@ -20,6 +20,7 @@ from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
 from penstock.engine.opening import Opening
 from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
     from random import Random
@@ -53,10 +54,12 @@ class Engine:
         settings: Settings,
         random: "Random",
         report: Callable[[str], None],
+        vault: Vault | None = None,
     ) -> None:
-        """`store` is the folder that all is kept in; `report` gets a line for the operator. There
-        is no account yet: see `add`.
+        """`store` is the folder that all is kept in; `report` gets a line for the operator; `vault`
+        has the keys of a store that is encrypted. There is no account yet: see `add`.
         """
+        self._vault = vault
         self._hub = hub
         self._disk = disk
         self._store = store
@@ -100,6 +103,7 @@ class Engine:
             storage=self._storage,
             batches=self._batches,
             everyone=self._all,
+            vault=self._vault,
         )
         limits.apply(account)
         self.accounts[name] = account
@@ -322,6 +326,9 @@ def _maintain(account: Account) -> bool:
                 if stream.core.log.maintain():
                     stream.core.settle()  # what it has to write is written with this turn
                     return True
+                if stream.files.small.decrypting and not stream.core.log.unconverted:
+                    if stream.files.small.drop_keys():
+                        account.report(f"stream {stream.config.name} is not encrypted any more")
             except OSError as error:
                 account.report(f"stream {stream.config.name}: compaction failed: {error}")
     return False

@@ -1,6 +1,7 @@
 """Where an account's streams and consumers live on disk, and their configuration files.
 
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
+                                                 key.0, key.1          its keys (engine/small_files)
                                                  log/                  its messages (core.log)
                                                  sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
@@ -9,7 +10,7 @@
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
-A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
+With keys a .json file is encrypted as a whole (penstock.vault). It is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
 without such a line (somebody has changed the file by hand) it is taken as it is.
 
 Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
@@ -30,7 +31,11 @@ from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
 from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
+from penstock.engine.small_files import BadFileError as BadFileError
+from penstock.engine.small_files import LockedError as LockedError
+from penstock.engine.small_files import SmallFiles
 from penstock.engine.states import ConsumerStates
+from penstock.vault import Vault
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
@@ -62,16 +67,13 @@ class ConsumerFile(Dated, kw_only=True):
 P = TypeVar("P", bound=Dated)
 
 
-class BadFileError(Exception):
-    """A file is there but can't be understood; str() says which and why."""
-
-
 class AccountFiles:
     """The folders of one account."""
 
-    def __init__(self, disk: Disk, store: str, account: str) -> None:
+    def __init__(self, disk: Disk, store: str, account: str, vault: Vault | None = None) -> None:
         """Nothing is touched before the first call."""
         self._disk = disk
+        self._vault = vault
         root = f"{store}/jetstream/{file_name(account)}"
         self._streams = f"{root}/streams"
         self._deleted = f"{root}/deleted"
@@ -90,11 +92,11 @@ class AccountFiles:
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
         """The files of a stream, by its name or by its folder."""
         folder = f"{self._streams}/{file_name(folder_or_name)}" if by_name else folder_or_name
-        return StreamFiles(self._disk, folder)
+        return StreamFiles(self._disk, folder, self._vault)
 
     def restoring(self, unique: str) -> "StreamFiles":
         """The files of a stream that is being restored; a start of the server removes them."""
-        return StreamFiles(self._disk, f"{self._restoring}/{unique}")
+        return StreamFiles(self._disk, f"{self._restoring}/{unique}", self._vault)
 
     def adopt(self, files: "StreamFiles", name: str) -> "StreamFiles":
         """A restored stream's folder becomes the one of this stream, durably; all in it is on disk.
@@ -109,6 +111,7 @@ class AccountFiles:
         self._disk.rename(files.folder, placed.folder)
         self._disk.sync_dir(self._streams)
         self._disk.sync_dir(self._restoring)
+        placed.small.take_keys(files.small)
         return placed
 
     def remove(self, files: "StreamFiles", unique: str) -> None:
@@ -125,13 +128,14 @@ class AccountFiles:
 class StreamFiles:
     """The files of one stream."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, folder: str, vault: Vault | None = None) -> None:
         """Nothing is touched before the first call."""
         self._disk = disk
         self.folder = folder
+        self.small = SmallFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
-        self.states = ConsumerStates(disk, self._consumers)
+        self.states = ConsumerStates(disk, self._consumers, self.small)
 
     def create(self) -> None:
         """Make the folders, durably; FileExistsError when there is a stream in them already.
@@ -144,6 +148,7 @@ class StreamFiles:
         self._disk.make_dir(self._consumers)
         self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
+        self.small.begin()
 
     def check_free(self) -> None:
         """FileExistsError when there is a stream in the folder."""
@@ -169,14 +174,17 @@ class StreamFiles:
 
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json."""
-        self._disk.write_file_atomic(f"{self.folder}/meta.json", _sealed(encode(meta)))
+        self.small.write("meta.json", _sealed(encode(meta)))
 
     def read(self) -> StreamFile | None:
-        """meta.json; None when there is none. BadFileError: it can't be understood."""
+        """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
+        understood; LockedError: it is encrypted and can't be opened.
+        """
         path = f"{self.folder}/meta.json"
         if not self._disk.exists(path):
             return None
-        meta = _decode(StreamFile, path, self._disk.read_file(path))
+        self.small.unlock("meta.json")
+        meta = _decode(StreamFile, path, self.small.read("meta.json"))
         if not meta.config.name:
             raise BadFileError(f"{path}: no stream name")
         return meta
@@ -186,11 +194,11 @@ class StreamFiles:
         path = f"{self.folder}/sources.json"
         if not self._disk.exists(path):
             return None
-        return _decode(kind, path, self._disk.read_file(path))
+        return _decode(kind, path, self.small.read("sources.json"))
 
     def write_positions(self, positions: Struct) -> None:
         """Replace sources.json."""
-        self._disk.write_file_atomic(f"{self.folder}/sources.json", _sealed(encode(positions)))
+        self.small.write("sources.json", _sealed(encode(positions)))
 
     def consumers(self) -> list[ConsumerFile | BadFileError]:
         """Every consumer, by file name; a file that is no consumer as the error."""
@@ -200,7 +208,7 @@ class StreamFiles:
                 continue
             path = f"{self._consumers}/{name}"
             try:
-                meta = _decode(ConsumerFile, path, self._disk.read_file(path))
+                meta = _decode(ConsumerFile, path, self.small.read(f"consumers/{name}"))
                 if not meta.name:
                     raise BadFileError(f"{path}: no consumer name")
                 found.append(meta)
@@ -210,7 +218,7 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name), _sealed(encode(meta)))
+        self.small.write(f"consumers/{file_name(meta.name)}.json", _sealed(encode(meta)))
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably."""

@@ -50,6 +50,7 @@ class Pending:
                 account.disk,
                 first_seq=self.config.first_seq or 1,
                 gradually=True,
+                cipher=self.files.small.cipher,
             )
             self.steps = streams.recover(account, self.files, self.meta, self.log)
         return self.steps

@@ -26,11 +26,16 @@ import msgspec
 from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
 from penstock.core.snapshot import SPENT, pack, unpack
+from penstock.engine.small_files import SmallFiles
+from penstock.vault import Aead, StreamCipher, VaultError
 
 _MAGIC = b"PSSTATE1"
 _HEAD_BYTES = len(_MAGIC) + 4
 _JOURNAL_MAGIC = b"PSACKS1\n"
+_SEALED_MAGIC = b"PSACKS2\n"
 _JOURNAL_HEAD_BYTES = 16
+_SEALED_HEAD_BYTES = 48
+_ROLE = "consumers/states"  # of both bases
 _RECORD = struct.Struct("<IIHHIQ")
 _ACKS = struct.Struct("<8QII")
 _MESSAGE = struct.Struct("<3Q")
@@ -99,10 +104,12 @@ class Found:
 class ConsumerStates:
     """The states of one stream's consumers as they were last saved, in memory and in a folder."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
-        """Nothing is touched before `load`."""
+    def __init__(self, disk: Disk, folder: str, small: SmallFiles | None = None) -> None:
+        """Nothing is touched before `load`. `small` has the stream's keys; None: it has none."""
         self._disk = disk
         self.folder = folder
+        self._small = small or SmallFiles(disk, folder)
+        self.outdated = False  # some of it is not encrypted as it should be: two new bases mend that
         self._states: dict[str, tuple[int, bytes]] = {}
         self.found: dict[tuple[str, int], Found] = {}
         self.oldest = 0  # of the journal files that are there
@@ -126,8 +133,9 @@ class ConsumerStates:
                 if not self._disk.exists(path):
                     continue
                 data = self._disk.read_file(path)
-                upto, found = _unpack(data)
-            except (OSError, ValueError) as error:
+                self.outdated = self.outdated or not self._small.current(data)
+                upto, found = _unpack(self._plain(data))
+            except (OSError, ValueError, VaultError) as error:
                 problems.append(f"{path}: {error}")
                 continue
             if upto >= self.base_upto:
@@ -147,11 +155,20 @@ class ConsumerStates:
             try:
                 data = self._disk.read_file(path)
                 self.journal_bytes += len(data)
+                self.outdated = self.outdated or journal_key(data) != self._number
                 self._replay(data, start_seqs)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, VaultError) as error:
                 problems.append(f"{path}: {error}")
         self.oldest = numbers[0] if numbers else 0
         return problems
+
+    @property
+    def _number(self) -> int:
+        return 0 if self._small.cipher is None else self._small.cipher.number
+
+    def _plain(self, data: bytes) -> bytes:
+        cipher = self._small.cipher
+        return data if cipher is None else cipher.open(_ROLE, data)
 
     def _take(self, name: bytes, created_ns: int, state: bytes) -> None:
         key = name.decode("utf-8", "surrogateescape"), created_ns
@@ -162,7 +179,7 @@ class ConsumerStates:
             found.state = state  # whoever restores it says so
 
     def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> None:
-        for kind, name, created_ns, body in _records(data):
+        for kind, name, created_ns, body in _records(data, self._small.cipher):
             key = name.decode("utf-8", "surrogateescape"), created_ns
             if key not in start_seqs:
                 continue
@@ -185,33 +202,63 @@ class ConsumerStates:
             (name.encode("utf-8", "surrogateescape"), created_ns, state)
             for name, (created_ns, state) in self._states.items()
         ]
-        return _pack(number, rows)
+        return self._small.sealed(_ROLE, _pack(number, rows))
 
     def begin(self) -> None:
         """Write what was `put` as the base of a folder that has no journal yet, durably; OSError."""
         self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
 
 
-def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:
+def journal_key(data: bytes) -> int:
+    """The number of the data key that a journal file is encrypted with; 0: it is not."""
+    if not data.startswith(_SEALED_MAGIC) or len(data) < _SEALED_HEAD_BYTES:
+        return 0
+    return int.from_bytes(data[_JOURNAL_HEAD_BYTES : _JOURNAL_HEAD_BYTES + 4], "little")
+
+
+def _records(
+    data: bytes, cipher: StreamCipher | None
+) -> Iterator[tuple[int, bytes, int, bytes]]:
     """(kind, name, created, body) of a journal file's records, up to the first that is not whole.
-    ValueError: it is no journal.
+    ValueError: it is no journal, or can't be decrypted.
     """
-    if len(data) < _JOURNAL_HEAD_BYTES:
+    sealed = data.startswith(_SEALED_MAGIC)
+    begins = _SEALED_HEAD_BYTES if sealed else _JOURNAL_HEAD_BYTES
+    if len(data) < begins:
         return  # cut short when it was begun
     salt, check = struct.unpack_from("<II", data, len(_JOURNAL_MAGIC))
-    if not data.startswith(_JOURNAL_MAGIC) or check != crc32c_of(data[:12]):
+    if not (sealed or data.startswith(_JOURNAL_MAGIC)) or check != crc32c_of(data[:12]):
         raise ValueError("not a journal of acks")
-    at = _JOURNAL_HEAD_BYTES
+    aead = _journal_aead(data, cipher) if sealed else None
+    at = begins
     while at + _RECORD.size <= len(data):
-        length, check, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
+        length, check, kind, name_bytes, counter, created_ns = _RECORD.unpack_from(data, at)
         end = at + length
         if length < _RECORD.size + name_bytes or end > len(data):
             return
         if check != crc32c_of(data[at + 8 : end], salt):
             return
-        name_end = at + _RECORD.size + name_bytes
-        yield kind, data[at + _RECORD.size : name_end], created_ns, data[name_end:end]
+        rest = data[at + _RECORD.size : end]
+        if aead is not None and cipher is not None:
+            bound = data[at : at + 4] + data[at + 8 : at + _RECORD.size]
+            try:
+                rest = aead.decrypt(bytes(4) + counter.to_bytes(8, "little"), rest, bound)
+            except cipher.invalid:
+                raise ValueError("a record is not what was written there") from None
+        yield kind, rest[:name_bytes], created_ns, rest[name_bytes:]
         at = end
+
+
+def _journal_aead(data: bytes, cipher: StreamCipher | None) -> Aead:
+    head = data[_JOURNAL_HEAD_BYTES:_SEALED_HEAD_BYTES]
+    if head[-4:] != crc32c_of(head[:-4]).to_bytes(4, "little"):
+        raise ValueError("damaged: the checksum of its head does not match")
+    try:
+        if cipher is not None:
+            return cipher.aead(journal_key(data), b"journal " + data[8:12] + head[:-4])
+    except KeyError:
+        pass
+    raise ValueError("it is encrypted, and there is no key for it")
 
 
 def _pack(number: int, rows: list[_Row]) -> bytes:

@@ -280,7 +280,7 @@ def _open(
             # the configuration first: a folder without one holds no message that anybody was told
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
-        log = Log(files.log_folder, account.disk, first_seq=first_seq)
+        log = Log(files.log_folder, account.disk, first_seq=first_seq, cipher=files.small.cipher)
     durable = (
         files is not None
         and not account.settings.sync_interval_ns
@@ -299,7 +299,13 @@ def _open(
     log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
     if files is not None:
-        entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
+        entry.journal = AckJournal(
+            account.hub,
+            account.disk,
+            files.states.folder,
+            durable=durable,
+            cipher=files.small.cipher,
+        )
         entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry

@@ -5,6 +5,7 @@ the disk; what came after is read from the messages. It may be gone at any time.
 from typing import TYPE_CHECKING
 
 from penstock.core.agenda import Agenda
+from penstock.engine.small_files import BadFileError
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -23,17 +24,19 @@ class SavedAgenda:
         self.note = 0  # kept with it
         self.read_from = 0  # the first sequence that is not in it
         self._core = entry.core
-        self._disk = account.disk
         self._report = account.report
+        self._name = name
+        self._small = entry.files.small if entry.files is not None else None
         self._path = f"{entry.files.folder}/{name}" if entry.files is not None else ""
-        if self._path and self._disk.exists(self._path):
+        if self._small is not None and self._small.exists(name):
             self._load()
         self._saved_upto = self._core.log.last_seq
 
     def _load(self) -> None:
         try:
-            upto, note = self.agenda.load(self._disk.read_file(self._path))
-        except (OSError, ValueError) as error:
+            assert self._small is not None
+            upto, note = self.agenda.load(self._small.read(self._name))
+        except (OSError, ValueError, BadFileError) as error:
             self._report(f"{self._path} is passed over: {error}")
             return
         if upto > self._core.log.last_seq:  # of another log: nothing in it counts
@@ -51,9 +54,9 @@ class SavedAgenda:
         """Write it. OSError."""
         log = self._core.log
         self._saved_upto = log.last_seq
-        if self._path:
+        if self._small is not None:
             data = self.agenda.dump(log.synced_seq, self.note)
-            self._disk.write_file_atomic(self._path, data, False)
+            self._small.write(self._name, data, durable=False)
 
     def close(self) -> None:
         """Write it for the next opening, which then reads no message again."""
