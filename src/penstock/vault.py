@@ -113,7 +113,7 @@ class Vault:
 
     @classmethod
     def of(
-        cls, key: str, previous: str = "", cipher: str = "chacha", *, random: Random
+        cls, key: str, previous: str = "", cipher: str = "aes", *, random: Random
     ) -> "Vault | None":
         """The vault for what is configured; None: nothing is. `previous` opens what `key` does not
         yet; without `key` what it opens is decrypted bit by bit. `random` gives so many bytes that

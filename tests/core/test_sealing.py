@@ -19,7 +19,7 @@ SEGMENT = 8192
 HEAD_BYTES = 64
 
 
-def vault(key: str = "one", previous: str = "", cipher: str = "chacha") -> Vault:
+def vault(key: str = "one", previous: str = "", cipher: str = "aes") -> Vault:
     made = Vault.of(key, previous, cipher, random=random.Random(key).randbytes)
     assert made is not None
     return made

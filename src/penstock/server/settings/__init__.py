@@ -40,7 +40,7 @@ class RemoteServer:
 class Encryption:
     """``jetstream.cipher`` and keys: how the store is encrypted."""
 
-    cipher: str = "chacha"  # or aes
+    cipher: str = "aes"  # or chacha
     key: str = field(default="", repr=False)  # "": what is written is not encrypted
     previous: str = field(default="", repr=False)  # opens what `key` does not
 
