@@ -21,7 +21,7 @@ cdef bytes plain_image(object aead, object cipher, bytes data, uint32_t salt)
 cdef bytes seal_part(object aead, uint64_t part, const char* p, size_t n, bytes bound)
 cdef bytes open_part(object aead, object cipher, uint64_t part, const char* p, size_t n, bytes bound)      # None: it is not what was written
 cdef enum:
-    INDEX_TAIL_BYTES = 56         # behind the tables of an encrypted index file
+    INDEX_TAIL_BYTES = 60         # behind the tables of an encrypted index file
 
 # Index files: head, entries and tables are as core/sidecar made them.
 cdef bytes seal_index(object cipher, uint32_t number, bytes data, size_t entries_bytes)

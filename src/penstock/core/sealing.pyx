@@ -12,8 +12,8 @@ made anew (compaction) has another key.
 Removals and skips (ranges of sequences) are not encrypted. In memory, in the newest part of the log that is kept for reading, and
 inside compressed blocks (encrypted as a whole, core/packed) messages are plain, with zeros where the tag would be.
 
-    index file   as in core/sidecar with version 2: u32 at 104 is the number of the data key, entries and tables are ciphertext, and
-                 behind them are 24 random bytes, the tag of the entries and that of the tables
+    index file   as in core/sidecar with version 2: entries and tables are ciphertext, and behind them are the number of the data
+                 key (u32), 24 random bytes, the tag of the entries and that of the tables
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -34,6 +34,7 @@ cdef enum:
     INDEX_VERSION = 2
     BOUND_BYTES = 96              # of an index file's head, which its tables are bound to
     NONCE_BYTES = 12
+    TAGS_AT = 28                  # in what is behind the tables
     CHECK_BYTES = 4
 
 
@@ -163,10 +164,10 @@ cdef bytes open_part(object aead, object cipher, uint64_t part, const char* p, s
         return None
 
 
-cdef object index_aead(object cipher, const char* head, const char* fresh):
+cdef object index_aead(object cipher, const char* head, const char* tail):
     cdef uint32_t number
-    memcpy(&number, head + 104, 4)
-    return cipher.aead(number, b"index " + head[8:32] + fresh[:FRESH_BYTES])
+    memcpy(&number, tail, 4)
+    return cipher.aead(number, b"index " + head[8:32] + tail[4:TAGS_AT])
 
 
 cdef bytes seal_index(object cipher, uint32_t number, bytes data, size_t entries_bytes):
@@ -178,15 +179,15 @@ cdef bytes seal_index(object cipher, uint32_t number, bytes data, size_t entries
     cdef uint32_t version = INDEX_VERSION, crc
     memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     memcpy(p + 8, &version, 4)
-    memcpy(to, PyBytes_AS_STRING(fresh), FRESH_BYTES)
-    memcpy(p + 104, &number, 4)
+    memcpy(to, &number, 4)
+    memcpy(to + 4, PyBytes_AS_STRING(fresh), FRESH_BYTES)
     aead = index_aead(cipher, p, to)
     entries = seal_part(aead, 0, p + INDEX_HEAD_BYTES, entries_bytes, None)
     tables = seal_part(aead, 1, p + tables_at, tables_bytes, p[:BOUND_BYTES])
     memcpy(p + INDEX_HEAD_BYTES, PyBytes_AS_STRING(entries), entries_bytes)
     memcpy(p + tables_at, PyBytes_AS_STRING(tables), tables_bytes)
-    memcpy(to + FRESH_BYTES, PyBytes_AS_STRING(entries) + entries_bytes, TAG_BYTES)
-    memcpy(to + FRESH_BYTES + TAG_BYTES, PyBytes_AS_STRING(tables) + tables_bytes, TAG_BYTES)
+    memcpy(to + TAGS_AT, PyBytes_AS_STRING(entries) + entries_bytes, TAG_BYTES)
+    memcpy(to + TAGS_AT + TAG_BYTES, PyBytes_AS_STRING(tables) + tables_bytes, TAG_BYTES)
     crc = crc32c(p + tables_at, tables_bytes, 0)
     memcpy(p + 96, &crc, 4)
     crc = crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0)
@@ -212,7 +213,7 @@ cdef bint open_entries(object cipher, Disk disk, int handle, const char* head, c
         return False
     whole = PyBytes_FromStringAndSize(NULL, n + TAG_BYTES)
     memcpy(PyBytes_AS_STRING(whole), entries, n)
-    memcpy(PyBytes_AS_STRING(whole) + n, tail + FRESH_BYTES, TAG_BYTES)
+    memcpy(PyBytes_AS_STRING(whole) + n, tail + TAGS_AT, TAG_BYTES)
     try:
         plain = open_part(index_aead(cipher, head, tail), cipher, 0, PyBytes_AS_STRING(whole), n + TAG_BYTES, None)
     except KeyError:
@@ -233,7 +234,7 @@ cdef bytes open_tables(object cipher, const char* head, bytes data):
     n -= INDEX_TAIL_BYTES
     tail = PyBytes_AS_STRING(data) + n
     whole = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n + TAG_BYTES)
-    memcpy(PyBytes_AS_STRING(whole) + n, tail + FRESH_BYTES + TAG_BYTES, TAG_BYTES)
+    memcpy(PyBytes_AS_STRING(whole) + n, tail + TAGS_AT + TAG_BYTES, TAG_BYTES)
     try:
         return open_part(index_aead(cipher, head, tail), cipher, 1, PyBytes_AS_STRING(whole), n + TAG_BYTES, head[:BOUND_BYTES])
     except KeyError:
