@@ -300,10 +300,11 @@ class StreamCipher:
             raise VaultError("not what was written there: it was altered or moved") from None
 
     def current(self, data: bytes) -> bool:
-        """Whether a small file is as `seal` would write it now."""
+        """Whether a small file is sound, and as `seal` would write it now."""
         if not is_sealed(data) or len(data) < _FILE_HEAD.size:
             return not self.number
-        return bool(_FILE_HEAD.unpack_from(data)[2] == self.number)
+        sound = _summed(data[:-_SUM_BYTES]) == data
+        return sound and bool(_FILE_HEAD.unpack_from(data)[2] == self.number)
 
     def _file_aead(self, role: str, head: bytes) -> Aead:
         number = _FILE_HEAD.unpack(head)[2]

@@ -21,8 +21,8 @@ A journal file:
                         messages delivered since and still pending (u64 stream sequence, u64 consumer sequence, u64 time),
                         acknowledged sequences (u64)
 
-Of an encrypted stream (core/sealing) it begins with "PSACKS2\\n", its head goes on with u32 number of the data key, 24 random bytes,
-u32 CRC32C of these 28; of a record everything behind its head is ciphertext with 16 bytes of a tag, and u32 at +12 counts them.
+Of an encrypted stream (core/sealing) it begins with "PSACKSE\\n", its head goes on with u32 number of the data key, 24 random bytes,
+u32 CRC32C of these 28; behind the name of a record come u32, which counts them, ciphertext and 16 bytes of a tag.
 
 So a confirmed ack costs some 150 bytes, whatever else its consumer has pending. Each record can be applied to any older or newer
 state: what it says is never taken back. All acks of a turn that ask for an answer are one write, and one fsync in the sync threads
@@ -51,6 +51,7 @@ from penstock.core.sealing cimport seal_part
 cdef enum:
     FILE_HEAD = 16
     SEALED_FILE_HEAD = 48
+    COUNTER_BYTES = 4
     RECORD_HEAD = 24
     STATE = 1
     ACKS = 2
@@ -67,7 +68,7 @@ cdef enum:
     SYNC_BASE = 1
 
 _MAGIC = b"PSACKS1\n"
-_SEALED_MAGIC = b"PSACKS2\n"
+_SEALED_MAGIC = b"PSACKSE\n"
 
 
 cdef inline void put32(char* p, uint32_t value) noexcept:
@@ -283,8 +284,9 @@ cdef class AckJournal(Confirmer):
 
     cdef int seal(self) except -1:
         """The records as ciphertext. A counter that no record of the file has had is the nonce, also after a failed write."""
-        cdef size_t at = 0, body
+        cdef size_t at = 0, body, named
         cdef uint32_t length
+        cdef uint16_t name_len
         cdef const char* p
         cdef char* to
         cdef bytes ciphertext
@@ -292,15 +294,17 @@ cdef class AckJournal(Confirmer):
         while at < self.out.len:
             p = self.out.data + at
             memcpy(&length, p, 4)
-            body = length - RECORD_HEAD
-            to = out_reserve(&self.sealed, length + TAG_BYTES)
-            memcpy(to, p, RECORD_HEAD)
-            put32(to, length + TAG_BYTES)
+            memcpy(&name_len, p + 10, 2)
+            named = RECORD_HEAD + name_len
+            body = length - named
+            to = out_reserve(&self.sealed, length + COUNTER_BYTES + TAG_BYTES)
+            memcpy(to, p, named)
+            put32(to, length + COUNTER_BYTES + TAG_BYTES)
             self.counter += 1
-            put32(to + 12, self.counter)
-            ciphertext = seal_part(self.aead, self.counter, p + RECORD_HEAD, body, to[:4] + to[8:RECORD_HEAD])
-            memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(ciphertext), body + TAG_BYTES)
-            self.sealed.len += length + TAG_BYTES
+            put32(to + named, self.counter)
+            ciphertext = seal_part(self.aead, self.counter, p + named, body, to[:4] + to[8:named])
+            memcpy(to + named + COUNTER_BYTES, PyBytes_AS_STRING(ciphertext), body + TAG_BYTES)
+            self.sealed.len += length + COUNTER_BYTES + TAG_BYTES
             at += length
         return 0
 

@@ -13,15 +13,12 @@ folders are as they are. Knows nothing of what the files mean.
 import contextlib
 
 from penstock.core.disk import Disk
+from penstock.engine.twins import COPY, BadFileError
 from penstock.vault import StreamCipher, Vault, VaultError, is_sealed
 
 _COPIES = ("key.0", "key.1")
 _SMALL_BYTES = 1 << 20
-_SEALED_JOURNAL = b"PSACKS2\n"  # core/ack_journal
-
-
-class BadFileError(Exception):
-    """A file is there but can't be understood; str() says which and why."""
+_SEALED_JOURNAL = b"PSACKSE\n"  # core/ack_journal
 
 
 class LockedError(BadFileError):
@@ -53,8 +50,9 @@ class SmallFiles:
         """
         copies = self._copies()
         if not copies:
-            if self._disk.exists(f"{self.folder}/{probe}") and is_sealed(self._raw(probe)):
-                raise LockedError("it is encrypted, and its key files are missing")
+            for name in (probe, probe + COPY):
+                if self._disk.exists(f"{self.folder}/{name}") and is_sealed(self._raw(name)):
+                    raise LockedError("it is encrypted, and its key files are missing")
             self.begin()
             return
         if self._vault is None:
@@ -79,7 +77,7 @@ class SmallFiles:
         """Put the key files aside, when no small file needs them; whether they were. OSError."""
         for base in ("", "consumers/"):
             for name in self._disk.list_dir(f"{self.folder}/{base}".rstrip("/")):
-                if name.startswith("key.") or name in ("log", "consumers"):
+                if name.startswith("key.") or ".bad-" in name or name in ("log", "consumers"):
                     continue
                 data = self._raw(base + name)
                 if is_sealed(data) or data.startswith(_SEALED_JOURNAL):
@@ -104,41 +102,51 @@ class SmallFiles:
             self._disk.write_file_atomic(f"{self.folder}/{name}", data)
         self.cipher.stale = False
 
-    # -- files
+    # -- files, by path
 
-    def exists(self, name: str) -> bool:
+    def exists(self, path: str) -> bool:
         """Whether there is a file of this name."""
-        return self._disk.exists(f"{self.folder}/{name}")
+        return self._disk.exists(path)
 
-    def read(self, name: str, role: str = "") -> bytes:
-        """What a file holds. OSError; BadFileError: it can't be decrypted. `role`: what it is bound
-        to, if not its name.
-        """
-        data = self._raw(name)
+    def unlink(self, path: str) -> None:
+        """Remove a file. OSError."""
+        self._disk.unlink(path)
+
+    def read_file(self, path: str) -> bytes:
+        """What a file holds; its bytes as they are when they can't be decrypted. OSError."""
+        data = self._disk.read_file(path)
         if self.cipher is None:
-            if is_sealed(data):
-                raise BadFileError(f"{self.folder}/{name}: it is encrypted")
             return data
         try:
-            plain = self.cipher.open(role or name, data)
-        except VaultError as error:
-            raise BadFileError(f"{self.folder}/{name}: {error}") from None
-        if not role and len(data) < _SMALL_BYTES and not self.cipher.current(data):
+            plain = self.cipher.open(self._role(path), data)
+        except VaultError:
+            return data
+        if len(data) < _SMALL_BYTES and not self.cipher.current(data):
             with contextlib.suppress(OSError):  # the next opening tries again
-                self.write(name, plain)
+                self.write_file_atomic(path, plain)
         return plain
 
-    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
         """Replace a file as a whole. OSError."""
-        self._disk.write_file_atomic(f"{self.folder}/{name}", self.sealed(name, data), durable)
+        self._disk.write_file_atomic(path, self.sealed(self._role(path), data), durable)
+
+    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
+        """Replace a file and its copy, durably. OSError."""
+        self._disk.write_files_atomic(paths, self.sealed(self._role(paths[0]), data))
 
     def sealed(self, role: str, data: bytes) -> bytes:
         """The bytes that a file gets; `role` is what it is bound to."""
-        return data if self.cipher is None else self.cipher.seal(role, data)
+        if self.cipher is None or is_sealed(data):  # that: damaged, and kept as it is
+            return data
+        return self.cipher.seal(role, data)
 
     def current(self, data: bytes) -> bool:
         """Whether bytes of a file are as `sealed` would make them now."""
         return not is_sealed(data) if self.cipher is None else self.cipher.current(data)
+
+    def _role(self, path: str) -> str:
+        """What a file is bound to: its place in the folder; a copy, what it is the copy of."""
+        return path.removeprefix(f"{self.folder}/").removesuffix(COPY)
 
     def _raw(self, name: str) -> bytes:
         return self._disk.read_file(f"{self.folder}/{name}")

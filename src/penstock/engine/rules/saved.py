@@ -5,7 +5,6 @@ the disk; what came after is read from the messages. It may be gone at any time.
 from typing import TYPE_CHECKING
 
 from penstock.core.agenda import Agenda
-from penstock.engine.small_files import BadFileError
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -25,18 +24,17 @@ class SavedAgenda:
         self.read_from = 0  # the first sequence that is not in it
         self._core = entry.core
         self._report = account.report
-        self._name = name
         self._small = entry.files.small if entry.files is not None else None
         self._path = f"{entry.files.folder}/{name}" if entry.files is not None else ""
-        if self._small is not None and self._small.exists(name):
+        if self._small is not None and self._small.exists(self._path):
             self._load()
         self._saved_upto = self._core.log.last_seq
 
     def _load(self) -> None:
         try:
             assert self._small is not None
-            upto, note = self.agenda.load(self._small.read(self._name))
-        except (OSError, ValueError, BadFileError) as error:
+            upto, note = self.agenda.load(self._small.read_file(self._path))
+        except (OSError, ValueError) as error:
             self._report(f"{self._path} is passed over: {error}")
             return
         if upto > self._core.log.last_seq:  # of another log: nothing in it counts
@@ -59,7 +57,7 @@ class SavedAgenda:
             # they would stay for ever.
             log.fsync()
             data = self.agenda.dump(log.synced_seq, self.note)
-            self._small.write(self._name, data, durable=False)
+            self._small.write_file_atomic(self._path, data, False)
 
     def close(self) -> None:
         """Write it for the next opening, which then reads no message again."""
