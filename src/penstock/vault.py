@@ -14,7 +14,7 @@ A stream's key file:
 
 A small file, encrypted as a whole:
 
-     0  "PNSTKSEC"   8  u32 version=1   12  u32 number of the data key   16  24 random bytes
+     0  "PNSTKVLT"   8  u32 version=1   12  u32 number of the data key   16  24 random bytes
     40  ciphertext, 16 bytes tag
    end  u32 crc32c of everything before it
 
@@ -43,7 +43,7 @@ KEY_BYTES = 32
 RANDOM_BYTES = 24
 _NONCE = bytes(12)
 _KEY_MAGIC = b"PNSTKKEY"
-_FILE_MAGIC = b"PNSTKSEC"
+_FILE_MAGIC = b"PNSTKVLT"
 _VERSION = 1
 _KEY_HEAD = struct.Struct("<8sIIII16s16sQ")
 _KEY_ROW = struct.Struct("<II12s48s")
@@ -290,7 +290,6 @@ class StreamCipher:
         if sound is None:
             raise VaultError("damaged: the checksum at its end does not match")
         head = sound[: _FILE_HEAD.size]
-        number = _FILE_HEAD.unpack(head)[2]
         try:
             aead = self._file_aead(role, head)
             return aead.decrypt(_NONCE, sound[_FILE_HEAD.size : -_SUM_BYTES], head)

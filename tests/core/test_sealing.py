@@ -39,7 +39,9 @@ def opened(folder: Path, cipher: StreamCipher | None, compress: bool = False) ->
 def fill(log: Log, count: int, start: int = 0) -> None:
     for i in range(start, start + count):
         headers = b"NATS/1.0\r\nMarkerHeader: %d\r\n\r\n" % i if i % 3 == 0 else b""
-        log.add(i + 1, f"markersubject.{i % 7}", b"markerpayload-%d-" % i + b"x" * (i % 90), headers)
+        log.add(
+            i + 1, f"markersubject.{i % 7}", b"markerpayload-%d-" % i + b"x" * (i % 90), headers
+        )
         if i % 11 == 0:
             log.flush()
     log.flush()
@@ -47,9 +49,7 @@ def fill(log: Log, count: int, start: int = 0) -> None:
 
 def everything(log: Log) -> dict[int, StoredMessage]:
     return {
-        seq: message
-        for seq in range(1, log.last_seq + 1)
-        if (message := log.get(seq)) is not None
+        seq: message for seq in range(1, log.last_seq + 1) if (message := log.get(seq)) is not None
     }
 
 
@@ -256,7 +256,9 @@ def reseal(record: bytes, salt: int) -> bytes:
 
 
 @pytest.mark.parametrize("indexes", [True, False])
-@pytest.mark.parametrize("what", ["another's body", "another segment's", "altered", "plain", "time"])
+@pytest.mark.parametrize(
+    "what", ["another's body", "another segment's", "altered", "plain", "time"]
+)
 def test_a_record_that_was_put_there_is_not_believed(
     tmp_path: Path, what: str, indexes: bool
 ) -> None:
@@ -329,4 +331,6 @@ def test_an_erased_message_is_gone_from_the_file_and_stays_gone(tmp_path: Path) 
     assert log.get(3) is None
     assert log.lost == []
     assert log.msgs == 59
-    assert log.subjects() == {f"markersubject.{k}": len(range(k, 60, 7)) - (k == 2) for k in range(7)}
+    assert log.subjects() == {
+        f"markersubject.{k}": len(range(k, 60, 7)) - (k == 2) for k in range(7)
+    }

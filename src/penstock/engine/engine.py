@@ -332,12 +332,19 @@ def _maintain(account: Account) -> bool:
                     stream.core.settle()  # what it has to write is written with this turn
                     stream.complaints.discard("compaction")
                     return True
-                if stream.files.small.decrypting and not stream.core.log.unconverted:
-                    if stream.files.small.drop_keys():
-                        account.report(f"stream {stream.config.name} is not encrypted any more")
+                if _decrypted(stream):
+                    account.report(f"stream {stream.config.name} is not encrypted any more")
             except OSError as error:
                 trouble.complain(account, stream, "compaction", error)
     return False
+
+
+def _decrypted(stream: StreamEntry) -> bool:
+    """Whether the last of an encrypted stream has just become plain; its keys are put aside."""
+    small = stream.files.small if stream.files is not None else None
+    if small is None or not small.decrypting or stream.core.log.unconverted:
+        return False
+    return small.drop_keys()
 
 
 def _expire(account: Account, now_ns: int) -> None:

@@ -18,6 +18,7 @@ from penstock.vault import StreamCipher, Vault, VaultError, is_sealed
 
 _COPIES = ("key.0", "key.1")
 _SMALL_BYTES = 1 << 20
+STATES = "consumers/states"
 _SEALED_JOURNAL = b"PSACKSE\n"  # core/ack_journal
 
 
@@ -77,10 +78,11 @@ class SmallFiles:
         """Put the key files aside, when no small file needs them; whether they were. OSError."""
         for base in ("", "consumers/"):
             for name in self._disk.list_dir(f"{self.folder}/{base}".rstrip("/")):
-                if name.startswith("key.") or ".bad-" in name or name in ("log", "consumers"):
+                if name.startswith("key.") or name in ("log", "consumers"):
                     continue
-                data = self._raw(base + name)
-                if is_sealed(data) or data.startswith(_SEALED_JOURNAL):
+                if ".bad-" in name or name.endswith(".tmp"):  # nobody reads these
+                    continue
+                if self._needs_keys(f"{self.folder}/{base}{name}"):
                     return False
         n = 1
         while self._disk.exists(f"{self.folder}/key.off-{n}"):
@@ -91,12 +93,25 @@ class SmallFiles:
         self.cipher = None
         return True
 
+    def _needs_keys(self, path: str) -> bool:
+        """Whether a file is encrypted and the keys open it; such a one is made plain first."""
+        self.read_file(path)
+        data = self._disk.read_file(path)
+        if not is_sealed(data) or self.cipher is None:
+            return data.startswith(_SEALED_JOURNAL)
+        try:
+            self.cipher.open(self._role(path), data)
+        except VaultError:
+            return False
+        return True
+
     def _copies(self) -> dict[str, bytes]:
         present = [name for name in _COPIES if self._disk.exists(f"{self.folder}/{name}")]
         return {name: self._raw(name) for name in present}
 
     def _write_keys(self) -> None:
-        assert self._vault is not None and self.cipher is not None
+        assert self._vault is not None
+        assert self.cipher is not None
         data = self._vault.key_file(self.cipher)
         for name in _COPIES:
             self._disk.write_file_atomic(f"{self.folder}/{name}", data)
@@ -145,8 +160,11 @@ class SmallFiles:
         return not is_sealed(data) if self.cipher is None else self.cipher.current(data)
 
     def _role(self, path: str) -> str:
-        """What a file is bound to: its place in the folder; a copy, what it is the copy of."""
-        return path.removeprefix(f"{self.folder}/").removesuffix(COPY)
+        """What a file is bound to: its place in the folder; a copy, what it is the copy of; the two
+        bases of consumers' states are the same.
+        """
+        name = path.removeprefix(f"{self.folder}/").removesuffix(COPY)
+        return STATES if name in (f"{STATES}.0", f"{STATES}.1") else name
 
     def _raw(self, name: str) -> bytes:
         return self._disk.read_file(f"{self.folder}/{name}")

@@ -26,7 +26,7 @@ from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
 from penstock.core.mend import flipped_bit_of
 from penstock.core.snapshot import SPENT, pack, unpack
-from penstock.engine.small_files import SmallFiles
+from penstock.engine.small_files import STATES, SmallFiles
 from penstock.vault import Aead, StreamCipher, VaultError
 
 _MAGIC = b"PSSTATE2"
@@ -35,7 +35,6 @@ _JOURNAL_MAGIC = b"PSACKS1\n"
 _SEALED_MAGIC = b"PSACKSE\n"
 _JOURNAL_HEAD_BYTES = 16
 _SEALED_HEAD_BYTES = 48
-_ROLE = "consumers/states"  # of both bases
 _RECORD = struct.Struct("<IIHHIQ")
 _ACKS = struct.Struct("<8QII")
 _MESSAGE = struct.Struct("<3Q")
@@ -109,7 +108,9 @@ class ConsumerStates:
         self._disk = disk
         self.folder = folder
         self._small = small or SmallFiles(disk, folder)
-        self.outdated = False  # some of it is not encrypted as it should be: two new bases mend that
+        self.outdated = (
+            False  # some of it is not encrypted as it should be: two new bases mend that
+        )
         self._states: dict[str, tuple[int, bytes]] = {}
         self.found: dict[tuple[str, int], Found] = {}
         self.oldest = 0  # of the journal files that are there
@@ -170,7 +171,7 @@ class ConsumerStates:
 
     def _plain(self, data: bytes) -> bytes:
         cipher = self._small.cipher
-        return data if cipher is None else cipher.open(_ROLE, data)
+        return data if cipher is None else cipher.open(STATES, data)
 
     def _take(self, name: bytes, created_ns: int, state: bytes) -> None:
         key = name.decode("utf-8", "surrogateescape"), created_ns
@@ -207,7 +208,7 @@ class ConsumerStates:
             (name.encode("utf-8", "surrogateescape"), created_ns, state)
             for name, (created_ns, state) in self._states.items()
         ]
-        return self._small.sealed(_ROLE, _pack(number, rows))
+        return self._small.sealed(STATES, _pack(number, rows))
 
     def begin(self) -> None:
         """Write what was `put` as both bases of a folder that has no journal yet, durably; OSError."""

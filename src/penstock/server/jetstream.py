@@ -503,9 +503,7 @@ def _asks_elsewhere(account: ServerAccount) -> bool:
 def _vault(encryption: Encryption) -> Vault | None:
     """The keys that are configured; StartError."""
     try:
-        return Vault.of(
-            encryption.key, encryption.previous, encryption.cipher, random=os.urandom
-        )
+        return Vault.of(encryption.key, encryption.previous, encryption.cipher, random=os.urandom)
     except VaultError as problem:
         raise StartError(f"Can't start JetStream: {problem}") from None
 
