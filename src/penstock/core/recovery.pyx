@@ -25,7 +25,7 @@ from penstock.core.record cimport (
 from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
 from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
-from penstock.core.tally cimport count_bytes, count_entries, merge, recount
+from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.lost import without
 
@@ -146,7 +146,8 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     elif is_last:
         log.segments.need(s)
         read_ranges(log.segments, s, &s.removes)
-    mark_seen(log.subjects_table, s)
+    if is_last:
+        mark_seen(log.subjects_table, s)     # it is appended to
     return o
 
 
@@ -495,18 +496,17 @@ cdef int settle(Log log, Opened o) except -1:
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
-    cdef uint32_t k
+    cdef bint indexed = o.sidecar is not None
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:
-        for k in range(s.subject_count):
-            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                  s.first + o.sidecar.rows[k].last)
+        merge_rows(log.subjects_table, s, o.sidecar.rows)
+        o.sidecar = None
     else:
         count_entries(log, s)
     log.msgs += s.live
     log.bytes += s.live_bytes
-    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+    if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
         if s.damaged:

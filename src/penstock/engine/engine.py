@@ -136,9 +136,10 @@ class Engine:
         awaited = (name for name, opening in self._openings.items() if opening.awaited)
         name = next(awaited, next(iter(self._openings)))
         opening = self._openings.pop(name)
+        self._openings[name] = opening  # behind the others: each has its turn
         opening.step()
-        if not opening.done:
-            self._openings[name] = opening  # behind the others: each has its turn
+        if opening.done:
+            del self._openings[name]
         return bool(self._openings)
 
     def finish(self, name: str) -> None:

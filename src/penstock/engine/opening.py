@@ -190,14 +190,16 @@ class Opening:
             self._account.router.detach(subject, each.waiting)
 
     def _end(self) -> None:
-        for _, entry in self._late:
-            supply.start(self._account, entry)
-        for each, entry in self._late:
-            self._hand_over(each, entry)
-        self._late.clear()
+        late, self._late = self._late, []
         self._step_aside()
         self.done = True
-        self._all.pass_on(None)
+        try:
+            for _, entry in late:
+                supply.start(self._account, entry)
+        finally:
+            for each, entry in late:
+                self._hand_over(each, entry)
+            self._all.pass_on(None)
 
     def _step_aside(self) -> None:
         router = self._account.router

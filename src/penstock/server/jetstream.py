@@ -335,15 +335,18 @@ class JetStream:
         started_ns = now_ns = time.perf_counter_ns()
         self._turn.now_ns = self._turn.clock.now()
         more = True
-        while more and now_ns < started_ns + RECOVERY_SLICE_NS:
-            more = self._engine.open_more()
-            now_ns = time.perf_counter_ns()
-        self._turn.kick()
+        try:
+            while more and now_ns < started_ns + RECOVERY_SLICE_NS:
+                more = self._engine.open_more()
+                now_ns = time.perf_counter_ns()
+        finally:
+            self._turn.kick()
+            if more:
+                self._loop.call_soon(self._recover)
         if more:
             if now_ns > self._told_ns + RECOVERY_TOLD_NS:
                 self._told_ns = now_ns
                 self._log.info(f"Recovering streams: {self._engine.opening()[2]}")
-            self._loop.call_soon(self._recover)
             return
         self._recovering = False
         ms = (now_ns - self._recovery_ns) / 1_000_000
