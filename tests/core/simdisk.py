@@ -106,6 +106,9 @@ class SimDisk:
     def rename(self, old: str, new: str) -> None:
         self.names[new] = self.names.pop(old)
 
+    def link(self, path: str, other: str) -> None:
+        self.names[other] = self.names[path]
+
     def unlink(self, path: str) -> None:
         self.names.pop(path, None)
 

@@ -97,6 +97,11 @@ class Log(LogFiles):
         """
     def sync_done(self, upto: int, error: int = 0) -> None:
         """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
+    def mend(self) -> bool:
+        """Try to take appends again after a failed write or fsync, a piece per call; True: they are
+        taken, and all that was accepted is on the disk. To be called now and then while ``condition``
+        is FULL or FAILED. OSError: the disk is not well yet. What was lost is told in ``lost``.
+        """
     def maintain(self) -> bool:
         """Compact one segment that is mostly dead, or compress one; whether one was. It may take 0.1 s."""
     def close(self) -> None:

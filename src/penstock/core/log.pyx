@@ -54,6 +54,7 @@ cdef class Log(LogFiles):
         self.lost = []
         self.doomed = []
         self.unsynced = []
+        self.unnamed = []
         self.pages = Pages()
         self.segments = SegmentList()
         self.segments.disk = self.disk
@@ -76,6 +77,9 @@ cdef class Log(LogFiles):
 
     def opened(self) -> None:
         """All of it is there."""
+        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
+            from penstock.core import log_mend
+            log_mend.reopened(self)
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
@@ -244,7 +248,8 @@ cdef class Log(LogFiles):
             return 0
         p = self.record_at(s, <uint32_t>i)
         if p == NULL:
-            self.quarantine(s, <uint32_t>i, "checksum")
+            if is_live(s, i):                # not when its index was bad, and making it anew has found the damage
+                self.quarantine(s, <uint32_t>i, "checksum")
             return 0
         memcpy(&head, p, RECORD_HEAD_BYTES)
         out.seq = seq
@@ -283,6 +288,8 @@ cdef class Log(LogFiles):
         if s is None or not is_live(s, seq - s.first):
             return 0
         self.segments.need(s)
+        if not is_live(s, seq - s.first):    # its index was made anew, and the message is damaged
+            return 0
         e = &s.entries[seq - s.first]
         subject_id[0] = e.subject
         size[0] = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
@@ -299,6 +306,8 @@ cdef class Log(LogFiles):
             return 0
         if s.entries == NULL:
             self.segments.need(s)
+            if not is_live(s, seq - s.first):
+                return 0
         if not self.memory:
             ranges_add(&self.ranges, seq, 1)
         self.drop(s, <uint32_t>(seq - s.first))
@@ -525,6 +534,11 @@ cdef class Log(LogFiles):
         """The highest live sequence whose subject matches; 0 when there is none."""
         from penstock.core import log_queries
         return log_queries.last_seq(self, pattern)
+
+    def mend(self) -> bool:
+        """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""
+        from penstock.core import log_mend
+        return log_mend.mend(self)
 
     def maintain(self) -> bool:
         """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""

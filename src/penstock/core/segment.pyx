@@ -389,6 +389,7 @@ cdef class SegmentList:
             if i >= s.count or (i == 0 and s.sealed and not s.wants(wanted, n)):
                 continue
             self.need(s)
+            i = s.next_live(i)                   # an index made anew may have found it damaged
             end = s.count if stop - s.first >= s.count else <uint32_t>(stop - s.first) + 1
             while i < end:
                 id = s.entries[i].subject
@@ -462,6 +463,7 @@ cdef class SegmentList:
             if i >= s.count or not self.holds(s, subject):
                 continue
             self.need(s)
+            i = s.next_live(i)
             while i < s.count:
                 cost[0] += 1
                 if s.entries[i].subject == subject:

@@ -97,9 +97,11 @@ class Stream(Sink):
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
     def expire(self) -> int:
-        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed).
-
-        After a full disk it also tries to write again.
+        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+    def mend(self) -> bool | None:
+        """Try to take messages again after a failure, a piece per call; True: they are taken, False: there is more to do, None: the
+        disk can't yet. To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message
+        that was lost gets an error.
         """
     def sync_soon(self) -> None:
         """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""

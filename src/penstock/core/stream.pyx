@@ -20,7 +20,7 @@ from penstock.core.expect cimport PublishHeaders, scan_headers
 from penstock.core.hub cimport Connection, Synced, Task
 from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, Intake
 from penstock.core.log cimport Log, Record
-from penstock.core.log_files cimport FULL
+from penstock.core.log_files cimport TAKES
 from penstock.core.router cimport Message, Router
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
@@ -81,7 +81,7 @@ cdef class Committer(Synced):
                 s.log.write()
             except OSError as error:
                 return s.write_failed(error)
-            if s.failure:
+            if s.failure and s.log.condition == TAKES:
                 s.failure = ""
         if s.sync == 0 or s.log.memory:
             s.reveal(s.log.last_seq)
@@ -213,7 +213,11 @@ cdef class Stream(Intake):
             if outcome == STORED:
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
             elif outcome == DUPLICATE:
-                self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+                if self.failure and seq > self.visible:
+                    self.refuse(503, 10077, self.failure)          # it may come to be stored, or not
+                    self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)
+                else:
+                    self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
             elif outcome == ANSWERED:
                 self.acks.push_text(m.reply, m.reply_len, seq, self.answer_text)
             elif outcome == HANDLED:
@@ -293,16 +297,40 @@ cdef class Stream(Intake):
     cdef int write_failed(self, object error) except -1:
         """The log could not write or sync.
 
-        A full disk: what was accepted is kept, its acks wait for the write that succeeds, and publishes are refused until then.
-        Anything else: nobody knows what of the unreleased messages is on the disk, so nothing is said of them.
+        What was accepted is kept, its acks wait until it is as durable as promised, and publishes are refused until then: the
+        engine calls mend() now and then.
         """
         self.failure = error.strerror or str(error)
-        if self.log.condition == FULL:
-            return 0
         if self.sync == 0:
             self.reveal(self.log.written_seq)
-        self.acks.drop(self.visible)
         return self.acks.release(self.router, self.visible)
+
+    def mend(self) -> bool | None:
+        """Try to take messages again after a failure, a piece per call; True: they are taken, None: the disk can't yet.
+
+        To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message that was lost
+        gets an error.
+        """
+        cdef Py_ssize_t known = len(self.log.lost)
+        if self.closed or (<Committer>self.committer).outstanding:
+            return None
+        try:
+            whole = self.log.mend()
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            whole = None
+        if len(self.log.lost) > known:
+            self.acks.refuse(self.log.lost[known:], self.acks.error(503, 10077, "message lost: " + self.failure))
+            self.told()
+        if not whole:
+            return whole
+        self.failure = ""
+        if self.sync == 0:
+            self.reveal(self.log.written_seq)
+        else:
+            self.reveal(self.log.synced_seq)
+        self.hub.enlist_commit(self.committer)
+        return True
 
     # --- consumers -----------------------------------------------------------------------------------------------------
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
@@ -551,9 +579,6 @@ cdef class Stream(Intake):
             if oldest:
                 oldest = max(oldest + self.duplicate_window_ns, now + AGE_STEP_NS)
                 due = min(due, oldest) if due else oldest
-        if self.failure and self.log.dirty():
-            self.hub.enlist_commit(self.committer)         # the disk was full: try again
-            due = min(due, now + AGE_STEP_NS) if due else now + AGE_STEP_NS
         return due
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.usage import NO_LIMIT
-from penstock.engine import consumers, limits, streams
+from penstock.engine import consumers, limits, streams, trouble
 from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
@@ -332,6 +332,8 @@ def _expire(account: Account, now_ns: int) -> None:
     for stream in account.streams.values():
         if len(stream.core.log.lost) > stream.lost_reported:
             streams.report_lost(account, stream)
+        if stream.core.failure or stream.trouble is not None:
+            trouble.look(account, stream, now_ns)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:
             stream.supply_at_ns = NEVER_NS
             due_ns = stream.supply.tick(now_ns) or NEVER_NS

@@ -70,8 +70,9 @@ class JetStream:
         accounts: Accounts,
         log: Log,
         name: str,
+        server_id: str = "",
     ) -> None:
-        """The store folder is locked already; name is the server's."""
+        """The store folder is locked already; name and id are the server's."""
         self._settings = settings
         self._store = store
         self._turn = turn
@@ -92,6 +93,7 @@ class JetStream:
             storage_by_disk=settings.max_file < 0,
             limits=ServerLimits(**settings.jetstream_limits),
             batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
+            server_id=server_id,
         )
         self._engine = Engine(
             turn,
