@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
 from penstock.core.s2 import decompress
+from tests.simulation.disk import SimDisk
 
-from .simdisk import SimDisk
 from .test_recovery import copy, drop_indexes, everything, segments
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
@@ -147,7 +148,7 @@ def torture(
         world.furnish()
         for number in range(first, first + rounds):
             kill = world.rng.random() < 0.9
-            world.load(world.rng.uniform(*LOAD_S), lambda kill=kill: server.stop(kill=kill))  # type: ignore[misc]  # a default is what binds it
+            world.load(world.rng.uniform(*LOAD_S), partial(server.stop, kill=kill))
             server.start()
             world.check()
             news = world.news(number)

@@ -2,6 +2,7 @@
 
 Knows nothing of records or folders' meaning. No Python object is made per read or write on the machine's own disk.
 """
+import contextlib
 import os
 from contextlib import suppress
 
@@ -106,12 +107,29 @@ cdef class Disk:
                 fail()
         return 0
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return True
 
     def make_dir(self, path: str) -> None:
         """Make a folder (mode 0700) and its parents; no error when it is there."""
         os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def make_dir_durable(self, path: str) -> None:
+        """make_dir, with the names of what was made on the disk when it returns."""
+        cdef list missing = []
+        cdef str at = path
+        while at and not self.exists(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        if not missing:
+            return
+        if os.path.dirname(at):
+            # Who made it may have been stopped before its name was synced. It may be a folder of others that we can't open.
+            with contextlib.suppress(PermissionError):
+                self.sync_dir(os.path.dirname(at))
+        for at in reversed(missing):
+            self.make_dir(at)
+            self.sync_dir(os.path.dirname(at) or ".")
 
     def list_dir(self, path: str) -> list[str]:
         """Names in a folder, sorted; an empty list when there is no such folder."""
@@ -163,7 +181,7 @@ cdef class Disk:
             os.close(handle)
 
     def open_folder(self, path: str) -> int:
-        """A handle to sync the names in a folder by; on the machine's own disk only."""
+        """A handle to sync the names in a folder by."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def read_file(self, path: str) -> bytes:
@@ -207,10 +225,14 @@ cdef class PyDisk(Disk):
     """Forwards every verb to a Python object: open(path, create) -> handle, close(handle), write_at(handle, bytes, offset),
     read_at(handle, n, offset) -> bytes, sync(handle), size(handle), truncate(handle, size); and by path make_dir, list_dir,
     exists, rename, unlink, remove_tree, sync_dir. What is made of those (whole files) stays here, so that it is tried as well.
+
+    With background, syncs of streams are given to the hub, as on the machine's own disk: its `on_sync` does them, whenever it
+    likes; the target has open_folder(path) -> handle too, to sync names by.
     """
 
-    def __init__(self, target: object) -> None:
+    def __init__(self, target: object, background: bool = False) -> None:
         self.target = target
+        self.background = background
 
     cdef int open(self, str path, bint create) except -1:
         return self.target.open(path, bool(create))
@@ -241,12 +263,16 @@ cdef class PyDisk(Disk):
         self.target.truncate(handle, size)
         return 0
 
-    cdef bint native(self) noexcept:
-        return False
+    cdef bint in_background(self) noexcept:
+        return self.background
 
     def make_dir(self, path: str) -> None:
         """Forwarded."""
         self.target.make_dir(path)
+
+    def open_folder(self, path: str) -> int:
+        """Forwarded."""
+        return self.target.open_folder(path)
 
     def list_dir(self, path: str) -> list[str]:
         """Forwarded; sorted here."""

@@ -301,7 +301,7 @@ cdef class LogFiles:
         cdef int n = 0
         if self.memory or self.sync_running or self.condition >= FAILED:
             return 0
-        if not self.disk.native():
+        if not self.disk.in_background():
             self.sync_files()
             return 0
         self.sync_used = True

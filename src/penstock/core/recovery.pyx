@@ -64,6 +64,7 @@ def opening(Log log, create: bool):
         if not log.disk.exists(log.folder):
             if not create:
                 raise FileNotFoundError(2, "no such log", log.folder)
+            log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
             log.disk.make_dir(log.folder)
             log.folder_made = True
         log.start_segment(log.first_seq)
@@ -74,6 +75,8 @@ def opening(Log log, create: bool):
         opened.append(o)
         yield
     log.disk.sync_dir(log.folder)
+    # Who began this log may have been stopped before it synced the name of the folder.
+    log.disk.sync_dir(log.folder.rpartition("/")[0] or ".")
     for k in range(len(opened) - 1):
         note_bad_end((<Opened>opened[k]), (<Opened>opened[k + 1]).segment.first)
     log.last_seq = (<Opened>opened[0]).segment.first - 1

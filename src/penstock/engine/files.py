@@ -79,7 +79,7 @@ class AccountFiles:
 
     def open(self) -> list[str]:
         """Make the folders, finish deletions that were cut short; the stream folders there are."""
-        self._disk.make_dir(self._streams)
+        self._disk.make_dir_durable(self._streams)
         self._disk.make_dir(self._deleted)
         for name in self._disk.list_dir(self._restoring):
             self._disk.remove_tree(f"{self._restoring}/{name}")
@@ -120,6 +120,15 @@ class AccountFiles:
         self._disk.rename(files.folder, target)
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
+
+    def discard(self, files: "StreamFiles", unique: str) -> None:
+        """Take back a create that failed half way, as far as the disk lets us: the next start finds
+        nothing of it.
+        """
+        try:
+            self.remove(files, unique)
+        except OSError:
+            files.discard()
 
 
 class StreamFiles:

@@ -40,7 +40,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
         if files is not None and not isinstance(error, FileExistsError):
-            files.discard()
+            account.files.discard(files, account.ids.next())
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
     rules.start(entry)

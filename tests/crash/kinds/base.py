@@ -20,6 +20,7 @@ from tests.crash.wire import Event, Wire, message
 
 OLD = 150  # so many older messages are looked at in each round
 EXAMPLES = 5
+PATIENCE_S = 30.0
 
 
 class Sent(NamedTuple):
@@ -113,6 +114,18 @@ class Publishing(Kind):
         self.wire.send(out)
         for event in self.wire.events(self.step_wait_s):
             self.take(event)
+        self.patience()
+
+    def patience(self) -> None:
+        """Each publish is answered, with an ack or an error."""
+        late = time.time() - PATIENCE_S
+        oldest = next(iter(self.waiting.values()), None)
+        if oldest is not None and oldest.at < late:
+            old = {name: sent for name, sent in self.waiting.items() if sent.at < late}
+            self.fault("publish not answered", oldest, len(old))
+            for name, sent in old.items():
+                del self.waiting[name]
+                self.unanswered[sent.number] = sent
 
     def next(self) -> tuple[Sent, int]:
         """The next message and its payload's size."""
@@ -262,7 +275,7 @@ class Runner(threading.Thread):
             while not self.kind.gone and not self.halt.is_set():
                 self.kind.step()
                 if self._rest_s:
-                    self.halt.wait(self._rest_s)
+                    self.halt.wait(self._rest_s * (0.5 + self.kind.rng.random()))
         except RuntimeError as exc:  # a request without an answer: the server is gone
             if not self.kind.gone:
                 self.error = exc
