@@ -80,7 +80,7 @@ cdef class ReadOnlyDisk(Disk):
     cdef int truncate(self, int handle, uint64_t size) except -1:
         refuse()
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:
@@ -254,7 +254,7 @@ cdef class OverlayDisk(Disk):
         data.extend(bytes(size - len(data)))
         return 0
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:

@@ -70,6 +70,7 @@ cdef class SegmentScan:
     cdef readonly uint64_t last_live
     cdef readonly uint64_t first_ts_ns   # of the first and last live message
     cdef readonly uint64_t last_ts_ns
+    cdef readonly uint32_t live_sum      # checksum of the sequences of the live messages
     cdef readonly list damaged           # (offset, end) of bytes that are no record
     cdef readonly list faults            # (offset, end, [(first sequence, count, reason)]): what each damage costs
     cdef readonly bint whole             # read record by record; False: taken from its index file

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from penstock.core.columns import Columns
 from penstock.core.disk import Disk
 
+_Patterns = tuple[bytes, ...]
+
 def is_segment_name(name: str) -> bool:
     """Whether a file name is a segment's: 20 digits and `.seg`."""
 
@@ -28,6 +30,8 @@ class SegmentReader:
         """Read the file; `first` is the sequence in its name. OSError."""
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
+    def sound(self) -> bool:
+        """Whether what is left to read has no damaged bytes but an unfinished end."""
     def steps(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, offset, end, sequence, time in ns) of what is left to read; kind 16: damaged bytes."""
 
@@ -56,6 +60,7 @@ class SegmentScan:
     last_live: int
     first_ts_ns: int
     last_ts_ns: int
+    live_sum: int
     damaged: list[tuple[int, int]]
     faults: list[tuple[int, int, list[tuple[int, int, str]]]]
     whole: bool
@@ -101,7 +106,7 @@ class LogReader:
         columns: Columns,
         *,
         upto: int = 0,
-        patterns: tuple[bytes, ...] = (),
+        patterns: _Patterns = (),
         since_ns: int = 0,
         until_ns: int = 0,
     ) -> bool:

@@ -17,6 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+from penstock.core.buffer cimport crc32c
 from penstock.core.columns cimport Columns
 from penstock.core.disk cimport Disk
 from penstock.core.packed cimport Packed, open_packed
@@ -116,6 +117,18 @@ cdef class SegmentReader:
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
         return self.data[at:end]
+
+    def sound(self) -> bool:
+        """Whether no damaged bytes come before the end, or before an unfinished end."""
+        cdef int kind
+        if self.headless:
+            return self.unmade
+        while True:
+            kind = self.step()
+            if kind == AT_END:
+                return True
+            if kind == DAMAGE and self.at < self.end:
+                return False
 
     def steps(self) -> list[tuple]:
         """(kind, offset, end, sequence, time) of every record; kind 16: damaged bytes, without the last two."""
@@ -517,6 +530,7 @@ cdef int tally(SegmentScan s) except -1:
             if not bit(s.gone, i):
                 s.live += 1
                 s.last_live = s.first + i
+                s.live_sum = crc32c(<const char*>&s.last_live, 8, s.live_sum)
                 if s.first_live == 0:
                     s.first_live = s.last_live
         return 0
@@ -527,6 +541,7 @@ cdef int tally(SegmentScan s) except -1:
         s.live += 1
         s.live_bytes += row.size
         s.last_live = row.seq
+        s.live_sum = crc32c(<const char*>&row.seq, 8, s.live_sum)
         s.last_ts_ns = row.ts_ns
         if s.first_live == 0:
             s.first_live = row.seq
