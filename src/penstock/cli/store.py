@@ -13,6 +13,7 @@ from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
     more_files,
+    plural,
     progress,
     show_json,
     store_argument,
@@ -141,9 +142,9 @@ def _tell(session: Session, report: StoreReport) -> int:
 
 
 def _facts(each: StreamReport) -> str:
-    facts = [f"{number(each.messages)} messages", size(each.disk_bytes)]
+    facts = [plural(each.messages, "message"), size(each.disk_bytes)]
     if each.consumers:
-        facts.append(f"{number(len(each.consumers))} consumers")
+        facts.append(plural(len(each.consumers), "consumer"))
     if each.checked_bytes:
         facts.append(f"{size(each.checked_bytes)} read")
     return ", ".join(facts)
@@ -178,12 +179,13 @@ def _say_sum(report: StoreReport) -> None:
     lost = sum(each.lost for each in report.streams)
     worn = sum(len(each.of_kind("worn")) for each in report.streams)
     bad = [each for each in report.streams if each.state != "sound"]
-    parts = [f"{number(len(report.streams))} streams"]
+    parts = [plural(len(report.streams), "stream")]
     parts.append(f"{number(len(bad))} damaged" if bad else "all sound")
     if lost:
-        parts.append(f"{number(lost)} messages lost")
+        parts.append(f"{plural(lost, 'message')} lost")
     if worn:
-        parts.append(f"{number(worn)} files to be made again")
-    speed = f", {size(int(checked / report.seconds))}/s" if checked and report.seconds else ""
-    parts.append(f"{size(checked)} read in {report.seconds:.2f} s{speed}")
+        parts.append(f"{plural(worn, 'file')} worn, which a repair makes again")
+    if checked and report.seconds:
+        speed = size(int(checked / report.seconds))
+        parts.append(f"{size(checked)} read in {report.seconds:.2f} s, {speed}/s")
     print("; ".join(parts))

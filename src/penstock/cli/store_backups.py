@@ -15,7 +15,9 @@ from penstock.cli.store import STREAMS
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    locked,
     more_files,
+    plural,
     progress,
     show_json,
     store_argument,
@@ -24,27 +26,10 @@ from penstock.cli.store_session import (
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.store.manifests import BackupFolder, Manifest
 
 _FOLDER = click.Path(file_okay=False)
 _COLUMNS = ("backup", "time", "streams", "messages", "size", "new", "state")
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    from penstock.core.store_lock import FolderInUse, FolderLock
-    from penstock.store.places import StoreError
-
-    try:
-        lock = FolderLock(folder)
-    except FolderInUse as other:
-        raise StoreError(f"{folder} is in use by another process (pid {other.pid})") from None
-    try:
-        yield
-    finally:
-        lock.close()
 
 
 def _open(target: str) -> BackupFolder:
@@ -83,7 +68,7 @@ def backup(
     folder = BackupFolder(Disk(), target.rstrip("/"))
     os.makedirs(target, mode=0o700, exist_ok=True)
     started = time.monotonic()
-    with _locked(target):
+    with locked(target):
         folder.make()
         with progress(session, "backing up", size_of(disk, places)) as done:
             made = back_up(
@@ -97,7 +82,8 @@ def backup(
         facts = f"{number(stream.messages)} messages up to {number(stream.last_seq)}"
         print(f"{style(stream.state, stream.state)}  {stream.label}  {facts}")
     what = f"{size(made.total_bytes)}, of which {size(made.new_bytes)} new"
-    print(f"backup {made.id}: {number(len(made.streams))} streams, {what}, in {seconds:.2f} s")
+    count = plural(len(made.streams), "stream")
+    print(f"backup {made.id}: {count}, {what}, in {seconds:.2f} s")
     return SOUND
 
 
@@ -184,7 +170,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
     with contextlib.ExitStack() as stack:
         for root in roots_of(wanted, store):
             os.makedirs(root, mode=0o700, exist_ok=True)
-            stack.enter_context(_locked(root))
+            stack.enter_context(locked(root))
         done = stack.enter_context(progress(session, "restoring", total))
         put_back(Disk(), folder, wanted, store, progress=done)
     seconds = time.monotonic() - started
@@ -194,8 +180,8 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
         return SOUND
     for each in wanted:
         print(f"{each.label}: {number(each.messages)} messages up to {number(each.last_seq)}")
-    count = number(len(wanted))
-    print(f"restored {count} streams of backup {manifest.id}, {size(total)}, in {seconds:.2f} s")
+    count = plural(len(wanted), "stream")
+    print(f"restored {count} of backup {manifest.id}, {size(total)}, in {seconds:.2f} s")
     return SOUND
 
 
@@ -217,7 +203,7 @@ def prune(
     if not keep and not older_than:
         raise click.UsageError("say which: --keep, --older-than or both")
     folder = _open(target)
-    with _locked(target):
+    with locked(target):
         names = folder.ids()
         going = names[: max(len(names) - keep, 0)]
         if older_than:
@@ -235,7 +221,7 @@ def prune(
         else:
             for each in plan.backups:
                 print(f"backup {each}")
-            count = f"{number(len(plan.backups))} backups and {number(len(plan.objects))} files"
+            count = f"{plural(len(plan.backups), 'backup')} and {plural(len(plan.objects), 'file')}"
             print(f"{count}, {size(freed)}, {'would be' if dry_run else 'to be'} removed")
         if dry_run or not (plan.backups or plan.objects):
             return SOUND
@@ -260,13 +246,16 @@ def verify_backup(session: Session, target: str) -> int:
         return status
     for each in result.backups:
         state = "damaged" if each.problems else "sound"
-        facts = f"{number(each.streams)} streams, {number(each.files)} files, {size(each.bytes)}"
+        count = f"{plural(each.streams, 'stream')}, {plural(each.files, 'file')}"
+        facts = f"{count}, {size(each.bytes)}"
         print(f"{style(state.ljust(7), state)}  {each.id}  {facts}")
         for problem in each.problems:
             print(f"  {style('lost', 'lost')}  {problem}")
     speed = f", {size(int(result.bytes / result.seconds))}/s" if result.seconds else ""
-    what = f"{number(result.objects)} files, {size(result.bytes)} hashed in {result.seconds:.2f} s"
-    print(f"{number(len(result.backups))} backups; {what}{speed}")
+    what = (
+        f"{plural(result.objects, 'file')}, {size(result.bytes)} hashed in {result.seconds:.2f} s"
+    )
+    print(f"{plural(len(result.backups), 'backup')}; {what}{speed}")
     if result.unreferenced:
-        print(f"{number(result.unreferenced)} files that no backup needs; prune removes them")
+        print(f"{plural(result.unreferenced, 'file')} that no backup needs; prune removes them")
     return status

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.output import print_json
-from penstock.cli.session import Session
+from penstock.cli.output import number, print_json
 from penstock.cli.tree import Lazy
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from penstock.cli.session import Session
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -100,4 +101,22 @@ def style(text: str, state: str) -> str:
     return click.style(text, fg=colours[state], bold=state in ("lost", "damaged"))
 
 
-__all__ = ["Session"]
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Have a folder for this process alone, as a server has its store; StoreError."""
+    from penstock.core.store_lock import FolderInUse, FolderLock
+    from penstock.store.places import StoreError
+
+    try:
+        lock = FolderLock(folder)
+    except FolderInUse as other:
+        raise StoreError(f"{folder} is in use by another process (pid {other.pid})") from None
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def plural(count: int, what: str) -> str:
+    """1 file, 2 files."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"

@@ -407,9 +407,12 @@ cdef class Log(LogFiles):
 
     @property
     def first_ts_ns(self) -> int:
-        """Timestamp of the first live message; 0 when there is none."""
+        """Timestamp of the first live message; 0 when there is none, or when the disk does not say."""
         cdef Record r
-        return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        try:
+            return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        except OSError:
+            return 0
 
     def sync_start(self) -> tuple[list[int], int]:
         """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""

@@ -501,8 +501,11 @@ class Dispatcher:
         except ApiError:
             direct_get.answers_of(entry).status(reply, direct_get.TOO_NEW)
             return True
-        if wanted:
-            direct_get.by_subject(entry, body, wanted, reply)
-        else:
-            direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
+        try:
+            if wanted:
+                direct_get.by_subject(entry, body, wanted, reply)
+            else:
+                direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
+        except OSError as error:
+            direct_get.answers_of(entry).failed(reply, error.strerror or str(error))
         return True

@@ -88,6 +88,9 @@ class StreamEntry:
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
     trouble: "Trouble | None" = None  # the disk does not take its messages
+    unread_since_ns: int = 0  # when the disk began not to give them back; 0: it does
+    unread_at_ns: int = 0  # when it last did not
+    complaints: set[str] = field(default_factory=set)  # what the operator was told does not work
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
     answers: Answers | None = None  # made when somebody asks for messages

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.api.times import format_time
+from penstock.core.losses import is_segment_name
 from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.segment_reader import SegmentReader, is_segment_name
+from penstock.core.segment_reader import SegmentReader
 from penstock.store.describe import configuration, consumer_states
 from penstock.store.look import look_held
 from penstock.store.manifests import (

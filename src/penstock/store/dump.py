@@ -63,12 +63,9 @@ def damages(disk: ReadOnlyDisk, place: StreamPlace) -> Iterator[Damage]:
             raise StoreError(f"{place.folder} has no messages")
         reader = LogReader(disk, place.log_folder)
         for segment in reader.segments:
-            if not segment.damaged:
-                continue
-            data = SegmentReader(disk, segment.path, segment.first)
-            costs = [fault for fault in segment.faults if fault[2]]
-            for at, end in segment.damaged:
-                lost = [part for low, high, parts in costs if low <= at < high for part in parts]
-                yield Damage(segment.path, at, data.piece(at, end), lost)
+            if segment.faults:
+                data = SegmentReader(disk, segment.path, segment.first)
+                for at, end, lost, _ in segment.faults:
+                    yield Damage(segment.path, at, data.piece(at, end), lost)
     finally:
         disk.release(place.log_folder)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from penstock.api.times import format_time
-from penstock.core.log import Log
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.segment_reader import LogReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
@@ -33,6 +32,7 @@ from penstock.store.reports import (
 )
 
 Progress = Callable[[int], object]
+AnyDisk = ReadOnlyDisk | OverlayDisk
 LOOKS = 3  # at what seems wrong while a server writes
 
 REBUILT = "made again from the records, by the next start too"
@@ -113,7 +113,7 @@ def _look_once(
 
 
 def look_held(
-    disk: ReadOnlyDisk,
+    disk: AnyDisk,
     place: StreamPlace,
     *,
     whole: bool = False,
@@ -127,7 +127,7 @@ def look_held(
     overlay = OverlayDisk(disk)
     files = StreamFiles(overlay, place.folder)
     meta = _look_at_meta(files, report)
-    _look_at_log(disk, overlay, place, report, whole, live, progress)
+    _look_at_log(disk, place, report, whole, live, progress)
     look_at_consumers(files, report)
     _look_at_sources(files, report)
     report.disk_bytes = sum(
@@ -175,8 +175,7 @@ def _look_at_sources(files: StreamFiles, report: StreamReport) -> None:
 
 
 def _look_at_log(
-    disk: ReadOnlyDisk,
-    overlay: OverlayDisk,
+    disk: AnyDisk,
     place: StreamPlace,
     report: StreamReport,
     whole: bool,
@@ -188,26 +187,26 @@ def _look_at_log(
         return
     try:
         reader = LogReader(disk, folder, quick=not whole, progress=progress)
-        log = Log(folder, overlay, create=False)
     except OSError as error:
         problem = Problem(kind=LOST, file=folder, reason=str(error), repair="none")
         report.add(problem)
         report.state = UNREADABLE
         return
+    log = reader.log
     report.messages, report.bytes = log.msgs, log.bytes
     report.first_seq, report.last_seq = log.first_seq, log.last_seq
     report.first_time = format_time(log.first_ts_ns) if log.first_ts_ns else ""
-    last = log.get(reader.segments[-1].last_live) if reader.segments else None
-    newest = last.ts_ns if last is not None else log.last_ts_ns
-    report.last_time = format_time(newest) if newest else ""
+    newest = log.last_of(">") if log.msgs else None
+    report.last_time = format_time(newest.ts_ns) if newest is not None else ""
     report.segments = len(reader.segments)
     report.compressed = sum(segment.packed for segment in reader.segments)
+    report.checked_bytes = sum(segment.stored for segment in reader.segments) if whole else 0
+    report.cut = cut_of(reader)
     for segment in reader.segments:
-        report.checked_bytes += segment.stored if segment.whole else 0
-        _look_at_segment(disk, segment, report)
-    if reader.segments:
-        _look_at_end(reader.segments[-1], report, live)
-    _look_at_indexes(disk, folder, reader, report, whole)
+        _look_at_segment(disk, segment, report, whole)
+    _look_at_rest(reader, report)
+    _look_at_end(reader, report, live)
+    _look_at_indexes(disk, reader, report, whole)
     for name in disk.list_dir(folder):
         if ".torn-" in name:
             report.add(
@@ -221,31 +220,31 @@ def _look_at_log(
             )
 
 
-def _look_at_segment(disk: ReadOnlyDisk, segment: SegmentScan, report: StreamReport) -> None:
+def _look_at_segment(
+    disk: AnyDisk, segment: SegmentScan, report: StreamReport, whole: bool
+) -> None:
     if segment.mended:
         report.add(
             Problem(
                 kind=WORN,
                 file=segment.path,
                 length=32,
-                reason="one bit of the segment's head is flipped",
-                repair="put right; a start does without",
+                reason="the segment's head is damaged; what it said is known all the same",
+                repair="written again",
             )
         )
-    for offset, end, parts in segment.faults:
+    for offset, end, parts, mendable in segment.faults:
         where = Problem(
             kind=WORN,
             file=segment.path,
             offset=offset,
             length=end - offset,
-            reason="damaged bytes between messages; no message is missing",
-            repair="stays where it is",
+            reason="damaged bytes that cost no message",
+            repair="one flipped bit: put right" if mendable else "none; they stay where they are",
         )
-        if not parts or all(count == 0 for _, count, _ in parts):
-            report.add(where)
-            continue
-        for first, count, reason in parts:
-            repair = "put right if one flipped bit explains it; else it stays where it is"
+        found = [part for part in parts if part[1]]
+        for first, count, reason in found:
+            repair = "one flipped bit: put right" if mendable else "none; the bytes stay (dump)"
             if segment.headless:
                 repair = "none: without its head no record of the segment can be believed"
             report.add(
@@ -253,46 +252,91 @@ def _look_at_segment(disk: ReadOnlyDisk, segment: SegmentScan, report: StreamRep
                     where, kind=LOST, first_seq=first, count=count, reason=reason, repair=repair
                 )
             )
-    if segment.whole and segment.packed:
+        if not found and not _is_end(report, segment, offset):
+            report.add(where)
+    if whole and segment.packed:
         reason = bad_table(disk.read_file(segment.path))
         if reason:
-            problem = Problem(kind=WORN, file=segment.path, reason=reason, repair="written anew")
-            report.add(problem)
+            repair = "written anew from what is read: one flipped bit is put right"
+            report.add(Problem(kind=WORN, file=segment.path, reason=reason, repair=repair))
 
 
-def _look_at_end(last: SegmentScan, report: StreamReport, live: bool) -> None:
-    # what a start cuts off; what it costs was told with the segment's damage
-    if last.headless or last.good_end >= last.size or not last.whole:
+def _is_end(report: StreamReport, segment: SegmentScan, offset: int) -> bool:
+    # what a start cuts off is told as that
+    return report.cut is not None and report.cut[0] == segment.path and offset >= report.cut[1]
+
+
+def _look_at_rest(reader: LogReader, report: StreamReport) -> None:
+    """What is lost with whole segments, which no damaged bytes tell."""
+    told = [
+        (first, first + count)
+        for segment in reader.segments
+        for _, _, parts, _ in segment.faults
+        for first, count, _ in parts
+    ]
+    for first, count, reason in reader.lost:
+        for low, high in _without(first, first + count, told):
+            report.add(
+                Problem(
+                    kind=LOST,
+                    file=reader.folder,
+                    first_seq=low,
+                    count=high - low,
+                    reason=reason,
+                    repair="none; a backup may have them",
+                )
+            )
+
+
+def _without(low: int, high: int, told: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    parts = []
+    for first, end in sorted(told):
+        if end <= low or first >= high:
+            continue
+        if first > low:
+            parts.append((low, first))
+        low = max(low, end)
+    return [*parts, (low, high)] if low < high else parts
+
+
+def cut_of(reader: LogReader) -> tuple[str, int] | None:
+    """(segment, offset) of an unfinished end that a start would cut off; None: there is none."""
+    for path, data in reader.overlay.changes().items():
+        if ".torn-" in path and data is not None and reader.segments:
+            last = reader.segments[-1]
+            return last.path, last.stored - len(data)
+    return None
+
+
+def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
+    if report.cut is None:
         return
-    reason = "a group of messages that was not finished" if last.cut else "an unfinished end"
-    if live:
-        reason = f"{reason}; a server is writing here"
+    path, offset = report.cut
+    reason = "an unfinished end; a server is writing here" if live else "an unfinished end"
     report.add(
         Problem(
             kind=NOTE,
-            file=last.path,
-            offset=last.good_end,
-            length=last.size - last.good_end,
+            file=path,
+            offset=offset,
+            length=reader.segments[-1].stored - offset,
             reason=reason,
             repair="cut off and kept beside the segment, by the next start too",
         )
     )
 
 
-def _look_at_indexes(
-    disk: ReadOnlyDisk, folder: str, reader: LogReader, report: StreamReport, whole: bool
-) -> None:
-    quick = LogReader(disk, folder, quick=True) if whole else reader
-    for told, read in zip(quick.segments[:-1], reader.segments[:-1], strict=True):
-        path = f"{told.path.removesuffix('.seg')}.idx"
-        if read.damaged:
-            continue  # has none, so that each start tells of the damage
-        if told.whole:
+def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, whole: bool) -> None:
+    quick = LogReader(disk, reader.folder, quick=True) if whole else reader
+    for segment in reader.segments[:-1]:
+        path = f"{segment.path.removesuffix('.seg')}.idx"
+        if segment.faults or segment.mended or segment.headless:
+            continue  # has none that is believed, so that each start tells of the damage
+        if path in quick.overlay.forgotten:
             there = disk.exists(path)
             reason = "the index file does not hold" if there else "the index file is missing"
-        elif whole and (told.live, told.live_sum) != (read.live, read.live_sum):
+        elif whole and quick.live_sum(segment.first) != reader.live_sum(segment.first):
             reason = "the index file contradicts the records"
-        elif whole and bad_entries(disk.read_file(path)):
+        elif whole and disk.exists(path) and bad_entries(disk.read_file(path)):
             reason = "the entries of the index file are damaged"
         else:
             continue

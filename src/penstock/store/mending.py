@@ -14,7 +14,6 @@ _CRC32C = 0x82F63B78
 _CRC32 = 0xEDB88320
 _SUM = b"crc32c "
 _STATES_HEAD_BYTES = 12
-_EXTRA_BYTES = 36
 
 
 def mend_text(data: bytes) -> bytes | None:
@@ -56,24 +55,6 @@ def mend_states(data: bytes) -> bytes | None:
         return b"PSSTATE1" + zlib.crc32(body).to_bytes(4, "little") + body
     fixed = _flipped(body, difference, _CRC32)
     return None if fixed is None or head[:8] != b"PSSTATE1" else head + fixed
-
-
-def mend_record(data: bytes, salt: int) -> bytes | None:
-    """A record put right, from its bytes up to the next good record; None: one bit is not enough."""
-    said = int.from_bytes(data[:4], "little")
-    for length in dict.fromkeys((len(data), said)):
-        if not _EXTRA_BYTES <= length <= len(data):
-            continue
-        body, stored = data[: length - 4], int.from_bytes(data[length - 4 : length], "little")
-        difference = crc32c_of(body, salt) ^ stored
-        if difference.bit_count() == 1:
-            fixed: bytes | None = body + crc32c_of(body, salt).to_bytes(4, "little")
-        else:
-            fixed = _flipped(body, difference, _CRC32C)
-            fixed = None if fixed is None else fixed + data[length - 4 : length]
-        if fixed is not None and int.from_bytes(fixed[:4], "little") == length:
-            return fixed + data[length:]
-    return None
 
 
 def _flipped(data: bytes, difference: int, polynomial: int) -> bytes | None:

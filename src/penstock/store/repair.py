@@ -6,22 +6,26 @@ came out is the plan. Only then is the store changed, file by file, each as a wh
 replaced or taken away is on the disk in `<stream>/aside/<number>/` before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
 from penstock.core.disk import Disk
 from penstock.core.log import Log
+from penstock.core.mend import mend_record
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.segment_reader import LogReader, SegmentReader
-from penstock.engine.files import BadFileError, Dated, StreamFiles
-from penstock.store.look import look
-from penstock.store.mending import mend_record, mend_states, mend_text
+from penstock.core.segment_reader import (
+    HEAD_BYTES,
+    LogReader,
+    SegmentReader,
+    pack_segment,
+    segment_head,
+)
+from penstock.store.files import bad_table
+from penstock.store.look import look, look_held
+from penstock.store.mending import mend_states, mend_text
 from penstock.store.places import StreamPlace
-from penstock.store.reports import LOST, UNREADABLE, WORN, StreamReport
-
-_CUT = "an unfinished end"
-_HEAD_BYTES = 32
+from penstock.store.reports import LOST, WORN, StreamReport
 
 
 class Change(Struct, kw_only=True):
@@ -49,14 +53,16 @@ class RepairReport(Struct, kw_only=True):
 class Plan:
     """What a repair of one stream comes to."""
 
-    def __init__(self, disk: ReadOnlyDisk, place: StreamPlace) -> None:
+    def __init__(
+        self, disk: ReadOnlyDisk, place: StreamPlace, progress: Callable[[int], object]
+    ) -> None:
         """Works it out; OSError when the files can't be read. Nothing is changed."""
         self.disk = disk
         self.place = place
         self.mended = 0
         self._overlay = OverlayDisk(disk)
         self._why: dict[str, str] = {}
-        self.before = look(disk, place, whole=True)
+        self.before = look(disk, place, whole=True, progress=progress)
         if not _wanting(self.before):
             return
         for path in self._small_files():
@@ -103,7 +109,7 @@ class Plan:
 
     def after(self) -> StreamReport:
         """How the stream will look."""
-        return look_over(self._overlay, self.disk, self.place)
+        return look_held(self._overlay, self.place, whole=True)
 
     def _aside(self) -> str:
         number = 1
@@ -135,27 +141,29 @@ class Plan:
             self._why[path] = "damaged; positions are read from the newest messages"
 
     def _mend_segments(self) -> None:
+        if not self.disk.exists(self.place.log_folder):
+            return
         reader = LogReader(self.disk, self.place.log_folder)
         for segment in reader.segments:
-            if segment.packed or segment.headless or not (segment.damaged or segment.mended):
-                continue
-            data = bytearray(self.disk.read_file(segment.path))
-            salt = SegmentReader(self.disk, segment.path, segment.first).salt
-            bits = 0
-            for at, end in segment.damaged:
-                fixed = mend_record(bytes(data[at:end]), salt)
+            source = SegmentReader(self.disk, segment.path, segment.first)
+            data = bytearray(source.piece(0, source.size))
+            bits = source.mended_blocks
+            for at, end, _, mendable in segment.faults:
+                fixed = mend_record(bytes(data[at:end]), segment.salt) if mendable else None
                 if fixed is not None:
                     data[at:end] = fixed
                     bits += 1
             if segment.mended:
-                source = SegmentReader(self.disk, segment.path, segment.first)
-                data[:_HEAD_BYTES] = source.piece(0, _HEAD_BYTES)
+                data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
                 bits += 1
-            if bits:
-                self._overlay.write_file_atomic(segment.path, bytes(data))
-                plural = "s" if bits > 1 else ""
-                self._why[segment.path] = f"{bits} flipped bit{plural} put right"
-                self.mended += bits
+            table = source.packed and bool(bad_table(self.disk.read_file(segment.path)))
+            if not bits and not table:
+                continue
+            written = pack_segment(bytes(data)) if source.packed else bytes(data)
+            self._overlay.write_file_atomic(segment.path, written)
+            plural = "s" if bits > 1 else ""
+            self._why[segment.path] = f"{bits} flipped bit{plural} put right"
+            self.mended += bits
 
     def _drop_indexes(self) -> None:
         # a start believes an index file that holds by itself: those that don't match go before
@@ -170,28 +178,30 @@ class Plan:
         log.close()
 
 
-def look_over(overlay: OverlayDisk, disk: ReadOnlyDisk, place: StreamPlace) -> StreamReport:
-    """A stream as it is on an overlay: what is left to be told after a repair."""
-    report = StreamReport(
-        domain=place.domain, account=place.account, stream=place.name, folder=place.folder
+def repair(
+    disk: ReadOnlyDisk,
+    place: StreamPlace,
+    target: Disk | None,
+    progress: Callable[[int], object] = lambda done: None,
+) -> RepairReport:
+    """Repair one stream; without a `target` only tell. OSError."""
+    plan = Plan(disk, place, progress)
+    report = RepairReport(
+        domain=place.domain,
+        account=place.account,
+        stream=plan.before.stream,
+        before=plan.before,
+        after=plan.before,
+        mended=plan.mended,
+        changes=plan.changes() if target is None else plan.carry_out(target),
     )
-    files = StreamFiles(overlay, place.folder)
-    for read in (files.read, lambda: files.read_positions(Dated)):
-        try:
-            read()
-        except (BadFileError, OSError):
-            report.state = UNREADABLE
-    if overlay.exists(place.log_folder):
-        reader = LogReader(overlay, place.log_folder)
-        report.messages, report.bytes = reader.msgs, reader.bytes
-        report.first_seq, report.last_seq = reader.first_seq, reader.last_seq
-        report.lost = sum(count for _, count, _ in reader.lost)
+    if report.changes:
+        report.after = plan.after() if target is None else look(disk, place, whole=True)
     return report
 
 
 def _wanting(report: StreamReport) -> bool:
-    cut = any(_CUT in problem.reason for problem in report.problems)
-    return cut or bool(report.of_kind(LOST) or report.of_kind(WORN))
+    return report.cut is not None or bool(report.of_kind(LOST) or report.of_kind(WORN))
 
 
 def _why(path: str) -> str:

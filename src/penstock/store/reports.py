@@ -58,6 +58,7 @@ class StreamReport(Struct, kw_only=True):
     lost: int = 0  # messages
     consumers: list[ConsumerReport] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    cut: tuple[str, int] | None = None  # file and offset of an end that a start would cut off
     checked_bytes: int = 0  # read and verified
 
     def add(self, problem: Problem) -> None:

@@ -179,7 +179,7 @@ class Publishing(Kind):
         answer = wire.api(f"STREAM.INFO.{self.stream}")
         if "error" in answer:
             self.fault("stream gone", answer["error"])
-            self.fault("lost", f"all of {self.stream}", len(self.acked))
+            self.fault("lost", f"all of {self.stream}", self.owed())
             self.forget()
             self.furnish(wire)
             return
@@ -228,6 +228,11 @@ class Publishing(Kind):
             self.numbers[number] = seq
         if sent.number != number:
             self.fault("sequence reused", (seq, sent, number))
+
+    def owed(self) -> int:
+        """How many messages should be there, when none is; rather too few than too many."""
+        state, now = {"last_seq": self.last, "first_seq": 1 << 62, "bytes": 1 << 62}, time.time()
+        return sum(not self.excused(seq, sent, state, now) for seq, sent in self.acked.items())
 
     def excused(self, seq: int, sent: Sent, state: dict[str, Any], now: float) -> bool:
         """Whether a message may be gone."""

@@ -38,9 +38,9 @@ class KeyValue(Latest):
         size = 0 if headers else self.rng.choice(self.sizes)
         return self.made(f"{self.prefix}.key{self.rng.randrange(self.subjects)}", headers), size
 
-    def compare(self, wire: Wire, state: dict[str, Any], first: int, last: int) -> None:
+    def sort(self) -> None:
+        super().sort()
         self._purges = {seq for seq, sent in self.acked.items() if ROLLUP in sent.headers}
-        super().compare(wire, state, first, last)
 
     def known(self, seq: int, stored: Any) -> None:
         if ROLLUP in stored.headers:
