@@ -7,7 +7,8 @@
 Per row a store is filled once (100-byte messages, one in 2000 asks for its PubAck), then the server
 is stopped with SIGTERM, and with SIGKILL while it is publishing, --runs times each, and started again:
 connect in a tight loop, publish to the last stream, read to the PubAck; and ask $JS.API.INFO, which
-waits for all streams. Medians in milliseconds. The peer is $NATS_SERVER or nats-server in PATH.
+waits for all streams. Medians in milliseconds, and the processor time (all threads) that the process had
+used by the PubAck, which says more on a busy machine. The peer is $NATS_SERVER or nats-server in PATH.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_start import Link, connected, free_port
+from bench_start import Link, connected, cpu_ms, free_port
 
 BATCH = 2000
 PAYLOAD = b"x" * 100
@@ -105,8 +106,8 @@ def start(command: list[str], port: int, store: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command + arguments, stdout=null, stderr=null)
 
 
-def measure(command: list[str], store: str, row: Row, *, kill: bool) -> tuple[float, float]:
-    """(ms to the first PubAck, ms to $JS.API.INFO); then it is stopped or killed."""
+def measure(command: list[str], store: str, row: Row, *, kill: bool) -> list[float]:
+    """Milliseconds to the first PubAck, of processor time by then, to $JS.API.INFO; then it is stopped or killed."""
     port = free_port()
     last = (row.streams - 1) * BATCH
     begun = time.perf_counter()
@@ -117,6 +118,7 @@ def measure(command: list[str], store: str, row: Row, *, kill: bool) -> tuple[fl
         link.socket.sendall(publish(Row("", 1, streams=row.streams), last, 1, reply=True))
         until_ack(link)
         acked = time.perf_counter()
+        used = cpu_ms(process.pid)
         link.request("$JS.API.INFO")
         answered = time.perf_counter()
         if kill:  # while it has more to do
@@ -125,7 +127,7 @@ def measure(command: list[str], store: str, row: Row, *, kill: bool) -> tuple[fl
     finally:
         process.terminate()
         process.wait(60)
-    return (acked - begun) * 1e3, (answered - begun) * 1e3
+    return [(acked - begun) * 1e3, used, (answered - begun) * 1e3]
 
 
 def run(name: str, command: list[str], row: Row, runs: int, folder: str) -> None:
@@ -160,8 +162,8 @@ def main() -> None:
     peer = shlex.split(args.peer)
     if shutil.which(peer[0]):
         servers.append(("nats-server", peer))
-    print("| store | server | stopped: PubAck ms | INFO ms | killed: PubAck ms | INFO ms |")
-    print("|---|---|--:|--:|--:|--:|")
+    print("| store | server | stopped: PubAck | cpu | INFO | killed: PubAck | cpu | INFO |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
     for row in ROWS:
         if args.only not in row.name:
             continue
