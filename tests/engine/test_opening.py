@@ -322,3 +322,18 @@ def test_nothing_acked_is_lost_by_kills_while_opening(house: House, seed: int) -
     for name, messages in acked.items():
         log = house.account.streams[name].core.log
         assert {seq: log.get(seq).payload for seq in messages} == messages
+
+
+def test_a_log_that_waits_for_the_disk_is_not_begun(house: House) -> None:
+    house = house.crash(gradually=True)
+    slow = house.account.files.stream("BIG").log_folder
+    house.engine.may_open = lambda folder: folder != slow
+    big, small = Asker(house).send("big.x"), Asker(house).send("small.x")
+    open_until(house, small.answers)
+    assert house.engine.open_more()
+    assert house.engine.waiting
+    assert big.answers() == []
+    house.engine.may_open = lambda folder: True
+    assert house.engine.open_more()
+    assert not house.engine.waiting
+    open_until(house, big.answers)
