@@ -36,7 +36,7 @@ from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
-from penstock.core.tally cimport count_bytes, count_entries, merge, recount
+from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.losses import is_segment_name
 
@@ -80,6 +80,7 @@ def opening(log: Log, create: bool):
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
     log.active = last
+    mark_seen(log.subjects_table, last)          # it is appended to
     apply_removals(log, opened, orphans)
     if o.sidecar is not None:
         log.segments.need(last)
@@ -222,7 +223,6 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if s.packed is not None and s.packed.mended:
         s.damaged = True
         log.notes.append(f"one flipped bit in a compressed block of segment {first} was put right in memory")
-    mark_seen(log.subjects_table, s)
     return o
 
 
@@ -515,18 +515,17 @@ cdef int settle(Log log, Opened o) except -1:
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
-    cdef uint32_t k
+    cdef bint indexed = o.sidecar is not None
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:
-        for k in range(s.subject_count):
-            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                  s.first + o.sidecar.rows[k].last)
+        merge_rows(log.subjects_table, s, o.sidecar.rows)
+        o.sidecar = None
     else:
         count_entries(log, s)
     log.msgs += s.live
     log.bytes += s.live_bytes
-    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+    if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
         if s.damaged:

@@ -74,6 +74,8 @@ class Engine:
         self.accounts: dict[str, Account] = {}
         self._all: list[Account] = []  # the same, for those who sum up over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
+        self.may_open: Callable[[str], bool] = lambda log_folder: True  # or the disk is not ready
+        self.waiting = False  # the last open_more() had nothing that may be opened
         self._openings: dict[str, Opening] = {}  # of accounts whose streams are not all there
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
@@ -126,8 +128,9 @@ class Engine:
         """
         account = self.accounts[name]
         self._dispatchers[name] = Dispatcher(account)
-        opening = Opening(account)
-        opening.step()  # an account without streams is there at once
+        opening = Opening(account, lambda folder: self.may_open(folder))
+        if not opening.total:
+            opening.finish()
         if not opening.done:
             self._openings[name] = opening
 
@@ -140,16 +143,17 @@ class Engine:
         awaited = (name for name, opening in self._openings.items() if opening.awaited)
         name = next(awaited, next(iter(self._openings)))
         opening = self._openings.pop(name)
-        opening.step()
-        if not opening.done:
-            self._openings[name] = opening  # behind the others: each has its turn
+        self._openings[name] = opening  # behind the others: each has its turn
+        self.waiting = not opening.step()
+        if opening.done:
+            del self._openings[name]
         return bool(self._openings)
 
     def finish(self, name: str) -> None:
         """Recover the rest of an account's streams now."""
         opening = self._openings.pop(name, None)
-        while opening is not None and not opening.done:
-            opening.step()
+        if opening is not None:
+            opening.finish()
 
     def opening(self) -> tuple[int, int, str]:
         """Streams that are recovered, streams there were at the start, of the accounts where this
