@@ -114,7 +114,9 @@ cdef int start_empty(Log log, list orphans) except -1:
     log.last_seq = first - 1
     log.first_seq = first
     log.start_segment(first)
-    if first > 1 and not orphans:
+    if orphans:
+        begin_anew(log)
+    elif first > 1:
         ranges_add(&log.ranges, 1, first - 1)          # nothing was ever there
     log.write()
     return 0
@@ -365,12 +367,13 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef bytes cut
     cdef Head head
-    cdef uint64_t expected, seen = 0
+    cdef uint64_t expected, seen = 0, first
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows.
         log.start_segment(log.last_seq + 1)
+        begin_anew(log)
         if s.packed is not None or o.mended:
             settle(log, o)
         return 0
@@ -385,8 +388,9 @@ cdef int mend_tail(Log log, Opened o) except -1:
         if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
                 expected <= head.seq <= expected + GAP_MAX):
             seen = max(seen, head.seq)
-            if head.length <= <uint64_t>(len(cut) - at) and not o.scan.group_at:
-                log.lost.append((head.seq, 1, "damaged at the end"))
+            if head.length <= <uint64_t>(len(cut) - at):
+                first = expected if o.scan.group_at else head.seq
+                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
         # What only the sidecar says is said again: it goes, for it fits no more.
         for low, high in o.evidence.gone:
@@ -407,6 +411,13 @@ cdef int mend_tail(Log log, Opened o) except -1:
             log.roll(log.last_seq + 1)
             return 0
         put_skips(log, s, expected)
+    return 0
+
+
+cdef int begin_anew(Log log) except -1:
+    """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
+    put_skip(&log.tail, 0, log.last_seq, False, log.active.salt)
+    log.active.size += RECORD_EXTRA_BYTES
     return 0
 
 

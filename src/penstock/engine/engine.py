@@ -335,7 +335,7 @@ def _maintain(account: Account) -> bool:
 
 def _expire(account: Account, now_ns: int) -> None:
     for stream in account.streams.values():
-        if len(stream.core.log.lost) > stream.lost_reported:
+        if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)
         if stream.core.failure or stream.trouble is not None:
             trouble.look(account, stream, now_ns)
