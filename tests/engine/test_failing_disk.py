@@ -36,6 +36,8 @@ class Client:
         self.gone: set[str] = set()  # streams that were deleted, or that a call left in doubt
         self.purged: dict[str, int] = {}
         self.number = 0
+        self.updated = False  # S was changed
+        self.names: set[str] = set()  # its consumers
         self.use(house)
 
     def use(self, house: House) -> None:
@@ -134,7 +136,8 @@ def scenario(client: Client) -> None:
     client.gone.add("T")  # limits and the delete have taken what they may
     client.purged["S"] = 3
     client.api("STREAM.PURGE.S", {"seq": 3})
-    client.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["S"], "max_age": 3600 * SECOND})
+    change = {"name": "S", "subjects": ["S"], "allow_direct": True, "max_age": 3600 * SECOND}
+    client.updated = "error" not in client.api("STREAM.UPDATE.S", change)
     client.work(4)
     house.pass_time(SECOND)
     client.publish("W", 2)
@@ -143,6 +146,7 @@ def scenario(client: Client) -> None:
     client.api("STREAM.INFO.S")
     client.api("CONSUMER.INFO.W.w")
     client.api("CONSUMER.DELETE.S.d")
+    client.names = set(client.api("CONSUMER.NAMES.S")["consumers"] or [])
     client.api("STREAM.CREATE.G", {"name": "G", "subjects": ["G"]})
     client.publish("G", 2)
     client.gone.add("G")
@@ -210,10 +214,15 @@ def test_any_call_may_fail(code: int, forever: bool) -> None:
             assert not client.out.connection.closed
             disk.repair()
             goes_on(client)
+            streams = client.api("STREAM.NAMES")["streams"]
             disk.crash(Random(nth))
             client.use(client.house.crash())
             client.gone |= {"T"}
             client.check(whole=True)
+            config = client.api("STREAM.INFO.S")["config"]
+            assert (config["max_age"] > 0) == client.updated
+            assert set(client.api("CONSUMER.NAMES.S")["consumers"] or []) == client.names
+            assert client.api("STREAM.NAMES")["streams"] == streams
             client.work(30)
             goes_on(client)
         except BaseException:
