@@ -4,6 +4,7 @@ A shell owns sockets and the loop: it calls `tick` when a deadline has come, the
 usual, and `close` at the end. The engine has no clock: time is what the hub and the callers say.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -221,6 +222,9 @@ class Engine:
                 for stream in list(account.unsaved):
                     self._save(account, stream, now_ns)
             if idle:
+                if account.leftovers:
+                    with contextlib.suppress(OSError):  # it is tried again
+                        streams.clear_leftovers(account)
                 for transfer in list(account.transfers):
                     transfer.tick(now_ns)
                 _expire(account, now_ns)
@@ -357,6 +361,8 @@ def _expire(account: Account, now_ns: int) -> None:
             streams.report_lost(account, stream)
         if stream.core.failure or stream.trouble is not None:
             trouble.look(account, stream, now_ns)
+        if stream.rewrites:
+            trouble.write_again(account, stream, now_ns)
         if stream.core.unread or stream.unread_since_ns:
             trouble.look_at_reads(account, stream, now_ns)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:
