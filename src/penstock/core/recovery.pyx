@@ -197,18 +197,19 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             restart(log, s)
             return o
         good = o.mended = find_head(log, o)
+        if not good and is_last and never_written(head, first):
+            # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
+            o.scan = nothing(s, guess_last(log, s))
+            restart(log, s)
+            return o
     if o.mended:
         s.damaged = True
         log.notes.append(f"the head of segment {first} is damaged; what it said is known all the same")
     if not good:
         o.headless = True
         s.damaged = True
-        o.scan = Scan()
-        o.scan.last_seq = guess_last(log, s)
-        o.scan.missing = []
+        o.scan = nothing(s, guess_last(log, s))
         o.scan.damaged = [(0, s.size)]
-        o.scan.notes = []
-        o.scan.broken = []
         o.scan.good_end = s.size
         log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
         return o
@@ -234,6 +235,32 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
     s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
     return True
+
+
+cdef bint never_written(const char* p, uint64_t first) except -1:
+    """Whether a bad head is one of which a part is still zeros."""
+    cdef Out out
+    cdef int i
+    cdef bint same = True
+    memset(&out, 0, sizeof(Out))
+    put_segment_head(&out, first, 0)
+    for i in range(SEGMENT_HEAD_BYTES - 4):
+        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
+            same = False
+    out_free(&out)
+    return same
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
 
 
 cdef bint find_head(Log log, Opened o) except -1:
