@@ -74,6 +74,7 @@ CORE_WORLD = {
     "log_files": {"os"},
     "stream": {"os"},
     "disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
+    "readonly": {"os"},
     "hub": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # declarations for the turn alone
     "linux": {"pthread.h", "sys/epoll.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h"},

@@ -26,6 +26,7 @@ class Wire:
     """One connection."""
 
     def __init__(self, port: int, timeout: float = 20.0) -> None:
+        self.port = port
         self.gone = False
         self._timeout = timeout
         self._buffer = b""

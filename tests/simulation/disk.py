@@ -44,7 +44,7 @@ class Handle(NamedTuple):
 class Fault:
     """A call that fails: its verb, the path's pattern, how many succeed before, how often it fails."""
 
-    verb: str  # open, write, read, sync, truncate, make_dir, rename, unlink, remove_tree, sync_dir
+    verb: str  # open, write, read, sync, truncate, make_dir, rename, link, unlink, remove_tree, sync_dir
     error: int
     pattern: str = "*"
     after: int = 0
@@ -325,6 +325,13 @@ class SimDisk:
         if isinstance(there, Folder) and there.names:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
         self._change(Entry(source, name, None), Entry(target, new_name, node))
+
+    def link(self, path: str, other: str) -> None:
+        self._step("link", path)
+        folder, name = self._place(other)
+        if name in folder.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other)
+        self._change(Entry(folder, name, self.file(path)))
 
     def unlink(self, path: str) -> None:
         self._step("unlink", path)

@@ -4,6 +4,7 @@ Knows nothing of records or folders' meaning. No Python object is made per read 
 """
 import contextlib
 import os
+from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
@@ -145,6 +146,10 @@ cdef class Disk:
         """Rename, replacing what was there."""
         os.replace(old, new)
 
+    def link(self, path: str, other: str) -> None:
+        """Give a file a second name."""
+        os.link(path, other)
+
     def unlink(self, path: str) -> None:
         """Remove a file; no error when it is gone already."""
         try:
@@ -200,13 +205,18 @@ cdef class Disk:
         cdef const char* p = data
         cdef size_t n = len(data)
         try:
-            self.truncate(handle, 0)
-            self.write_at(handle, p, n, 0)
-            if durable:
-                self.sync(handle)
-        finally:
-            self.close(handle)
-        self.rename(temporary, path)
+            try:
+                self.truncate(handle, 0)
+                self.write_at(handle, p, n, 0)
+                if durable:
+                    self.sync(handle)
+            finally:
+                self.close(handle)
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.unlink(temporary)         # on a full disk it would hold room that others need
+            raise
         if durable:
             self.sync_dir(os.path.dirname(path) or ".")
 
@@ -275,6 +285,10 @@ cdef class PyDisk(Disk):
     def rename(self, old: str, new: str) -> None:
         """Forwarded."""
         self.target.rename(old, new)
+
+    def link(self, path: str, other: str) -> None:
+        """Forwarded."""
+        self.target.link(path, other)
 
     def unlink(self, path: str) -> None:
         """Forwarded."""

@@ -51,14 +51,15 @@ cdef class Opened:
     cdef bint headless           # its head is gone: none of its records can be believed
 
 
-def open_log(Log log, create: bool) -> None:
-    """Fill a new Log object from its folder, or start an empty log there."""
+def opening(Log log, create: bool):
+    """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
     cdef list names = [n for n in log.disk.list_dir(log.folder) if is_segment_name(n)]
     cdef list opened = []
     cdef Opened o
     cdef Segment last
     cdef Py_ssize_t k
     log.segments.rebuild = Rebuild(log)
+    log.segments_found = len(names)
     if not names:
         if not log.disk.exists(log.folder):
             if not create:
@@ -72,6 +73,7 @@ def open_log(Log log, create: bool) -> None:
     for k in range(len(names)):
         o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
         opened.append(o)
+        yield
     log.disk.sync_dir(log.folder)
     # Who began this log may have been stopped before it synced the name of the folder.
     log.disk.sync_dir(log.folder.rpartition("/")[0] or ".")
@@ -87,7 +89,11 @@ def open_log(Log log, create: bool) -> None:
     for o in opened:
         if o.segment is not last:
             settle(log, o)
-    count_all(log, opened)
+    for o in opened:
+        count(log, o)
+        yield
+    log.subject_count = log.subjects_table.live
+    log.subject_ids = log.subjects_table.count
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
@@ -489,32 +495,27 @@ cdef int settle(Log log, Opened o) except -1:
     return 0
 
 
-cdef int count_all(Log log, list opened) except -1:
-    # Subjects, messages and bytes, segment by segment in order of the sequences.
-    cdef Opened o
-    cdef Segment s
+cdef int count(Log log, Opened o) except -1:
+    # Subjects, messages and bytes of a segment; called in order of the sequences.
+    cdef Segment s = o.segment
     cdef uint32_t k
-    for o in opened:
-        s = o.segment
-        if s.live == 0:
-            s.live_bytes = 0
-        elif o.sidecar is not None and not o.touched:
-            for k in range(s.subject_count):
-                merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                      s.first + o.sidecar.rows[k].last)
-        else:
-            count_entries(log, s)
-        log.msgs += s.live
-        log.bytes += s.live_bytes
-        if o.sidecar is None and s is not log.active and s.live and not s.damaged:
-            write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
-        if s.live == 0 and s is not log.active:
-            if s.damaged:
-                continue      # nothing in it can be read, but it is not recorded as dead: it stays
-            log.retire(s)
-        log.segments.make_room(s)
-    log.subject_count = log.subjects_table.live
-    log.subject_ids = log.subjects_table.count
+    if s.live == 0:
+        s.live_bytes = 0
+    elif o.sidecar is not None and not o.touched:
+        for k in range(s.subject_count):
+            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
+                  s.first + o.sidecar.rows[k].last)
+    else:
+        count_entries(log, s)
+    log.msgs += s.live
+    log.bytes += s.live_bytes
+    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+        write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    if s.live == 0 and s is not log.active:
+        if s.damaged:
+            return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        log.retire(s)
+    log.segments.make_room(s)
     return 0
 
 

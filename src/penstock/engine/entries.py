@@ -36,6 +36,7 @@ from penstock.engine.timers import Alarm
 
 if TYPE_CHECKING:
     from penstock.engine.sources.supply import Supply
+    from penstock.engine.trouble import Trouble
 
 _ACK_POLICIES = {
     "none": ACK_NONE,
@@ -86,6 +87,7 @@ class StreamEntry:
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
     expire_at_ns: int = 0  # when core wants expire() to be called again
+    trouble: "Trouble | None" = None  # the disk does not take its messages
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
     answers: Answers | None = None  # made when somebody asks for messages

@@ -1,11 +1,11 @@
-"""Lifecycle of streams: create, update, delete, recover, close.
+"""Lifecycle of streams: create, update, delete, recover (engine/opening says when), close.
 
 A create is on disk before it returns; what fails half way is undone. Works on an Account; knows
 neither JSON nor the dispatch table.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
@@ -121,8 +121,11 @@ def delete(account: Account, name: str) -> None:
     account.advisories.stream(name, "delete", account.now_ns)
 
 
-def recover(account: Account) -> None:
-    """Open every stream folder; one that can't be read is reported and left as it is."""
+def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
+    """The streams that a store holds, not opened; a folder that can't be read is reported and left
+    as it is. OSError: the store can't be used.
+    """
+    names = set(account.streams)
     for folder in account.files.open():
         files = account.files.stream(folder, by_name=False)
         try:
@@ -131,19 +134,54 @@ def recover(account: Account) -> None:
                 account.report(f"stream folder {folder} is passed over: {_without_meta(files)}")
                 continue
             _check_level(account, meta.config)
-            if meta.config.name in account.streams:
+            if meta.config.name in names:
                 raise BadFileError(f"there is a stream {meta.config.name} already")
-            entry = _open(account, meta.config, meta.created, files, new=False)
         except (OSError, BadFileError) as error:
             account.report(f"stream folder {folder} is left aside: {error}")
             continue
+        names.add(meta.config.name)
+        yield files, meta
+
+
+def recover(
+    account: Account, files: StreamFiles, meta: StreamFile, log: Log
+) -> Generator[None, None, StreamEntry]:
+    """Open a stream of the store with its consumers, in steps; `log` is being opened gradually. The
+    stream takes nothing before `serve`. OSError, BadFileError: it can't be opened.
+    """
+    while log.open_more():
+        yield
+    entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
+    account.streams[meta.config.name] = entry
+    try:
+        yield from entry.core.rebuilding()
         report_lost(account, entry)
-        account.streams[meta.config.name] = entry
-        _attach(account, entry, meta.config.subjects)
         consumers.recover(account, entry)
-    for entry in account.streams.values():
-        rules.start(entry)
-        supply.start(account, entry)
+    except BaseException:
+        _drop(account, entry)
+        raise
+    return entry
+
+
+def serve(account: Account, entry: StreamEntry) -> None:
+    """A recovered stream takes what is published."""
+    _attach(account, entry, entry.config.subjects)
+    rules.start(entry)
+
+
+def _drop(account: Account, entry: StreamEntry) -> None:
+    """Take back what was opened of a stream; its files stay."""
+    for consumer in list(entry.consumers.values()):
+        consumers.detach(account, entry, consumer, "Server Shutdown")
+    if entry.journal is not None:
+        entry.journal.close()
+    rules.close(entry)
+    entry.core.log.join(None)
+    entry.core.close()
+    with contextlib.suppress(OSError):
+        entry.core.log.close()
+    del account.streams[entry.config.name]
+    account.unsaved.discard(entry)
 
 
 def _without_meta(files: StreamFiles) -> str:
@@ -229,10 +267,13 @@ def _open(
     *,
     new: bool,
     log: Log | None = None,
+    recall: bool = True,
 ) -> StreamEntry:
     first_seq = config.first_seq or 1
-    if files is None:
-        log = log or Log(None, first_seq=first_seq)
+    if log is not None:
+        pass
+    elif files is None:
+        log = Log(None, first_seq=first_seq)
     else:
         if new:
             files.create()
@@ -253,7 +294,7 @@ def _open(
         domain=account.settings.domain,
     )
     configure_stream(core, config)
-    if not new:
+    if not new and recall:
         core.rebuild_dedupe()
     log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)

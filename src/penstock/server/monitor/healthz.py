@@ -94,9 +94,11 @@ def _look(facts: Facts, options: Options) -> list[Trouble]:
         return [Trouble("JETSTREAM", "JetStream not enabled", status=_UNAVAILABLE)]
     if options.js_enabled or options.js_enabled_only:
         return []
+    jetstream = facts.jetstream()
+    if jetstream is not None and (recovering := jetstream.recovering()):
+        return [Trouble("JETSTREAM", recovering)]
     if options.account:
         return _look_at_account(facts, options)
-    jetstream = facts.jetstream()
     accounts = jetstream.accounts() if jetstream is not None else []
     return [one for each in accounts for one in _broken(each.name, each.streams.values())]
 

@@ -1,0 +1,18 @@
+"""Disks for who must not write; see readonly.pyi."""
+from penstock.core.disk cimport Disk
+
+
+cdef class ReadOnlyDisk(Disk):
+    cdef dict held          # path -> (handle, size) of the files of held folders
+    cdef dict sizes         # handle that was given out -> size of its held file
+    cdef dict folders       # held folder -> its names
+
+
+cdef class OverlayDisk(Disk):
+    cdef Disk base
+    cdef readonly dict files        # path -> bytes that replace those of the base
+    cdef readonly set gone          # paths of the base that were removed
+    cdef set made                   # folders
+    cdef dict handles               # -> (path, handle of the base; -1: none)
+    cdef int next_handle
+    cdef object own(self, int handle)
