@@ -150,7 +150,7 @@ class Clients:
 
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             ack = json.loads(body) if body else {}
-            if "seq" in ack:
+            if "seq" in ack and "error" not in ack:
                 self.world.counts["atomic batches"] += 1
                 for back, each in enumerate(reversed(batch)):
                     self.take_ack(stream, each, ack["seq"] - back)
@@ -194,6 +194,7 @@ class Clients:
                 continue
             if self.streams.get(stream.name) is stream and stream.there == "yes":
                 self.world.counts["publishes sent again"] += 1
+                stream.order.append(publish)  # what it rolls up, it does now
                 self.send(stream, publish, lines, link)
 
     # --- streams ---------------------------------------------------------------------------------

@@ -69,9 +69,14 @@ class Consumer:
         filters = self.config.get("filter_subjects") or []
         return not filters or any(matches(subject, each) for each in filters)
 
+    @property
+    def owes_all(self) -> bool:
+        """Whether it gives every message that it takes."""
+        return self.policy != "none" and self.config.get("deliver_policy", "all") == "all"
+
     def done_with(self, seq: int) -> bool:
         """Whether an ack was sent that settles this message."""
-        if self.policy == "none":
+        if not self.owes_all:
             return True
         if seq in self.acks or (self.policy == "all" and seq <= self.acked_upto):
             return True

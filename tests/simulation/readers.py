@@ -27,7 +27,6 @@ class Readers:
         self.world = clients.world
         self.random = clients.random
         self.draining = False
-        self.count = 0
 
     def pair(self) -> tuple[Stream, Consumer] | None:
         stream = self.clients.stream()
@@ -113,10 +112,12 @@ class Readers:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.delivered(link, stream, consumer, headers, body, reply, subject)
 
-        self.count += 1
-        inbox = f"{link.name}.pull{self.world.life}.{self.count}"
+        inbox = f"in.{link.name}.{stream.name}.{consumer.name}"
+        if inbox not in link.inboxes:
+            link.inboxes.add(inbox)
+            link.subscribe(inbox, "", heard)
         body = json.dumps({"batch": count, "no_wait": True}).encode()
-        link.send(f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}", body, b"", heard, inbox)
+        link.send(f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}", body, reply=inbox)
 
     def delivered(
         self,

@@ -57,6 +57,8 @@ class Link:
         self.wire: Wire = world.server.client()
         self.wire.send(f"SUB {name}.> 1\r\n")
         self.asked: dict[str, Callable[[bytes, bytes, str, str], None]] = {}
+        self.by_sid: dict[int, Callable[[bytes, bytes, str, str], None]] = {}
+        self.inboxes: set[str] = set()  # subscribed to, for messages
         self.count = 0
 
     def send(
@@ -92,15 +94,15 @@ class Link:
         """Hear a subject from now on, as one of a group if one is named."""
         self.count += 1
         self.wire.send(f"SUB {subject} {group} {1000 + self.count}\r\n")
-        self.asked[subject] = heard
+        self.by_sid[1000 + self.count] = heard
 
     def hear(self) -> None:
         """Take what the server has sent."""
         data = self.wire.connection.take()
         for event in self.wire.parser.feed(data) if data else ():
-            _, subject, _, reply, headers, payload = event
+            _, subject, sid, reply, headers, payload = event
             self.world.note("heard", self.name, subject, reply, headers, payload[:60])
-            then = self.asked.get(str(subject))
+            then = self.by_sid.get(int(str(sid))) or self.asked.get(str(subject))
             if then is not None:
                 then(headers, payload, str(reply or ""), str(subject))
 

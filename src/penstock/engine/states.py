@@ -79,6 +79,7 @@ class Found:
             self.pending.pop(seq, None)
         if delivered >= self.numbers[0]:
             self.numbers = numbers
+        self.starts = []  # such a record is written when none is left
         self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
         self.state = None
 
