@@ -206,6 +206,9 @@ class Clients:
             return
         others = [s.name for s in self.streams.values() if s.there == "yes" and "mirror" not in s.config]
         stream = Stream(name, configs.stream(self.random, name, others))
+        for each in [stream.config.get("mirror"), *stream.config.get("sources", [])]:
+            if each is not None:
+                self.streams[each["name"]].copied = True
         self.streams[name] = stream
 
         def heard(answer: Any) -> None:

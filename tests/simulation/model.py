@@ -106,6 +106,7 @@ class Stream:
     limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had
     unclear: bool = False  # an admin call is on its way
     durable_last: int = 0
+    copied: bool = False  # others take what it has: a consumer that clients do not see
     lost: set[int] = field(default_factory=set)  # reported as lost, or excused by a bit flip
 
     def __post_init__(self) -> None:
@@ -193,6 +194,8 @@ class Stream:
 
     def _needed(self, publish: Publish) -> bool:
         """Of a stream that keeps what is wanted: whether it is for sure."""
+        if self.copied:
+            return False
         if self.retention == "workqueue":
             return not any(c.takes(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers)
         return any(
