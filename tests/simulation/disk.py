@@ -28,7 +28,9 @@ from .inodes import Entry, File, Folder, Journal
 if TYPE_CHECKING:
     from random import Random
 
-CHANGES = frozenset(("make_dir", "write", "sync", "rename", "sync_dir"))  # what `fail_after` counts
+CHANGES = frozenset(
+    ("make_dir", "write", "sync", "rename", "link", "sync_dir")
+)  # what `fail_after` counts
 
 
 class PowerCut(BaseException):
@@ -328,10 +330,12 @@ class SimDisk:
 
     def link(self, path: str, other: str) -> None:
         self._step("link", path)
-        folder, name = self._place(other)
-        if name in folder.names:
+        (source, name), (target, new_name) = self._place(path), self._place(other)
+        if name not in source.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if new_name in target.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other)
-        self._change(Entry(folder, name, self.file(path)))
+        self._change(Entry(target, new_name, source.names[name]))
 
     def unlink(self, path: str) -> None:
         self._step("unlink", path)

@@ -23,6 +23,11 @@ class Disk:
 
         Without `durable` there are no syncs: whole or not there, but not for sure on the disk.
         """
+    def write_files_atomic(self, paths: list[str], data: bytes, durable: bool = True) -> None:
+        """The same for several files of one folder with one content; their syncs go together.
+
+        They are replaced one after the other: after a failure some are as before, each is whole.
+        """
 
 class PyDisk(Disk):
     """Forwards every verb to a Python object: open(path, create) -> handle, close(handle),
