@@ -82,7 +82,9 @@ class Checks:
                 stream.config = config
                 stream.maybe_configs.clear()
                 return
-        self.world.fail(f"stream {stream.name} has another configuration:", entry.config, stream.config)
+        self.world.fail(
+            f"stream {stream.name} has another configuration:", entry.config, stream.config
+        )
 
     @staticmethod
     def same(config: Any, key: str, value: Any) -> bool:
@@ -100,7 +102,7 @@ class Checks:
         self.recount(stream, log, found)
         stream.ever_last = max(stream.ever_last, log.last_seq)
         lost = {s for first, count, _ in log.lost for s in range(first, first + min(count, 10_000))}
-        stream.lost |= lost if self.world.flipped else set()
+        stream.lost |= lost if stream.flips else set()
         if power and self.relaxed(stream):
             self.take_back(stream, found, log)
         if not stream.config.get("allow_msg_counter"):
@@ -124,7 +126,10 @@ class Checks:
 
     def recount(self, stream: Stream, log: Any, found: dict[int, Any]) -> None:
         size = sum(
-            RECORD_BYTES + len(m.subject) + len(m.payload) + (4 + len(m.headers) if m.headers else 0)
+            RECORD_BYTES
+            + len(m.subject)
+            + len(m.payload)
+            + (4 + len(m.headers) if m.headers else 0)
             for m in found.values()
         )
         counted = (len(found), size, len({m.subject for m in found.values()}))
@@ -134,37 +139,56 @@ class Checks:
             )
         first = min(found, default=log.last_seq + 1)
         if first != log.first_seq or max(found, default=0) > log.last_seq:
-            self.world.fail(f"{stream.name}: first {log.first_seq}, found {first}; last {log.last_seq}")
+            self.world.fail(
+                f"{stream.name}: first {log.first_seq}, found {first}; last {log.last_seq}"
+            )
 
     def contents(self, stream: Stream, found: dict[int, Any]) -> None:
         """Everything that is there was sent, is what was sent, and is there once."""
         seen: dict[bytes, int] = {}
-        plans = stream.config.get("allow_msg_schedules")
         for seq, message in found.items():
             publish = self.known.get(message.payload)
             if publish is None and b"Nats-Marker-Reason" in message.headers:
                 continue
-            if publish is None and message.payload.startswith(b'{"val"') and not own_subjects(message, stream):
+            if (
+                publish is None
+                and message.payload.startswith(b'{"val"')
+                and not own_subjects(message, stream)
+            ):
                 continue  # a counter of the stream that this one gathers from
             if publish is None:
                 self.world.fail(f"{stream.name} {seq}: nobody sent {message.payload!r}")
                 return
-            if message.subject.endswith(".out") and plans:
+            if message.subject.endswith(".out"):  # what a schedule has produced
                 continue
             own = message.payload in stream.sent
-            if "subject_transform" not in stream.config and message.subject != publish.subject and own:
-                self.world.fail(f"{stream.name} {seq}: {message.subject}, sent to {publish.subject}")
+            if (
+                "subject_transform" not in stream.config
+                and message.subject != publish.subject
+                and own
+            ):
+                self.world.fail(
+                    f"{stream.name} {seq}: {message.subject}, sent to {publish.subject}"
+                )
             if message.payload in seen:
-                self.world.fail(f"{stream.name}: {message.payload!r} is {seen[message.payload]} and {seq}")
+                self.world.fail(
+                    f"{stream.name}: {message.payload!r} is {seen[message.payload]} and {seq}"
+                )
             seen[message.payload] = seq
             there = stream.acked_seqs.get(seq)
             if there is not None and there is not publish:
-                self.world.fail(f"{stream.name} {seq}: {message.payload!r}, acked was {there.payload!r}")
+                self.world.fail(
+                    f"{stream.name} {seq}: {message.payload!r}, acked was {there.payload!r}"
+                )
             if own and publish.seq and publish.seq != seq:
-                self.world.fail(f"{stream.name}: {message.payload!r} is {seq}, acked as {publish.seq}")
+                self.world.fail(
+                    f"{stream.name}: {message.payload!r} is {seq}, acked as {publish.seq}"
+                )
         for seq in stream.gone & found.keys():
             if seq not in stream.lost:
-                self.world.fail(f"{stream.name} {seq} was gone, and is there: {found[seq].payload!r}")
+                self.world.fail(
+                    f"{stream.name} {seq} was gone, and is there: {found[seq].payload!r}"
+                )
         self.batches(stream, seen)
 
     def batches(self, stream: Stream, seen: dict[bytes, int]) -> None:
@@ -190,17 +214,26 @@ class Checks:
 
     def presence(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
         """What was acknowledged is there, unless something may have removed it."""
+        hit = []
         for seq, publish in stream.acked_seqs.items():
             if seq > log.last_seq:
                 self.world.fail(f"{stream.name}: {seq} was acked, the last is {log.last_seq}")
             if seq in found:
                 if found[seq].payload != publish.payload:
-                    self.world.fail(f"{stream.name} {seq}: {found[seq].payload!r}, not {publish.payload!r}")
+                    self.world.fail(
+                        f"{stream.name} {seq}: {found[seq].payload!r}, not {publish.payload!r}"
+                    )
+            elif seq in stream.lost and seq not in stream.gone:
+                hit.append(seq)
             elif not stream.may_be_gone(publish, self.world.now_ns):
                 self.world.fail(
                     f"{stream.name}: acked message {seq} is missing: {publish}",
                     f"of {log.first_seq} to {log.last_seq}; lost {log.lost}; {self.world.reports}",
                 )
+        packed = any(config.get("compression") == "s2" for config in stream.limits)
+        if len(hit) > stream.flips * (200 if packed else 1):
+            self.world.fail(f"{stream.name}: {stream.flips} flipped bits cost messages {hit}")
+        self.world.counts["messages lost to flipped bits, and told"] += len(hit)
         config = stream.config
         if 0 < config.get("max_msgs", 0) < len(found) and config.get("discard") != "new":
             self.world.fail(f"{stream.name}: {len(found)} messages, {config['max_msgs']} may be")
@@ -227,7 +260,9 @@ class Checks:
                 continue
             waiting = entry.core.log.count_from(state.delivered_stream_seq + 1)
             if state.num_pending != waiting:
-                self.world.fail(f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted")
+                self.world.fail(
+                    f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted"
+                )
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -242,7 +277,9 @@ class Checks:
                 if there is None or consumer.policy == "none":
                     continue
                 state = there.core.state()
-                if state.num_pending or (state.num_ack_pending and not consumer.config.get("max_deliver")):
+                if state.num_pending or (
+                    state.num_ack_pending and not consumer.config.get("max_deliver")
+                ):
                     self.world.fail(f"{stream.name} {consumer.name} is not drained:", state)
                 if consumer.config.get("deliver_policy"):
                     continue
@@ -250,7 +287,9 @@ class Checks:
                 message = log.next_of(">", 1)
                 while message is not None:
                     if consumer.takes(message.subject) and self.owed(stream, consumer, message):
-                        self.world.fail(f"{stream.name} {consumer.name}: {message.seq} was never delivered")
+                        self.world.fail(
+                            f"{stream.name} {consumer.name}: {message.seq} was never delivered"
+                        )
                     message = log.next_of(">", message.seq + 1)
 
     def owed(self, stream: Stream, consumer: Consumer, message: Any) -> bool:

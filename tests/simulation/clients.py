@@ -80,9 +80,12 @@ class Clients:
         if config.get("allow_msg_schedules") and random.random() < 0.3:
             publish.subject = f"{stream.name}.plan.{random.choice('xyz')}"
             publish.plan = True
-            lines += ["Nats-Schedule: @every 1s" if random.random() < 0.2 else "Nats-Schedule: @at "
-                      + at(self.world.now_ns + random.randint(0, 6) * SECOND),
-                      f"Nats-Schedule-Target: {stream.name}.out"]
+            lines += [
+                "Nats-Schedule: @every 1s"
+                if random.random() < 0.2
+                else "Nats-Schedule: @at " + at(self.world.now_ns + random.randint(0, 6) * SECOND),
+                f"Nats-Schedule-Target: {stream.name}.out",
+            ]
             lines = [line for line in lines if not line.startswith("Nats-Msg-Id")]
             publish.msg_id = ""
         elif config.get("allow_msg_ttl") and random.random() < 0.5:
@@ -102,7 +105,9 @@ class Clients:
         self.flying[reply] = (stream, publish, lines)
         self.world.counts["messages sent"] += 1
 
-    def heard_ack(self, stream: Stream, publish: Publish) -> Callable[[bytes, bytes, str, str], None]:
+    def heard_ack(
+        self, stream: Stream, publish: Publish
+    ) -> Callable[[bytes, bytes, str, str], None]:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.flying.pop(subject, None)
             if not body:
@@ -204,11 +209,13 @@ class Clients:
         there = self.streams.get(name)
         if there is not None and there.there != "no":
             return
-        others = [s.name for s in self.streams.values() if s.there == "yes" and "mirror" not in s.config]
+        others = [
+            s.name for s in self.streams.values() if s.there == "yes" and "mirror" not in s.config
+        ]
         stream = Stream(name, configs.stream(self.random, name, others))
-        for each in [stream.config.get("mirror"), *stream.config.get("sources", [])]:
-            if each is not None:
-                self.streams[each["name"]].copied = True
+        stream.copied = any(name in sources(each) for each in self.streams.values())
+        for each in sources(stream):
+            self.streams[each].copied = True
         self.streams[name] = stream
 
         def heard(answer: Any) -> None:
@@ -286,7 +293,9 @@ class Clients:
             if random.random() < 0.5:
                 removal.below = body["seq"] = random.randint(1, most)
             if random.random() < 0.6:
-                removal.subject = body["filter"] = f"{stream.name}.{random.choice(configs.SUBJECTS)}"
+                removal.subject = body["filter"] = (
+                    f"{stream.name}.{random.choice(configs.SUBJECTS)}"
+                )
             elif random.random() < 0.7 and "seq" not in body:
                 body["keep"] = random.randint(1, 10)
         stream.removals.append(removal)
@@ -296,6 +305,12 @@ class Clients:
                 self.world.counts["removals"] += 1
 
         self.link().api(f"STREAM.{call}.{stream.name}", body, heard)
+
+
+def sources(stream: Stream) -> list[str]:
+    """The streams whose messages it copies."""
+    named = [stream.config.get("mirror"), *stream.config.get("sources", [])]
+    return [each["name"] for each in named if each is not None]
 
 
 def at(ns: int) -> str:

@@ -16,7 +16,11 @@ SUBJECTS = ("a", "b", "c", "d.e", "d.f")
 
 def stream(random: Random, name: str, others: list[str]) -> dict[str, Any]:
     """A stream of that name; it may copy one of the others."""
-    config: dict[str, Any] = {"name": name, "subjects": [f"{name}.>"], "duplicate_window": 20 * SECOND}
+    config: dict[str, Any] = {
+        "name": name,
+        "subjects": [f"{name}.>"],
+        "duplicate_window": 20 * SECOND,
+    }
     kind = random.choice(KINDS)
     kind(config, random, name, others)
     if random.random() < 0.3:

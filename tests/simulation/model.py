@@ -107,7 +107,8 @@ class Stream:
     unclear: bool = False  # an admin call is on its way
     durable_last: int = 0
     copied: bool = False  # others take what it has: a consumer that clients do not see
-    lost: set[int] = field(default_factory=set)  # reported as lost, or excused by a bit flip
+    flips: int = 0  # bits that flipped in its segments: each may cost a message, which is told
+    lost: set[int] = field(default_factory=set)  # reported as lost since
 
     def __post_init__(self) -> None:
         self.limits.append(self.config)
@@ -188,7 +189,9 @@ class Stream:
             ):
                 return True
         for other in self.order[publish.number + 1 :]:
-            if other.rollup == "all" or (other.rollup == "sub" and other.subject == publish.subject):
+            if other.rollup == "all" or (
+                other.rollup == "sub" and other.subject == publish.subject
+            ):
                 return True
         return False
 
@@ -197,7 +200,9 @@ class Stream:
         if self.copied:
             return False
         if self.retention == "workqueue":
-            return not any(c.takes(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers)
+            return not any(
+                c.takes(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers
+            )
         return any(
             c.there == "yes"
             and c.created <= publish.number

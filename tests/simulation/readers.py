@@ -42,7 +42,9 @@ class Readers:
         if stream is None or stream.unclear:
             return
         taken = len(stream.consumers)
-        name = f"k{taken % 3}" if stream.retention == "workqueue" else f"k{self.random.randrange(4)}"
+        name = (
+            f"k{taken % 3}" if stream.retention == "workqueue" else f"k{self.random.randrange(4)}"
+        )
         there = stream.consumers.get(name)
         if there is not None and there.there != "no":
             return
@@ -141,7 +143,11 @@ class Readers:
         if consumer.confirmed_ack(seq):
             self.world.fail(f"{stream.name} {consumer.name}: {seq} again, its ack was confirmed")
         there = stream.acked_seqs.get(seq)
-        if there is not None and there.payload != body and not stream.config.get("allow_msg_counter"):
+        if (
+            there is not None
+            and there.payload != body
+            and not stream.config.get("allow_msg_counter")
+        ):
             self.world.fail(f"{stream.name} {seq}: {body!r} delivered, {there.payload!r} acked")
         consumer.delivered[seq] = consumer.delivered.get(seq, 0) + 1
         if consumer.policy != "none":

@@ -1,6 +1,6 @@
 """One seed: a history of clients, servers and a disk, drawn step by step, checked at each restart.
 
-    outcome = run(seed)        # never raises for a broken promise: see Outcome.failure
+outcome = run(seed)        # never raises for a broken promise: see Outcome.failure
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Run:
             world.disk.room = None
             world.disk.heal()
         else:
-            verb = random.choice(["write", "sync", "sync", "open", "rename", "sync_dir", "unlink", "read"])
+            verb = random.choice(
+                ["write", "sync", "sync", "open", "rename", "sync_dir", "unlink", "read"]
+            )
             pattern = random.choice(["*", "*", "*.seg", "*/consumers/*", "*.idx*"])
             times = random.choice([1, 1, None])
             error = random.choice([errno.EIO, errno.EIO, errno.ENOSPC])
@@ -111,12 +113,28 @@ class Run:
         end = random.random()
         if end < 0.5:
             self.restart(world.cut_power, power=True)
+        elif end < 0.6:
+            self.flip_a_bit()
+            self.restart(world.kill)
         elif end < 0.8 or world.disk.cut_at is not None or world.troubled:
             self.restart(world.kill)
         elif not world.guarded(world.stop):
             self.restart(world.kill)
         else:
             self.started()
+
+    def flip_a_bit(self) -> None:
+        """In what is on the disk of a stream's messages or their index."""
+        world, random = self.world, self.random
+        for name, file in world.disk.names.items():
+            if name.endswith((".seg", ".idx")) and file.durable and random.random() < 0.3:
+                at = random.randrange(len(file.durable))
+                world.note("flip", name, at)
+                world.disk.flip(name, at, random.randrange(8))
+                stream = self.clients.streams.get(name.split("/")[4])
+                if stream is not None and name.endswith(".seg"):
+                    stream.flips += 1
+                return
 
     def restart(self, end: Callable[[], None], *, power: bool = False) -> None:
         """The server ends; the next one may end while it opens, and so on."""

@@ -121,7 +121,6 @@ class World:
         self.now_ns = START_NS
         self.life = 0  # how many servers there were
         self.troubled = False  # the disk was told to fail since the server was started
-        self.flipped: dict[str, int] = {}  # files in which a bit flipped -> where
         self.links: list[Link] = []
         self.cut_next_start: int | None = None  # the next server ends within that call of the disk
         self.start()
