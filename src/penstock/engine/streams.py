@@ -330,7 +330,13 @@ def _open(
             # the configuration first: a folder without one holds no message that anybody was told
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
-        log = Log(files.log_folder, account.disk, first_seq=first_seq, cipher=files.small.cipher)
+        log = Log(
+            files.log_folder,
+            account.disk,
+            first_seq=first_seq,
+            cipher=files.small.cipher,
+            segment_bytes=account.settings.segment_bytes,
+        )
     durable = (
         files is not None
         and not account.settings.sync_interval_ns
@@ -356,6 +362,7 @@ def _open(
             durable=durable,
             cipher=files.small.cipher,
         )
+        entry.journal.keep_bytes = account.settings.journal_bytes
         entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
