@@ -38,7 +38,7 @@ cdef class ReadOnlyDisk(Disk):
         self.sizes = {}
         self.folders = {}
 
-    def __dealloc__(self) -> None:
+    def __del__(self) -> None:
         for handle, _ in self.held.values():
             os.close(handle)
 

@@ -16,8 +16,10 @@ from penstock.core.mend import mend_record
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.segment_reader import (
     HEAD_BYTES,
+    INDEX_HEAD_BYTES,
     LogReader,
     SegmentReader,
+    doubted,
     pack_segment,
     segment_head,
 )
@@ -153,6 +155,8 @@ class Plan:
                 if fixed is not None:
                     data[at:end] = fixed
                     bits += 1
+            if any(parts and not mendable for _, _, parts, mendable in segment.faults):
+                self._doubt(f"{segment.path.removesuffix('.seg')}.idx")
             if segment.mended:
                 data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
                 bits += 1
@@ -164,6 +168,15 @@ class Plan:
             plural = "s" if bits > 1 else ""
             self._why[segment.path] = f"{bits} flipped bit{plural} put right"
             self.mended += bits
+
+    def _doubt(self, path: str) -> None:
+        # an index file that is believed would hide from a start what can't be read
+        if self.disk.exists(path):
+            data = self.disk.read_file(path)
+            self._overlay.write_file_atomic(
+                path, doubted(data[:INDEX_HEAD_BYTES]) + data[INDEX_HEAD_BYTES:]
+            )
+            self._why[path] = "marked, so that each start tells what is lost"
 
     def _drop_indexes(self) -> None:
         # a start believes an index file that holds by itself: those that don't match go before
