@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`).
+# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), ROUNDS for `torture`, HOURS for `soak`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,7 +18,7 @@ PEER := $(VENV)/peer/usr/sbin/nats-server
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run test conformance bench lint types wheel clean
+.PHONY: help setup run test fuzz conformance torture soak bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -31,8 +31,11 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
-test: setup $(VENV)/.peer ## the whole test suite (ARGS: options for pytest)
+test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the whole test suite (ARGS: options for pytest)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m pytest $(ARGS)
+
+fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
+	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)
 
 conformance: $(VENV)/.with-test build/.core ## the official clients' own suites (SUITES=folder; NATS_SERVER=file to compare with; ARGS)
 	@test -n "$(SUITES)" || { echo "which suites? make conformance SUITES=folder; see docs/howto/run-official-suites.md" >&2; exit 2; }
@@ -40,6 +43,12 @@ conformance: $(VENV)/.with-test build/.core ## the official clients' own suites 
 
 bench: build/.core $(VENV)/.with-base ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python bench/compare.py $(ARGS)
+
+torture: $(VENV)/.with-test build/.core ## kill -9 under every kind of load, many times (ROUNDS=300; ARGS: --seed, --server nats-server, ...)
+	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m tests.crash.torture --rounds $(or $(ROUNDS),300) $(ARGS)
+
+soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, everything accounted for (HOURS=1; ARGS: --report file, ...)
+	@$(BIN)/python -m tests.crash.soak --hours $(or $(HOURS),1) $(ARGS)
 
 lint: $(VENV)/.with-test ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"
@@ -82,6 +91,16 @@ build/.core: setup.py $(CORE) | $(VENV)/.ready
 	@echo "compiling the core"
 	@mkdir -p build
 	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# The core again, with AddressSanitizer, for tests/fuzz: beside the normal build.
+build/asan/.built: build/.core tests/fuzz/build.py tests/fuzz/coverage.c | $(VENV)/.with-test
+	@$(BIN)/python -m tests.fuzz build
+	@touch $@
+
+# The fuzzing engine. Tried once; without it the kept inputs are replayed and nothing is searched.
+$(VENV)/.fuzz: | $(VENV)/.with-test
+	@tools/pip-install $(BIN)/python 'atheris>=3,<4' || echo "no atheris here: tests/fuzz replays its kept inputs only"
 	@touch $@
 
 # A real server for the tests that compare with one: Debian's package, unpacked and not installed. Tried once; never fails.

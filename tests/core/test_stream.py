@@ -473,23 +473,35 @@ def test_a_full_disk_refuses_keeps_and_resumes(tmp_path: Path) -> None:
     assert site.stream.visible == 1
     assert site.answer("s.a", b"3") == error(503, 10077, "No space left on device")
     order.fail = lambda verb: 0
-    assert site.stream.expire() > 0
+    assert site.stream.mend() is True
     assert [m.payload for m in site.heard()] == [stored(2)]
     assert site.answer("s.a", b"4") == stored(3)
     assert site.stream.failure == ""
 
 
 @pytest.mark.parametrize("verb", ["write", "sync"])
-def test_a_failed_write_or_sync_acknowledges_nothing_ever(tmp_path: Path, verb: str) -> None:
+def test_what_waits_when_a_write_or_sync_fails_is_acked_when_it_is_in_a_new_file(
+    tmp_path: Path, verb: str
+) -> None:
     site, order = ordered_site(tmp_path, SYNC_ALWAYS)
     site.answer("s.a", b"1")
     order.fail = lambda what: 5 if what == verb else 0
-    site.publish("s.a", b"2", "in.a")
+    site.publish("s.a", b"2", "in.a", block("Nats-Msg-Id: two"))
     assert site.heard() == []
+    refused = error(503, 10077, "Input/output error")
+    assert site.answer("s.a", b"3") == refused
+    assert site.answer("s.a", b"2", block("Nats-Msg-Id: two")) == refused  # nobody knows yet
+    assert site.stream.mend() is None
     order.fail = lambda what: 0
-    assert site.answer("s.a", b"3") == error(503, 10077, "Input/output error")
+    assert site.answer("s.a", b"3") == refused  # the disk works, what it holds is not sure
     assert site.stream.visible == 1
     assert site.stream.failure == "Input/output error"
+    order.calls.clear()
+    assert site.stream.mend() is True
+    assert [m.payload for m in site.heard()] == [stored(2)]
+    assert order.calls == ["write", "sync", "write", "sync"]  # of the probe, of the new file
+    assert site.stream.failure == ""
+    assert site.answer("s.a", b"3") == stored(3)
 
 
 @given(

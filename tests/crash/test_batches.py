@@ -18,7 +18,7 @@ from penstock.client.options import parse_servers
 from penstock.errors import PenstockError
 from tests.peers import ServerProcess, running_server
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 6)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 4)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 BATCH_MAX = 60
 

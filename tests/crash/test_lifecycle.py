@@ -9,12 +9,15 @@ import os
 import threading
 import time
 from random import Random, SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crash.wire import Wire
 from tests.peers import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 10)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
@@ -33,6 +36,10 @@ class Stream:
         self.messages: int | None = 0
         self.last_seq = 0
         self.consumers: dict[str, bool | None] = {}
+
+
+class Refused(RuntimeError):
+    """The server answered with an error."""
 
 
 class Client(threading.Thread):
@@ -60,6 +67,7 @@ class Client(threading.Thread):
         answer = self._wire.api(call, body)
         if "error" in answer:
             self.wrong.append((call, answer))
+            raise Refused(call)  # what is known stays uncertain
         return answer
 
     def _change(self, name: str, known: Stream) -> None:
@@ -77,7 +85,11 @@ class Client(threading.Thread):
         )
         if what == "publish" and known.messages is not None:
             count, known.messages = known.messages, None
-            known.last_seq = self._wire.request(name, b"x" * 50)["seq"]
+            answer = self._wire.request(name, b"x" * 50)
+            if "error" in answer:
+                self.wrong.append((name, answer))
+                raise Refused(name)
+            known.last_seq = answer["seq"]
             known.messages = count + 1
         elif what == "consumer":
             durable = rng.choice("abc")
@@ -106,9 +118,12 @@ class Client(threading.Thread):
             known.there = False
 
 
-def settle(wire: Wire, books: dict[str, Stream]) -> None:
-    """Compare a server that has just started with the books; then the books know everything."""
-    present = set(wire.ok("STREAM.NAMES")["streams"] or [])
+def settle(wire: Wire, books: dict[str, Stream], others: Iterable[str] = ()) -> None:
+    """Compare a server that has just started with the books; then the books know everything.
+
+    `others` are streams of somebody else.
+    """
+    present = set(wire.ok("STREAM.NAMES")["streams"] or []) - set(others)
     assert present <= set(books)
     for name, known in books.items():
         if known.there is not None:

@@ -17,7 +17,7 @@ import pytest
 from tests.crash.wire import Wire, message
 from tests.peers import running_server
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 6)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 3)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.WORK"
 WINDOW = 64

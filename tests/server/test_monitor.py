@@ -39,6 +39,9 @@ class Store:
     def accounts(self):
         return list(self.engine.accounts.values())
 
+    def recovering(self):
+        return ""
+
     def configuration(self):
         return {"max_memory": 1 << 20, "max_storage": 1 << 30, "store_dir": self.folder}
 

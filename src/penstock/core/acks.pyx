@@ -24,6 +24,7 @@ from penstock.core.router cimport Message, Router
 cdef enum:
     REPLY_ROOM = 512           # a longer reply subject takes the slow way
     HEAD_ROOM = 1100           # stream name and domain, escaped
+    BATCH_MOST = 1000          # messages that one answer may speak of
 
 
 def json_string(str text) -> str:
@@ -137,20 +138,24 @@ cdef class AckQueue:
             self.records.off = self.records.len = 0
         return router.send(&m)
 
-    cdef int drop(self, uint64_t above) except -1:
+    cdef int refuse(self, list lost, bytes text) except -1:
         cdef Out old = self.records
         cdef size_t at = old.off
         cdef AckRecord* a
         memset(&self.records, 0, sizeof(Out))
         self.count = 0
-        while at < old.len:
-            a = <AckRecord*>(old.data + at)
-            at += a.size
-            if a.barrier <= above:
-                memcpy(out_reserve(&self.records, a.size), a, a.size)
-                self.records.len += a.size
-                self.count += 1
-        out_free(&old)
+        try:
+            while at < old.len:
+                a = <AckRecord*>(old.data + at)
+                at += a.size
+                if not is_lost(lost, a):
+                    memcpy(out_reserve(&self.records, a.size), a, a.size)
+                    self.records.len += a.size
+                    self.count += 1
+                else:
+                    self.push_text(<const char*>a + sizeof(AckRecord), a.reply_len, a.barrier, text)
+        finally:
+            out_free(&old)
         return 0
 
     cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1:
@@ -167,3 +172,17 @@ cdef class AckQueue:
             f'{{"error":{{"code":{code},"err_code":{err_code},"description":{json_string(description)}}}'.encode("utf-8", "replace")
             + self.tail
         )
+
+
+cdef bint is_lost(list lost, AckRecord* a) except -1:
+    # A text may speak of a batch that ends there; one with headers is not about a publish.
+    cdef uint64_t first = a.seq, last = a.seq
+    if a.kind == ACK_TEXT:
+        if a.seq or a.barrier == 0:
+            return False
+        last = a.barrier
+        first = last - min(last, <uint64_t>BATCH_MOST) + 1
+    for at, count, _ in lost:
+        if first < at + count and at <= last:
+            return True
+    return False

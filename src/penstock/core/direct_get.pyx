@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve, put_u64
 from penstock.core.log cimport Log, Record
-from penstock.core.log_files cimport FAILED
+from penstock.core.log_files cimport CLOSED
 from penstock.core.log_queries cimport Wanted, walk, wanted_from, wanted_of
 from penstock.core.router cimport Message
 from penstock.core.stream cimport Listener, Stream
@@ -44,6 +44,12 @@ cdef class Answers(Listener):
         cdef bytes text = f"NATS/1.0 {line}\r\n\r\n".encode()
         self.put_text(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
         self.finish(reply)
+
+    def failed(self, str reply, str why) -> None:
+        """Answer that the disk did not give the messages back, instead of with what there is of the answer."""
+        self.out.off = self.out.len = 0
+        self.barrier = 0
+        self.status(reply, f"500 {why}")
 
     def message(self, str reply, seq: int, bint bare) -> bool:
         """Answer with one message; `bare`: without any header. False (and no answer): it is not there."""
@@ -121,7 +127,7 @@ cdef class Answers(Listener):
         """Call then() when the stream is as durable as it promises up to a sequence: now, or later in a turn's deliveries."""
         if seq <= self.stream.visible:
             then()
-        elif self.stream.log.condition < FAILED:
+        elif self.stream.log.condition < CLOSED:
             self.held.append((seq, then, None))
             self.stream.await_more(self)
 
@@ -173,7 +179,7 @@ cdef class Answers(Listener):
         try:
             if barrier <= self.stream.visible:
                 self.send(to, &out)
-            elif self.stream.log.condition < FAILED:
+            elif self.stream.log.condition < CLOSED:
                 self.held.append((barrier, to, PyBytes_FromStringAndSize(out.data, out.len)))
                 self.stream.await_more(self)
         finally:
@@ -214,7 +220,7 @@ cdef class Answers(Listener):
                 out.data = PyBytes_AS_STRING(text)
                 out.len = PyBytes_GET_SIZE(text)
                 self.send(one[1], &out)
-        if self.held and self.stream.log.condition < FAILED:
+        if self.held and self.stream.log.condition < CLOSED:
             self.stream.await_more(self)
         return 0
 

@@ -27,6 +27,8 @@ cdef struct Record:
 
 cdef class Log(LogFiles):
     cdef object __weakref__
+    cdef int segments_found    # when it was begun to be opened
+    cdef object steps          # what is left of opening it (core/recovery); None: it is open
     # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
     # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
     # declared with LogFiles in log_files.pxd.

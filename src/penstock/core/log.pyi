@@ -23,6 +23,7 @@ class Log(LogFiles):
         segment_bytes: int = 16 * 1024 * 1024,
         first_seq: int = 1,
         create: bool = True,
+        gradually: bool = False,
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
@@ -30,7 +31,15 @@ class Log(LogFiles):
         beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
         ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
         OSError when the folder can't be used; ValueError for arguments out of range.
+
+        gradually: it is not open before open_more() said so; nothing else may be asked until then.
         """
+    def open_more(self) -> bool:
+        """Open about one more segment; whether there is more to be done. Raises as the opening."""
+    def opening(self) -> tuple[int, int]:
+        """How far an opening is: segments looked at, segments in all."""
+    def abandon(self) -> None:
+        """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
     @property
     def first_ts_ns(self) -> int:
         """Timestamp of the first live message; 0 when there is none."""
@@ -88,6 +97,11 @@ class Log(LogFiles):
         """
     def sync_done(self, upto: int, error: int = 0) -> None:
         """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
+    def mend(self) -> bool:
+        """Try to take appends again after a failed write or fsync, a piece per call; True: they are
+        taken, and all that was accepted is on the disk. To be called now and then while ``condition``
+        is FULL or FAILED. OSError: the disk is not well yet. What was lost is told in ``lost``.
+        """
     def maintain(self) -> bool:
         """Compact one segment that is mostly dead, or compress one; whether one was. It may take 0.1 s."""
     def close(self) -> None:

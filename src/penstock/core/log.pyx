@@ -35,8 +35,11 @@ cdef class Log(LogFiles):
     """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
 
     def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
-                 first_seq: int = 1, create: bool = True) -> None:
-        """Open (and recover) the log in a folder, or make a new one; folder None: in memory."""
+                 first_seq: int = 1, create: bool = True, gradually: bool = False) -> None:
+        """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
+
+        gradually: it is not open before open_more() has said so, and nothing else may be asked of it until then.
+        """
         if not 1 <= first_seq < 2**63:
             raise ValueError(f"first_seq is 1 or more, not {first_seq}")
         if not 4096 <= segment_bytes <= 2**30:
@@ -52,6 +55,7 @@ cdef class Log(LogFiles):
         self.notes = []
         self.doomed = []
         self.unsynced = []
+        self.unnamed = []
         self.pages = Pages()
         self.segments = SegmentList()
         self.segments.disk = self.disk
@@ -64,10 +68,43 @@ cdef class Log(LogFiles):
             self.start_segment(first_seq)
         else:
             from penstock.core import recovery
-            recovery.open_log(self, create)
+            self.steps = recovery.opening(self, create)
+            if gradually:
+                return
+            while self.open_more():
+                pass
+            return
+        self.opened()
+
+    def opened(self) -> None:
+        """All of it is there."""
+        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
+            from penstock.core import log_mend
+            log_mend.reopened(self)
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
+
+    def open_more(self) -> bool:
+        """Open one more segment of a log that is opened gradually; whether there is more to be done."""
+        if self.steps is None:
+            return False
+        for _ in self.steps:
+            return True
+        self.steps = None
+        self.opened()
+        return False
+
+    def abandon(self) -> None:
+        """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
+        self.steps = None
+        self.condition = CLOSED
+        for s in self.segments.items:
+            self.segments.close_handle(s)
+
+    def opening(self) -> tuple[int, int]:
+        """How far the opening is: segments looked at, segments in all."""
+        return len(self.segments.items), self.segments_found
 
     def __del__(self) -> None:
         # Dropped without close: what is not written is gone, as when the process ends. Only the handles are given back.
@@ -215,7 +252,8 @@ cdef class Log(LogFiles):
             return 0
         p = self.record_at(s, <uint32_t>i)
         if p == NULL:
-            self.quarantine(s, <uint32_t>i, "checksum")
+            if is_live(s, i):                # not when its index was bad, and making it anew has found the damage
+                self.quarantine(s, <uint32_t>i, "checksum")
             return 0
         memcpy(&head, p, RECORD_HEAD_BYTES)
         out.seq = seq
@@ -254,6 +292,8 @@ cdef class Log(LogFiles):
         if s is None or not is_live(s, seq - s.first):
             return 0
         self.segments.need(s)
+        if not is_live(s, seq - s.first):    # its index was made anew, and the message is damaged
+            return 0
         e = &s.entries[seq - s.first]
         subject_id[0] = e.subject
         size[0] = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
@@ -270,6 +310,8 @@ cdef class Log(LogFiles):
             return 0
         if s.entries == NULL:
             self.segments.need(s)
+            if not is_live(s, seq - s.first):
+                return 0
         if not self.memory:
             ranges_add(&self.ranges, seq, 1)
         self.drop(s, <uint32_t>(seq - s.first))
@@ -365,9 +407,12 @@ cdef class Log(LogFiles):
 
     @property
     def first_ts_ns(self) -> int:
-        """Timestamp of the first live message; 0 when there is none."""
+        """Timestamp of the first live message; 0 when there is none, or when the disk does not say."""
         cdef Record r
-        return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        try:
+            return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        except OSError:
+            return 0
 
     def sync_start(self) -> tuple[list[int], int]:
         """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
@@ -496,6 +541,11 @@ cdef class Log(LogFiles):
         """The highest live sequence whose subject matches; 0 when there is none."""
         from penstock.core import log_queries
         return log_queries.last_seq(self, pattern)
+
+    def mend(self) -> bool:
+        """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""
+        from penstock.core import log_mend
+        return log_mend.mend(self)
 
     def maintain(self) -> bool:
         """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""

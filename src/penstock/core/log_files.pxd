@@ -16,8 +16,8 @@ from penstock.core.usage cimport Usage
 cdef enum LogCondition:
     HOLDS = -1           # a group is being appended: nothing is written and no segment begun until it is whole (core/atomic)
     TAKES = 0            # appends are taken
-    FULL = 1             # the disk is full: appends are refused until a write succeeds; nothing accepted is lost
-    FAILED = 2           # a write or sync failed: no appends any more, reads go on
+    FULL = 1             # no room (or no handle): appends are refused until a write succeeds; nothing accepted is lost
+    FAILED = 2           # a write or sync failed: no appends until mend() has made anew what may not be on the disk; reads go on
     CLOSED = 3
 
 
@@ -54,6 +54,7 @@ cdef class LogFiles:
     cdef Ranges ranges                       # removed in this turn, not yet a record
     cdef list doomed                         # segments without live messages, to be unlinked
     cdef list unsynced                       # sealed segments with bytes not yet synced
+    cdef list unnamed                        # segments made since the folder was synced
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
     cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
@@ -63,6 +64,8 @@ cdef class LogFiles:
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
     cdef readonly Usage usage                # whose bytes these are; never None
+    cdef bint roll_failed                    # FULL because no new segment could be begun
+    cdef int tries                           # calls of mend() that found bytes unreadable
     cdef bint folder_dirty                   # a file was made since the folder was synced
     cdef bint folder_made
     cdef bint sync_used                      # the owner asked for durability at least once
@@ -84,6 +87,7 @@ cdef class LogFiles:
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int refuse(self) except -1                     # raises what `condition` says, after a try to write when full
     cdef int start_segment(self, uint64_t first) except -1
+    cdef int begin_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1
     cdef int heed_guard(self) except -1

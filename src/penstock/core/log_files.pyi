@@ -8,7 +8,7 @@ from penstock.core.subject_table import SubjectTable
 from penstock.core.usage import Usage
 
 class LogClosed(OSError):
-    """The log no longer takes appends (a write or fsync failed, or it was closed)."""
+    """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
 
 class LogFiles:
     disk: Disk | None

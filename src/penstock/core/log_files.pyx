@@ -6,11 +6,13 @@ messages is retired: it is unlinked once what its own REMOVE records say of olde
 syncs, on the disk) in the active one.
 
 When the disk is full nothing accepted is lost and nothing is acknowledged: write() raises OSError(ENOSPC), the bytes stay
-in the tail, appends are refused with the same error, and the first write() that succeeds (an append tries one) ends it.
-Any other failure of a write or a sync ends appends for good (LogClosed); reads and removals in memory go on.
+in the tail, appends are refused with the same error, and the first write() that succeeds (an append tries one) ends it. A new
+segment that can't be begun (no handle, no inode) is the same. After any other failure of a write, and after each failure of a
+sync, appends are refused (LogClosed) until mend() has made new files of what may not be on the disk (core/log_mend); reads and
+removals in memory go on.
 """
 import os
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EFBIG, ENOMEM, ENOSPC
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memmove
@@ -27,8 +29,12 @@ cdef enum:
     DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
 
 
+NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
+"""What a write may fail with that says nothing of what was written before."""
+
+
 class LogClosed(OSError):
-    """The log no longer takes appends (a write or fsync failed, or it was closed)."""
+    """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
 
 
 cdef class LogFiles:
@@ -43,6 +49,8 @@ cdef class LogFiles:
             return 0
         if self.condition == FULL:
             self.write()
+            if self.roll_failed:
+                self.roll(self.last_seq + 1)
             return 0
         if self.condition == FAILED:
             raise LogClosed(self.failure, os.strerror(self.failure), self.folder)
@@ -60,6 +68,7 @@ cdef class LogFiles:
             self.segments.spare_handles()
             s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
             self.folder_dirty = True
+            self.unnamed.append(s)
             self.segments.open_handles += 1
             self.tail.len = 0
             self.tail_base = 0
@@ -72,12 +81,12 @@ cdef class LogFiles:
 
     cdef int roll(self, uint64_t next_seq) except -1:
         cdef Segment old = self.active
-        if self.condition == HOLDS:
-            return 0
+        if self.condition == HOLDS or (old.count == 0 and old.first == next_seq):
+            return 0                         # an empty segment would get its own file again
         if not self.memory:
             self.write()
             old = self.active
-        self.start_segment(next_seq)
+        self.begin_segment(next_seq)
         old.sealed = True
         old.trim()
         if old.synced_size < old.written_size:
@@ -89,6 +98,18 @@ cdef class LogFiles:
             if not old.damaged:
                 write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
             self.segments.make_room(None)
+        return 0
+
+    cdef int begin_segment(self, uint64_t first) except -1:
+        # Nothing that was accepted depends on it: a failure is like a full disk.
+        try:
+            self.start_segment(first)
+        except OSError as error:
+            self.condition = FULL
+            self.failure = error.errno or 5
+            self.roll_failed = True
+            raise
+        self.roll_failed = False
         return 0
 
     cdef int retire(self, Segment s) except -1:
@@ -211,21 +232,37 @@ cdef class LogFiles:
 
     cdef int write_failed(self, object error) except -1:
         cdef Segment s = self.active
-        if error.errno != ENOSPC and error.errno != EDQUOT:
+        if error.errno not in NO_ROOM:
             self.fail(error)
         self.condition = FULL
         self.failure = error.errno
         # What was written of it holds no room that others need.
-        self.disk.truncate(s.handle, self.tail_base + self.tail_written)
+        try:
+            self.disk.truncate(s.handle, self.tail_base + self.tail_written)
+        except OSError as other:
+            self.fail(other)
         if not self.unlink_for_room():
             raise error
-        # Room was made by dead segments: once more. A second failure is told as it is.
-        self.disk.write_at(s.handle, self.tail.data + self.tail_written, self.tail.len - self.tail_written,
-                           self.tail_base + self.tail_written)
+        # Room was made by dead segments: once more.
+        try:
+            self.disk.write_at(s.handle, self.tail.data + self.tail_written, self.tail.len - self.tail_written,
+                               self.tail_base + self.tail_written)
+        except OSError as second:
+            if second.errno not in NO_ROOM:
+                self.fail(second)
+            raise
         return 0
 
     cdef int fail(self, object error) except -1:
+        cdef Segment s
         self.condition = FAILED
+        for s in self.unnamed:
+            # Without its name nothing of it is on the disk.
+            s.synced_size = 0
+            if s is not self.active and s in self.segments.items and s not in self.unsynced:
+                self.unsynced.append(s)
+        from penstock.core import log_mend
+        log_mend.note_unsure(self)
         self.failure = error.errno or 5
         raise LogClosed(self.failure, os.strerror(self.failure), self.folder) from error
 
@@ -272,6 +309,7 @@ cdef class LogFiles:
             self.disk.sync_dir(os.path.dirname(self.folder) or ".")
             self.folder_made = False
         self.folder_dirty = False
+        self.unnamed = []
 
     cdef int sync_begin(self, int* handles, int room, uint64_t* upto) except -1:
         # One sync runs at a time: while one does, the answer is 0. A new file's name is made durable here (once per segment).
@@ -279,7 +317,7 @@ cdef class LogFiles:
         cdef int n = 0
         if self.memory or self.sync_running or self.condition >= FAILED:
             return 0
-        if not self.disk.native():
+        if not self.disk.in_background():
             self.sync_files()
             return 0
         self.sync_used = True

@@ -10,6 +10,7 @@ the index stay as they were. A segment that is compacted while the owner wants c
 Knows nothing of the protocol. Called by the methods of Log (core/log).
 """
 import errno
+from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -17,6 +18,7 @@ from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.log_mend cimport take_handle, write_beside
 from penstock.core.packed cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
 from penstock.core.record cimport (
     ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
@@ -156,15 +158,22 @@ def delete(Log log, seq: int, erase: bool) -> bool:
     if not erase:
         return bool(log.remove(seq))
     s = log.segments.find(seq)
+    if s is not None:
+        log.segments.need(s)
     if s is None or not is_live(s, seq - s.first):
         return False
     # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).
-    if not log.memory:
-        ranges_add(&log.ranges, seq, 1)
-        log.sync()
+    # Whatever the disk says to that, the message is removed.
     log.segments.need(s)
-    overwrite(log, s, <uint32_t>(seq - s.first))
-    log.drop(s, <uint32_t>(seq - s.first))
+    try:
+        if not log.memory:
+            ranges_add(&log.ranges, seq, 1)
+            log.sync()
+        log.segments.need(s)
+        overwrite(log, s, <uint32_t>(seq - s.first))
+    finally:
+        log.segments.need(s)
+        log.drop(s, <uint32_t>(seq - s.first))
     return True
 
 
@@ -198,6 +207,8 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     log.pages.forget(s.serial)
     if s.packed is not None:
         return overwrite_packed(log, s, q, length, offset)
+    if log.folder_dirty:
+        log.sync_folder()                    # else a power cut might bring back a former file of this segment
     log.disk.write_at(log.segments.handle(s), q, length, offset)
     log.disk.sync(s.handle)
     return 0
@@ -214,6 +225,7 @@ cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint
     old = log.disk.open(log.segments.path(s, ".seg"), False)
     try:
         write_segment(log, s, data, True)
+        log.sync_folder()                    # not before no power cut can bring back the old one
         zeros = bytes(was.starts[end] - was.starts[k])
         log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
         log.disk.sync(old)
@@ -230,16 +242,31 @@ cdef bytes all_of(Log log, Segment s):
 
 
 cdef bint write_segment(Log log, Segment s, bytes data, bint compress) except -1:
-    # Replace the file of a sealed segment, durably, by one with these bytes; whether it is compressed.
+    # Replace the file of a sealed segment by one with these bytes, which are on the disk; whether it is compressed. The folder is
+    # the caller's to sync: whichever of the two files a power cut leaves, it is whole. OSError: it is still the old one.
+    cdef str path = log.segments.path(s, ".seg")
     cdef bytes packed
+    cdef Packed blocks = None
+    cdef int handle
     if compress:
         packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16
         s.unpackable = not compress
-    log.segments.close_handle(s)
-    log.disk.write_file_atomic(log.segments.path(s, ".seg"), packed if compress else data, True)
-    s.packed = open_packed(log.disk, log.segments.handle(s)) if compress else None
+    handle = write_beside(log.disk, path, packed if compress else data)
+    try:
+        if compress:
+            blocks = open_packed(log.disk, handle)
+        log.disk.rename(path + ".tmp", path)
+    except OSError:
+        with suppress(OSError):
+            log.disk.close(handle)
+        with suppress(OSError):
+            log.disk.unlink(path + ".tmp")
+        raise
+    take_handle(log, s, handle)
+    s.packed = blocks
     s.synced_size = s.written_size
+    log.folder_dirty = True
     return compress
 
 
@@ -250,7 +277,7 @@ def maintain(Log log) -> bool:
     cdef Segment s, worst = None
     if log.memory or log.condition != TAKES:
         return False
-    if log.active.live == 0 and log.active.size > EMPTY_MAX_BYTES:
+    if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
         return True
     for s in log.segments.items:
@@ -279,7 +306,9 @@ cdef bint compress(Log log, Segment s) except -1:
         log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
     data = all_of(log, s)
     if pack_helps(data):
-        return write_segment(log, s, data, True)
+        compressed = write_segment(log, s, data, True)
+        log.sync_folder()
+        return compressed
     s.unpackable = True
     return False
 
@@ -318,6 +347,7 @@ cdef bint compact(Log log, Segment s) except -1:
         ranges_free(&s.removes)
         s.removes = kept
         memset(&kept, 0, sizeof(Ranges))
+        log.sync_folder()
     finally:
         out_free(&out)
         ranges_free(&kept)
@@ -440,6 +470,9 @@ def close(Log log) -> None:
     if log.condition == CLOSED:
         return
     try:
+        if log.condition == FAILED and not log.sync_running:
+            while not log.mend():
+                pass
         if not log.memory and log.condition < FAILED:
             log.write()
             log.sync_files()

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 from penstock.core.log cimport Log
-from penstock.core.record cimport Range, Ranges, ranges_add, ranges_free
+from penstock.core.record cimport SEGMENT_HEAD_BYTES, Range, Ranges, ranges_add, ranges_free
 from penstock.core.scan cimport Opened
 from penstock.core.segment cimport Segment, is_live
 from penstock.core.sidecar cimport Evidence, read_evidence
@@ -61,7 +61,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
     for o in opened:
         s = o.segment
         if s.first > end:
-            if o is last and s.count == 0 and s.removes.count == 0 and not o.headless:
+            if o is last and o.sidecar is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
                 # A skip begins a segment with a removal that says so; this one was cut off before anything was in it.
                 ranges_add(&log.ranges, end, s.first - end)
             else:

@@ -81,7 +81,7 @@ cdef class ReadOnlyDisk(Disk):
     cdef int truncate(self, int handle, uint64_t size) except -1:
         refuse()
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:
@@ -91,6 +91,10 @@ cdef class ReadOnlyDisk(Disk):
     def rename(self, old: str, new: str) -> None:
         """Refused."""
         refuse(old)
+
+    def link(self, path: str, other: str) -> None:
+        """Refused."""
+        refuse(other)
 
     def unlink(self, path: str) -> None:
         """Refused."""
@@ -268,7 +272,7 @@ cdef class OverlayDisk(Disk):
         data.extend(bytes(size - len(data)))
         return 0
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:
@@ -298,6 +302,11 @@ cdef class OverlayDisk(Disk):
         self.gone.discard(new)
         if self.base.exists(old):
             self.gone.add(old)
+
+    def link(self, path: str, other: str) -> None:
+        """In memory: a copy, as files that have two names are not changed any more."""
+        self.files[other] = bytearray(self.read_file(path))
+        self.gone.discard(other)
 
     def unlink(self, path: str) -> None:
         """In memory."""

@@ -1,5 +1,7 @@
-"""Opening a log. Called by Log.__init__ only."""
+"""Opening a log. Called by Log only."""
+
+from collections.abc import Iterator
 
 from penstock.core.log import Log
 
-def open_log(log: Log, create: bool) -> None: ...
+def opening(log: Log, create: bool) -> Iterator[None]: ...

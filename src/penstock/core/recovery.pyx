@@ -42,19 +42,25 @@ cdef enum:
     LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
 
-def open_log(log: Log, create: bool) -> None:
-    """Fill a new Log object from its folder, or start an empty log there."""
+def opening(log: Log, create: bool):
+    """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
     cdef list names = log.disk.list_dir(log.folder)
-    cdef list opened
+    cdef list found = [n for n in names if is_segment_name(n)]
+    cdef list opened = []
+    cdef Py_ssize_t k
     cdef Opened o
     cdef Segment last
     cdef list orphans = []
     log.segments.rebuild = Rebuild(log)
-    opened = open_segments(log, [n for n in names if is_segment_name(n)])
+    log.segments_found = len(found)
+    for k in range(len(found)):
+        open_next(log, opened, found[k], k == len(found) - 1)
+        yield
     if not opened:
         if not log.disk.exists(log.folder):
             if not create:
                 raise FileNotFoundError(2, "no such log", log.folder)
+            log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
             log.disk.make_dir(log.folder)
             log.folder_made = True
     orphans = find_orphans(log, names, opened)
@@ -62,6 +68,8 @@ def open_log(log: Log, create: bool) -> None:
         start_empty(log, orphans)
         return
     log.disk.sync_dir(log.folder)
+    # Who began this log may have been stopped before it synced the name of the folder.
+    log.disk.sync_dir(log.folder.rpartition("/")[0] or ".")
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
@@ -79,7 +87,11 @@ def open_log(log: Log, create: bool) -> None:
     for o in opened:
         if o.segment is not last:
             settle(log, o)
-    count_all(log, opened)
+    for o in opened:
+        count(log, o)
+        yield
+    log.subject_count = log.subjects_table.live
+    log.subject_ids = log.subjects_table.count
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
@@ -102,29 +114,28 @@ cdef int start_empty(Log log, list orphans) except -1:
     log.last_seq = first - 1
     log.first_seq = first
     log.start_segment(first)
-    if first > 1 and not orphans:
+    if orphans:
+        begin_anew(log)
+    elif first > 1:
         ranges_add(&log.ranges, 1, first - 1)          # nothing was ever there
     log.write()
     return 0
 
 
-cdef list open_segments(Log log, list names):
-    """Those that are part of this log."""
-    cdef list opened = []
-    cdef Opened o, before = None
-    cdef Py_ssize_t k
-    cdef uint64_t first
-    for k in range(len(names)):
-        first = int(names[k][:20])
-        o = None
-        if before is None or first >= before.segment.first + before.segment.count:
-            o = open_segment(log, first, k == len(names) - 1)
-        if o is None:
-            set_aside(log, names[k])
-        else:
-            opened.append(o)
-            before = o
-    return opened
+cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
+    """One more of those that are part of this log; what is not goes aside."""
+    cdef uint64_t first = int(name[:20])
+    cdef Segment before
+    cdef Opened o = None
+    if opened:
+        before = (<Opened>opened[len(opened) - 1]).segment
+    if not opened or first >= before.first + before.count:
+        o = open_segment(log, first, is_last)
+    if o is None:
+        set_aside(log, name)
+    else:
+        opened.append(o)
+    return 0
 
 
 cdef int set_aside(Log log, str name) except -1:
@@ -356,12 +367,13 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Segment s = o.segment
     cdef bytes cut
     cdef Head head
-    cdef uint64_t expected, seen = 0
+    cdef uint64_t expected, seen = 0, first
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows.
         log.start_segment(log.last_seq + 1)
+        begin_anew(log)
         if s.packed is not None or o.mended:
             settle(log, o)
         return 0
@@ -376,8 +388,9 @@ cdef int mend_tail(Log log, Opened o) except -1:
         if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
                 expected <= head.seq <= expected + GAP_MAX):
             seen = max(seen, head.seq)
-            if head.length <= <uint64_t>(len(cut) - at) and not o.scan.group_at:
-                log.lost.append((head.seq, 1, "damaged at the end"))
+            if head.length <= <uint64_t>(len(cut) - at):
+                first = expected if o.scan.group_at else head.seq
+                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
         # What only the sidecar says is said again: it goes, for it fits no more.
         for low, high in o.evidence.gone:
@@ -398,6 +411,13 @@ cdef int mend_tail(Log log, Opened o) except -1:
             log.roll(log.last_seq + 1)
             return 0
         put_skips(log, s, expected)
+    return 0
+
+
+cdef int begin_anew(Log log) except -1:
+    """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
+    put_skip(&log.tail, 0, log.last_seq, False, log.active.salt)
+    log.active.size += RECORD_EXTRA_BYTES
     return 0
 
 
@@ -471,32 +491,27 @@ cdef int settle(Log log, Opened o) except -1:
     return 0
 
 
-cdef int count_all(Log log, list opened) except -1:
-    # Subjects, messages and bytes, segment by segment in order of the sequences.
-    cdef Opened o
-    cdef Segment s
+cdef int count(Log log, Opened o) except -1:
+    # Subjects, messages and bytes of a segment; called in order of the sequences.
+    cdef Segment s = o.segment
     cdef uint32_t k
-    for o in opened:
-        s = o.segment
-        if s.live == 0:
-            s.live_bytes = 0
-        elif o.sidecar is not None and not o.touched:
-            for k in range(s.subject_count):
-                merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                      s.first + o.sidecar.rows[k].last)
-        else:
-            count_entries(log, s)
-        log.msgs += s.live
-        log.bytes += s.live_bytes
-        if o.sidecar is None and s is not log.active and s.live and not s.damaged:
-            write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
-        if s.live == 0 and s is not log.active:
-            if s.damaged:
-                continue      # nothing in it can be read, but it is not recorded as dead: it stays
-            log.retire(s)
-        log.segments.make_room(s)
-    log.subject_count = log.subjects_table.live
-    log.subject_ids = log.subjects_table.count
+    if s.live == 0:
+        s.live_bytes = 0
+    elif o.sidecar is not None and not o.touched:
+        for k in range(s.subject_count):
+            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
+                  s.first + o.sidecar.rows[k].last)
+    else:
+        count_entries(log, s)
+    log.msgs += s.live
+    log.bytes += s.live_bytes
+    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+        write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    if s.live == 0 and s is not log.active:
+        if s.damaged:
+            return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        log.retire(s)
+    log.segments.make_room(s)
     return 0
 
 

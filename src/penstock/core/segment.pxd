@@ -42,6 +42,7 @@ cdef class Segment:
     cdef readonly bint sealed
     cdef bint has_index                   # a sidecar that belongs to it is on the disk
     cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
+    cdef bint plain                       # none of its messages has headers; False: not known, or some have
     cdef bint index_old                   # removals since the sidecar was written
     cdef uint64_t last_ts                 # timestamp of its last message
     cdef uint32_t* subjects               # ids of the subjects in it, by local number
@@ -112,6 +113,7 @@ cdef class SegmentList:
     cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
     cdef uint64_t prev_wanted(self, uint64_t seq, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
     cdef uint64_t count_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615
+    cdef uint64_t next_headed(self, uint64_t seq) except? 18446744073709551615     # the lowest live sequence >= seq that has headers, 0 if none
     cdef bint holds(self, Segment s, uint32_t subject) noexcept
     cdef uint64_t next_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615
     cdef uint64_t prev_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615

@@ -330,6 +330,24 @@ cdef class SegmentList:
 
     # --- looking for live messages ---------------------------------------------------------------
 
+    cdef uint64_t next_headed(self, uint64_t seq) except? 18446744073709551615:
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i
+        while k < PyList_GET_SIZE(self.items):
+            s = <Segment>self.items[k]
+            k += 1
+            if s.plain:
+                continue
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            if i < s.count:
+                self.need(s)
+            while i < s.count:
+                if s.entries[i].size & HAS_HEADERS:
+                    return s.first + i
+                i = s.next_live(i + 1)
+        return 0
+
     cdef uint64_t next_live(self, uint64_t seq) noexcept:
         cdef Py_ssize_t k = self.position(seq)
         cdef Segment s
@@ -371,6 +389,7 @@ cdef class SegmentList:
             if i >= s.count or (i == 0 and s.sealed and not s.wants(wanted, n)):
                 continue
             self.need(s)
+            i = s.next_live(i)                   # an index made anew may have found it damaged
             end = s.count if stop - s.first >= s.count else <uint32_t>(stop - s.first) + 1
             while i < end:
                 id = s.entries[i].subject
@@ -444,6 +463,7 @@ cdef class SegmentList:
             if i >= s.count or not self.holds(s, subject):
                 continue
             self.need(s)
+            i = s.next_live(i)
             while i < s.count:
                 cost[0] += 1
                 if s.entries[i].subject == subject:

@@ -43,4 +43,6 @@ class Sessions:
         """From here on a connection that publishes is not read from."""
     def go_on(self) -> None:
         """Undo hold(): what was held is done in the hub's next turn, in order."""
+    def nobody(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """What it published some time ago has no taker after all: it hears 503 if it wants to."""
     def eof(self, connection: Connection) -> None: ...

@@ -329,6 +329,16 @@ cdef class Sessions(Operator):
                 break
         return 0
 
+    def nobody(self, Connection c, bytes subject, bytes reply) -> None:
+        """What it published some time ago turned out to have no taker."""
+        cdef Message m
+        m.subject = PyBytes_AS_STRING(subject)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
+        m.reply = PyBytes_AS_STRING(reply)
+        m.reply_len = <uint32_t>PyBytes_GET_SIZE(reply)
+        if not c.closed:
+            self.no_responders(c, <Router>c.router, &m)
+
     cdef int subscribe(self, Connection c, Op* op) except -1:
         cdef Router router = <Router>c.router
         cdef int verdict

@@ -4,7 +4,7 @@
                  32  u32 count     36  u32 live        40  u64 live bytes            48  u64 last_seq
                  56  u64 all below this one is removed, its REMOVE records say       64  u64 last ts
                  72  u32 subjects  76  u32 bytes of names
-                 80  u32 words of the bitmap           84  u32 ranges                88  u64 0
+                 80  u32 words of the bitmap           84  u32 ranges                88  u64 1 + messages with headers; 0: not counted
                  96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 1: doubtful
                 108  u32 crc32c of the 108 bytes before
     entries       count x { u32 offset, u32 local subject, u32 size }       (core/segment: Entry)
@@ -89,7 +89,7 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
 
 
 cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
-    cdef uint32_t k, i, id, names = 0, words = 0
+    cdef uint32_t k, i, id, names = 0, words = 0, headed = 0
     cdef LocalSubject* rows
     cdef LocalSubject* row
     cdef Entry* e
@@ -119,6 +119,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
             continue
         k = subjects.table[e[i].subject].local
         e[i].subject = k
+        headed += e[i].size >> 31
         if is_live(s, i):
             row = &rows[k]
             if row.live == 0:
@@ -153,6 +154,8 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     put32(p, 76, names)
     put32(p, 80, words)
     put32(p, 84, s.removes.count)
+    put64(p, 88, <uint64_t>headed + 1)
+    s.plain = headed == 0
     put32(p, 96, crc32c(p + INDEX_HEAD_BYTES + entries_bytes, tables_bytes, 0))
     put32(p, 100, crc32c(p + INDEX_HEAD_BYTES, entries_bytes, 0))
     put32(p, 108, crc32c(p, 108, 0))
@@ -235,6 +238,7 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
     s.live = get32(head, 36)
     s.live_bytes = get64(head, 40)
     s.last_ts = get64(head, 64)
+    s.plain = get64(head, 88) == 1
     s.removed_below = get64(head, 56)
     s.has_index = True
     return found

@@ -1,6 +1,6 @@
 """The stream's data path: publish -> header scan -> expectations -> dedupe -> limits -> append -> PubAck -> wake consumers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.core.consumer import Consumer
@@ -26,6 +26,7 @@ class Stream(Sink):
     visible: int  # acks and deliveries exist for messages up to this sequence
     closed: bool
     failure: str  # why the log can't write; "" while it can
+    unread: str  # why the disk last refused to give a message back; "": nothing was refused since read_again()
     rules: Rules | None
     """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
     batched: Batched | None  # takes the messages of fast-ingest batches; None: they are refused
@@ -83,6 +84,8 @@ class Stream(Sink):
         """The consumers that take messages of a literal subject."""
     def rebuild_dedupe(self) -> int:
         """After opening a log: read back the message ids inside the duplicate window; how many."""
+    def rebuilding(self) -> Iterator[None]:
+        """As rebuild_dedupe, a step for each item."""
     def publish(self, subject: str, payload: bytes, headers: bytes = b"") -> int:
         """A message from inside; its sequence. Raises StreamRefused(code, err_code, description) as the PubAck error would say."""
     def settle(self) -> None:
@@ -95,10 +98,14 @@ class Stream(Sink):
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
     def expire(self) -> int:
-        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed).
-
-        After a full disk it also tries to write again.
+        """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
+    def mend(self) -> bool | None:
+        """Try to take messages again after a failure, a piece per call; True: they are taken, False: there is more to do, None: the
+        disk can't yet. To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message
+        that was lost gets an error.
         """
+    def read_again(self) -> None:
+        """For the engine, some time after `unread` was set: who could not read tries again."""
     def sync_soon(self) -> None:
         """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
     def consumers(self) -> list[Consumer]: ...

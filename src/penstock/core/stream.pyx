@@ -14,13 +14,13 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
-from penstock.core.buffer cimport out_put
+from penstock.core.buffer cimport Out, out_put
 from penstock.core.dedupe cimport MessageIds
 from penstock.core.expect cimport PublishHeaders, scan_headers
 from penstock.core.hub cimport Connection, Synced, Task
 from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, Intake
 from penstock.core.log cimport Log, Record
-from penstock.core.log_files cimport FULL
+from penstock.core.log_files cimport TAKES
 from penstock.core.router cimport Message, Router
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
@@ -34,6 +34,7 @@ cdef enum:
     SYNC_HANDLES = 64
     UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
+    RECALL_STEP = 16384            # messages whose ids are read back in one step of an opening
     SCRUB_STEP = 4096              # old routes forgotten each time when filters change
     FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
@@ -80,7 +81,7 @@ cdef class Committer(Synced):
                 s.log.write()
             except OSError as error:
                 return s.write_failed(error)
-            if s.failure:
+            if s.failure and s.log.condition == TAKES:
                 s.failure = ""
         if s.sync == 0 or s.log.memory:
             s.reveal(s.log.last_seq)
@@ -132,7 +133,7 @@ cdef class Stream(Intake):
     def __init__(self, Router router, str name, Log log, *, int sync = 1, str domain = "") -> None:
         Intake.__init__(self, router, name, log, domain)
         self.sync = sync
-        self.failure = ""
+        self.failure = self.unread = ""
         self.committer = Committer(self)
         self.listeners = {}
         self.unfiltered = []
@@ -212,7 +213,11 @@ cdef class Stream(Intake):
             if outcome == STORED:
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
             elif outcome == DUPLICATE:
-                self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+                if self.failure and seq > self.visible:
+                    self.refuse(503, 10077, self.failure)          # it may come to be stored, or not
+                    self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)
+                else:
+                    self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
             elif outcome == ANSWERED:
                 self.acks.push_text(m.reply, m.reply_len, seq, self.answer_text)
             elif outcome == HANDLED:
@@ -292,16 +297,50 @@ cdef class Stream(Intake):
     cdef int write_failed(self, object error) except -1:
         """The log could not write or sync.
 
-        A full disk: what was accepted is kept, its acks wait for the write that succeeds, and publishes are refused until then.
-        Anything else: nobody knows what of the unreleased messages is on the disk, so nothing is said of them.
+        What was accepted is kept, its acks wait until it is as durable as promised, and publishes are refused until then: the
+        engine calls mend() now and then.
         """
         self.failure = error.strerror or str(error)
-        if self.log.condition == FULL:
-            return 0
         if self.sync == 0:
             self.reveal(self.log.written_seq)
-        self.acks.drop(self.visible)
         return self.acks.release(self.router, self.visible)
+
+    cdef int read_failed(self, object error) except -1:
+        self.unread = error.strerror or str(error)
+        return 0
+
+    def read_again(self) -> None:
+        """For the engine, some time after `unread` was set: who could not read tries again."""
+        self.unread = ""
+        if self.keeper is not None:
+            self.hub.enlist_commit(self.keeper)
+
+    def mend(self) -> bool | None:
+        """Try to take messages again after a failure, a piece per call; True: they are taken, None: the disk can't yet.
+
+        To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message that was lost
+        gets an error.
+        """
+        cdef Py_ssize_t known = len(self.log.lost)
+        if self.closed or (<Committer>self.committer).outstanding:
+            return None
+        try:
+            whole = self.log.mend()
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            whole = None
+        if len(self.log.lost) > known:
+            self.acks.refuse(self.log.lost[known:], self.acks.error(503, 10077, "message lost: " + self.failure))
+            self.told()
+        if not whole:
+            return whole
+        self.failure = ""
+        if self.sync == 0:
+            self.reveal(self.log.written_seq)
+        else:
+            self.reveal(self.log.synced_seq)
+        self.hub.enlist_commit(self.committer)
+        return True
 
     # --- consumers -----------------------------------------------------------------------------------------------------
     cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
@@ -412,27 +451,54 @@ cdef class Stream(Intake):
     # --- administration ------------------------------------------------------------------------------------------------
     def rebuild_dedupe(self) -> int:
         """After opening a log: read back the message ids inside the duplicate window, and the id of the last message; how many."""
+        for _ in self.rebuilding():
+            pass
+        return self.ids.count
+
+    def rebuilding(self):
+        """As rebuild_dedupe, in steps: an iterator. Costs what there is with headers in the window."""
         cdef uint64_t seq, now = self.hub.now_ns
-        cdef Record r
-        cdef PublishHeaders h
         self.ids = MessageIds()
         self.last_id.len = 0
         if self.log.msgs == 0:
-            return 0
+            return
+        self.recall(self.log.last_seq, &self.last_id)
+        if self.duplicate_window_ns == 0:
+            return
         seq = self.log.seq_at(now - self.duplicate_window_ns + 1 if now > self.duplicate_window_ns else 0)
-        if self.duplicate_window_ns == 0 or seq > self.log.last_seq:
-            seq = self.log.last_seq
-        seq = self.log.next_live(seq)
-        while seq:
+        while True:
+            seq = self.recall_some(seq)
+            if seq == 0:
+                return
+            yield
+
+    cdef int recall(self, uint64_t seq, Out* into) except -1:
+        """The id of one message, if it has one."""
+        cdef Record r
+        cdef PublishHeaders h
+        if self.log.read(seq, &r) and r.hlen:
+            scan_headers(r.body, r.hlen, &h)
+            if h.message_id.at != NULL:
+                out_put(into, h.message_id.at, h.message_id.n)
+        return 0
+
+    cdef uint64_t recall_some(self, uint64_t seq) except? 18446744073709551615:
+        """Note the ids of some messages from a sequence on; where to go on, 0: that was the end."""
+        cdef uint64_t now = self.hub.now_ns
+        cdef Record r
+        cdef PublishHeaders h
+        cdef int n
+        for n in range(RECALL_STEP):
+            seq = self.log.segments.next_headed(seq)
+            if seq == 0:
+                return 0
             if self.log.read(seq, &r):
                 scan_headers(r.body, r.hlen, &h)
-                if self.duplicate_window_ns and h.message_id.at != NULL and r.ts_ns + self.duplicate_window_ns > now:
+                if h.message_id.at != NULL and r.ts_ns + self.duplicate_window_ns > now:
                     if self.ids.find(h.message_id.at, h.message_id.n) == 0:
                         self.ids.add(h.message_id.at, h.message_id.n, seq, min(r.ts_ns, now))
-                if seq == self.log.last_seq and h.message_id.at != NULL:
-                    out_put(&self.last_id, h.message_id.at, h.message_id.n)
-            seq = self.log.next_live(seq + 1)
-        return self.ids.count
+            seq += 1
+        return seq
 
     def purge(self, *, str subject = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed.
@@ -523,9 +589,6 @@ cdef class Stream(Intake):
             if oldest:
                 oldest = max(oldest + self.duplicate_window_ns, now + AGE_STEP_NS)
                 due = min(due, oldest) if due else oldest
-        if self.failure and self.log.dirty():
-            self.hub.enlist_commit(self.committer)         # the disk was full: try again
-            due = min(due, now + AGE_STEP_NS) if due else now + AGE_STEP_NS
         return due
 
     def close(self) -> None:

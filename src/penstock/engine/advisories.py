@@ -169,6 +169,16 @@ class Unpinned(Advisory, kw_only=True):
     reason: str = ""
 
 
+class OutOfStorage(Advisory, kw_only=True):
+    """The disk is full: messages are refused."""
+
+    server: str = ""
+    server_id: str = ""
+    stream: Annotated[str, OMIT] = ""
+    cluster: str = ""
+    domain: Annotated[str, OMIT] = ""
+
+
 class Acknowledged(Advisory, kw_only=True):
     """How long a client took for a message: a metric."""
 
@@ -382,6 +392,15 @@ class Advisories:
                 reason=reason,
             )
             self._publish(subject, "consumer_group_unpinned", event, now_ns)
+
+    def out_of_storage(self, server: str, server_id: str, stream: str, now_ns: int) -> None:
+        """The disk takes no more of a stream's messages."""
+        subject = f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
+        if self._router.has_interest(subject):
+            event = OutOfStorage(
+                server=server, server_id=server_id, stream=stream, domain=self._domain
+            )
+            self._publish(subject, "server_out_of_space", event, now_ns)
 
     def acknowledged(
         self,

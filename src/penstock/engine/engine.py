@@ -13,11 +13,12 @@ from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.usage import NO_LIMIT
-from penstock.engine import consumers, limits, streams
+from penstock.engine import consumers, limits, streams, trouble
 from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
+from penstock.engine.opening import Opening
 from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Engine:
         self.accounts: dict[str, Account] = {}
         self._all: list[Account] = []  # the same, for those who sum up over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
+        self._openings: dict[str, Opening] = {}  # of accounts whose streams are not all there
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
@@ -111,14 +113,60 @@ class Engine:
         store can't be used.
         """
         for account in self._all if name is None else [self.accounts[name]]:
-            self._dispatchers[account.name] = Dispatcher(account)
-            streams.recover(account)
+            self.begin(account.name)
+            self.finish(account.name)
+
+    def begin(self, name: str) -> None:
+        """Serve an account: what needs a stream waits until that is recovered, see `open_more`.
+        OSError: the store can't be used.
+        """
+        account = self.accounts[name]
+        self._dispatchers[name] = Dispatcher(account)
+        opening = Opening(account)
+        opening.step()  # an account without streams is there at once
+        if not opening.done:
+            self._openings[name] = opening
+
+    def open_more(self) -> bool:
+        """Recover a little more of the accounts that were begun, as little as a segment, and rather
+        what somebody waits for; whether there is more to do. Let the hub have a turn afterwards.
+        """
+        if not self._openings:
+            return False
+        awaited = (name for name, opening in self._openings.items() if opening.awaited)
+        name = next(awaited, next(iter(self._openings)))
+        opening = self._openings.pop(name)
+        opening.step()
+        if not opening.done:
+            self._openings[name] = opening  # behind the others: each has its turn
+        return bool(self._openings)
+
+    def finish(self, name: str) -> None:
+        """Recover the rest of an account's streams now."""
+        opening = self._openings.pop(name, None)
+        while opening is not None and not opening.done:
+            opening.step()
+
+    def opening(self) -> tuple[int, int, str]:
+        """Streams that are recovered, streams there were at the start, of the accounts where this
+        is not over; and where it is, for the operator. Zeros and empty: all are recovered.
+        """
+        openings = self._openings.values()
+        total = sum(each.total for each in openings)
+        return (
+            total - sum(each.left for each in openings),
+            total,
+            "; ".join(each.told() for each in openings),
+        )
 
     def remove(self, name: str) -> None:
         """Serve an account no longer; what it has stays on the disk."""
         account = self.accounts.pop(name)
         self._all.remove(account)
         self._dispatchers.pop(name, None)
+        opening = self._openings.pop(name, None)
+        if opening is not None:
+            opening.close()
         streams.close(account)
         account.leave()
 
@@ -140,6 +188,9 @@ class Engine:
         """A request to the API of an account that came another way than by its subject; False:
         nobody serves it.
         """
+        opening = self._openings.get(name)
+        if opening is not None and opening.take(source, subject, reply, headers, body):
+            return True
         dispatcher = self._dispatchers.get(name)
         return dispatcher is not None and dispatcher.take(source, subject, reply, headers, body)
 
@@ -217,6 +268,9 @@ class Engine:
 
     def close(self) -> None:
         """Stop cleanly: consumer states and logs are on disk afterwards."""
+        for opening in self._openings.values():
+            opening.close()
+        self._openings.clear()
         for account in self._all:
             streams.close(account)
             account.leave()
@@ -236,7 +290,12 @@ class Engine:
                 if stream.rules is None:
                     continue
                 if now_ns >= stream.rules_at_ns:
-                    stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+                    try:
+                        stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+                        stream.complaints.discard("rules")
+                    except OSError as error:
+                        stream.rules_at_ns = now_ns + RETRY_INTERVAL_NS
+                        trouble.complain(account, stream, "rules", error)
                 next_ns = min(next_ns, stream.rules_at_ns)
         return max(next_ns, now_ns + RULES_STEP_NS)
 
@@ -267,23 +326,34 @@ def _maintain(account: Account) -> bool:
             try:
                 if stream.core.log.maintain():
                     stream.core.settle()  # what it has to write is written with this turn
+                    stream.complaints.discard("compaction")
                     return True
             except OSError as error:
-                account.report(f"stream {stream.config.name}: compaction failed: {error}")
+                trouble.complain(account, stream, "compaction", error)
     return False
 
 
 def _expire(account: Account, now_ns: int) -> None:
     for stream in account.streams.values():
-        if len(stream.core.log.lost) > stream.lost_reported:
+        if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)
+        if stream.core.failure or stream.trouble is not None:
+            trouble.look(account, stream, now_ns)
+        if stream.core.unread or stream.unread_since_ns:
+            trouble.look_at_reads(account, stream, now_ns)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:
             stream.supply_at_ns = NEVER_NS
-            due_ns = stream.supply.tick(now_ns) or NEVER_NS
+            try:
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.complaints.discard("sources")
+            except OSError as error:
+                due_ns = now_ns + RETRY_INTERVAL_NS
+                trouble.complain(account, stream, "sources", error)
             stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
         if now_ns >= stream.expire_at_ns:
             try:
                 stream.expire_at_ns = stream.core.expire()
+                stream.complaints.discard("expiry")
             except OSError as error:
                 stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
-                account.report(f"stream {stream.config.name}: expiry failed: {error}")
+                trouble.complain(account, stream, "expiry", error)

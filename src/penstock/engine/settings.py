@@ -62,6 +62,7 @@ class Settings:
     )
     limits: ServerLimits = ServerLimits()
     batch: BatchLimits = BatchLimits()
+    server_id: str = ""  # told in advisories about the server
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,13 @@ class Server:
 
         assert self.store is not None
         self.jetstream = JetStream(
-            self.settings, self.store, self.turn, self.accounts, self.log, self.server_name
+            self.settings,
+            self.store,
+            self.turn,
+            self.accounts,
+            self.log,
+            self.server_name,
+            self.server_id,
         )
         self.jetstream.open(self.loop)
         if self.settings.declared:

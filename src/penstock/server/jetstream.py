@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
+RECOVERY_SLICE_NS = SECOND_NS // 250  # streams are opened for so long, then clients are served
+RECOVERY_TOLD_NS = 5 * SECOND_NS  # between two lines of the log about that
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 _INFO = "$JS.API.INFO"
 _NOT_ENABLED = AccountInfoResponse(
@@ -68,8 +70,9 @@ class JetStream:
         accounts: Accounts,
         log: Log,
         name: str,
+        server_id: str = "",
     ) -> None:
-        """The store folder is locked already; name is the server's."""
+        """The store folder is locked already; name and id are the server's."""
         self._settings = settings
         self._store = store
         self._turn = turn
@@ -90,6 +93,7 @@ class JetStream:
             storage_by_disk=settings.max_file < 0,
             limits=ServerLimits(**settings.jetstream_limits),
             batch=BatchLimits(**{key: n for key, n in settings.batch_limits.items() if n}),
+            server_id=server_id,
         )
         self._engine = Engine(
             turn,
@@ -103,6 +107,9 @@ class JetStream:
         self._domains: dict[str, CallbackSink] = {}
         self._system: CallbackSink | None = None  # refuses the calls of the system account
         self._started = False
+        self._recovering = False  # a step of it is to come
+        self._recovery_ns = 0  # when it began
+        self._told_ns = 0  # when the log was told of it
         self._remotes: list[Remote] = []
         if settings.remotes:
             self._make_remotes()
@@ -206,6 +213,7 @@ class JetStream:
         wrong, or empty.
         """
         account = self._engine.accounts.get(name)
+        self._engine.finish(name)
         self._log.info(f"Purge request for account {name}")
         if account is None:
             import shutil
@@ -234,8 +242,9 @@ class JetStream:
             self._serve(account)
 
     def _serve(self, account: ServerAccount) -> None:
-        """Recover what an account has, and answer it."""
-        self._engine.start(account.name)
+        """Begin to recover what an account has, and answer it."""
+        self._engine.begin(account.name)
+        self._recover_soon()
         domain = self._settings.domain
         if domain:
             sink = CallbackSink(lambda *message: self._from_domain(account, *message))
@@ -278,7 +287,9 @@ class JetStream:
         account.router.attach_prefix("$JS.API.", self._system)
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Recover what the store holds and serve it; StartError when the store can't be used."""
+        """Serve what the store holds: each stream as soon as it is recovered, which begins now.
+        StartError: the store can't be used.
+        """
         settings, log = self._settings, self._log
         log.info("Starting JetStream")
         log.info("---------------- JETSTREAM ----------------")
@@ -293,7 +304,7 @@ class JetStream:
         log.info("-------------------------------------------")
         if not settings.store_dir:
             log.warn("Temporary storage directory used, data could be lost on system reboot")
-        started = time.perf_counter()
+        self._loop = loop
         self._turn.now_ns = self._turn.clock.now()
         try:
             self._started = True
@@ -304,8 +315,6 @@ class JetStream:
             raise StartError(
                 f"can't start JetStream in {self._store.folder}: {problem}; choose another with -sd"
             ) from None
-        log.info(f"Took {(time.perf_counter() - started) * 1000:.3f}ms to start JetStream")
-        self._loop = loop
         if self._accounts.resolve is not None:
             for name in self.stored():
                 self._accounts.resolve(unquote(name))
@@ -313,6 +322,39 @@ class JetStream:
             remote.open(loop)
         self._engine.call_when_sooner(self._sooner)
         self._tick()
+
+    def _recover_soon(self) -> None:
+        if self._recovering or self._loop is None:
+            return
+        self._recovering = True
+        self._recovery_ns = self._told_ns = time.perf_counter_ns()
+        self._loop.call_soon(self._recover)
+
+    def _recover(self) -> None:
+        """Some steps of the recovery; clients are served between two of these."""
+        if self._loop is None or not self._recovering:
+            return
+        started_ns = now_ns = time.perf_counter_ns()
+        self._turn.now_ns = self._turn.clock.now()
+        more = True
+        while more and now_ns < started_ns + RECOVERY_SLICE_NS:
+            more = self._engine.open_more()
+            now_ns = time.perf_counter_ns()
+        self._turn.kick()
+        if more:
+            if now_ns > self._told_ns + RECOVERY_TOLD_NS:
+                self._told_ns = now_ns
+                self._log.info(f"Recovering streams: {self._engine.opening()[2]}")
+            self._loop.call_soon(self._recover)
+            return
+        self._recovering = False
+        ms = (now_ns - self._recovery_ns) / 1_000_000
+        self._log.info(f"Took {ms:.3f}ms to start JetStream")
+
+    def recovering(self) -> str:
+        """What is not there yet, for those who ask how the server is; empty: all is."""
+        done, total, _ = self._engine.opening()
+        return f"recovering {done} of {total} streams" if total else ""
 
     def _from_domain(
         self,
@@ -390,6 +432,8 @@ class JetStream:
         """Have these streams and consumers there; StartError when that can't be."""
         from penstock.server.declared import apply
 
+        for made in self.accounts():
+            self._engine.finish(made.name)
         self._turn.now_ns = self._turn.clock.now()
         apply(declared, self._account_of, self._log)
         self._turn.kick()

@@ -1,0 +1,241 @@
+"""The streams of an account are opened one after the other, in steps; what needs one of them waits for that one alone.
+
+    folders -> configurations -> a Waiting on the subjects of each stream        at once
+    a step: a segment of a log, some message ids, a stream's consumers           as often as the shell calls
+    a stream is there: it takes the subjects, and what was kept for it
+    all are there: mirrors and sources are followed, requests that concern all are answered
+
+While something is being opened a Front stands before the account's desk and looks whose a request
+is. The stream that somebody waits for is opened next; of several each gets a step in turn, so that
+a small one does not wait for the end of a large one. A stream that can't be opened is reported and
+offline; who waited for it goes on and hears that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+
+from penstock.core.hub import Connection
+from penstock.core.log import Log
+from penstock.core.waiting import Front, Waiting
+from penstock.engine import streams
+from penstock.engine.account import Account
+from penstock.engine.entries import StreamEntry
+from penstock.engine.files import BadFileError, StreamFile, StreamFiles
+from penstock.engine.sources import supply
+
+_PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.")
+_OF_ALL = frozenset({"CREATE", "UPDATE", "RESTORE", "NAMES", "LIST"})  # of $JS.API.STREAM.
+_ACK_TOKENS, _FLOW_TOKENS = 9, 5  # of the subjects that do not name domain and account
+
+
+class Pending:
+    """A stream that is not there yet."""
+
+    def __init__(
+        self, files: StreamFiles, meta: StreamFile, on_asked: Callable[["Pending"], None]
+    ) -> None:
+        """Nothing of it is open; on_asked() is called when somebody begins to wait for it."""
+        self.files = files
+        self.meta = meta
+        self.config = meta.config
+        self.waiting = Waiting(lambda: on_asked(self))
+        self.log: Log | None = None  # as soon as it is begun
+        self.steps: Generator[None, None, StreamEntry] | None = None
+
+    def begin(self, account: Account) -> Generator[None, None, StreamEntry]:
+        """Its opening, the same one each time. OSError."""
+        if self.steps is None:
+            self.log = Log(
+                self.files.log_folder,
+                account.disk,
+                first_seq=self.config.first_seq or 1,
+                gradually=True,
+            )
+            self.steps = streams.recover(account, self.files, self.meta, self.log)
+        return self.steps
+
+    def end(self) -> None:
+        """It will not be opened; its files stay as they are."""
+        if self.steps is not None:
+            self.steps.close()
+        if self.log is not None:
+            self.log.abandon()
+
+    @property
+    def told(self) -> str:
+        """How far it is."""
+        if self.log is None:
+            return self.config.name
+        done, total = self.log.opening()
+        return f"{self.config.name} (segment {done} of {total})"
+
+
+class Opening:
+    """Of one account that is served already; `done` says when it is over."""
+
+    def __init__(self, account: Account) -> None:
+        """Reads what streams there are. OSError: the store can't be used."""
+        assert account.desk is not None
+        found = streams.found(account)
+        pending = [Pending(files, meta, self._asked) for files, meta in found]
+        self._account = account
+        self._pending = {each.config.name: each for each in pending}
+        self._turns = dict.fromkeys(pending)  # in this order, if nobody waits
+        self._awaited: deque[Pending] = deque()  # whose step is next, then
+        self._late: list[tuple[Pending, StreamEntry]] = []  # that need all the others first
+        self._all = Waiting()  # what has to wait for all of them
+        self._desk = account.desk
+        self._front = Front(self._desk, self._needed)
+        self.total = len(pending)
+        self.left = len(pending)  # streams that are not open yet
+        self.done = False
+        for each in pending:
+            for subject in each.config.subjects:
+                account.router.attach(subject, each.waiting)
+        account.router.detach_prefix(self._desk)
+        for prefix in _PREFIXES:
+            account.router.attach_prefix(prefix, self._front)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for a stream."""
+        return bool(self._awaited)
+
+    def take(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+    ) -> bool:
+        """A request that came another way than by its subject; False: it needs not wait."""
+        waiting = self._needed(subject)
+        if waiting is not None:
+            waiting.hold(source, subject, reply, headers, body, self._desk)
+        return waiting is not None
+
+    def step(self) -> None:
+        """Do a little more; not to be called when it is done."""
+        if not self._turns:
+            self._end()
+            return
+        each = self._next()
+        try:
+            next(each.begin(self._account))
+        except StopIteration as end:
+            self._opened(each, end.value)
+        except (OSError, BadFileError) as error:
+            self._fail(each, str(error))
+        except Exception as error:
+            # a fault of ours: the others are served
+            self._fail(each, f"internal error: {error!r}")
+
+    def close(self) -> None:
+        """The server stops, or the account is gone: what is not open stays as it is on the disk."""
+        for each in self._turns:
+            each.end()
+        late = [each for each, _ in self._late]
+        for each in [*self._turns, *late]:
+            self._leave(each)
+            each.waiting.pass_on(None)
+        self._turns.clear()
+        self._awaited.clear()
+        self._late.clear()
+        self._step_aside()
+        self._all.pass_on(None)
+        self.left = 0
+        self.done = True
+
+    def told(self) -> str:
+        """How far it is, for the operator."""
+        now = ", ".join(each.told for each in self._turns if each.steps is not None)
+        return f"{self.total - self.left} of {self.total}" + (f", now {now}" if now else "")
+
+    def _next(self) -> Pending:
+        """Whose step it is: of those that are waited for in turn, else the one that is begun."""
+        if self._awaited:
+            self._awaited.rotate(-1)
+            return self._awaited[-1]
+        return next(iter(self._turns))
+
+    def _asked(self, each: Pending) -> None:
+        if each in self._turns:
+            self._awaited.append(each)
+
+    def _opened(self, each: Pending, entry: StreamEntry) -> None:
+        self._over(each)
+        if entry.config.mirror is not None or entry.config.sources:
+            self._late.append((each, entry))
+            return
+        self._hand_over(each, entry)
+
+    def _hand_over(self, each: Pending, entry: StreamEntry) -> None:
+        streams.serve(self._account, entry)
+        self._leave(each)
+        del self._pending[each.config.name]
+        each.waiting.pass_on(entry.core)
+
+    def _fail(self, each: Pending, why: str) -> None:
+        streams.put_offline(self._account, each.config.name, each.files, why)
+        self._over(each)
+        each.end()
+        self._leave(each)
+        del self._pending[each.config.name]
+        each.waiting.pass_on(None)
+
+    def _over(self, each: Pending) -> None:
+        del self._turns[each]
+        if each in self._awaited:
+            self._awaited.remove(each)
+        self.left -= 1
+
+    def _leave(self, each: Pending) -> None:
+        for subject in each.config.subjects:
+            self._account.router.detach(subject, each.waiting)
+
+    def _end(self) -> None:
+        for _, entry in self._late:
+            supply.start(self._account, entry)
+        for each, entry in self._late:
+            self._hand_over(each, entry)
+        self._late.clear()
+        self._step_aside()
+        self.done = True
+        self._all.pass_on(None)
+
+    def _step_aside(self) -> None:
+        router = self._account.router
+        router.detach_prefix(self._front)
+        for prefix in _PREFIXES:
+            router.attach_prefix(prefix, self._desk)
+
+    def _needed(self, subject: str) -> Waiting | None:
+        """What a request has to wait for."""
+        tokens = subject.split(".")
+        name = tokens[2]
+        if tokens[1] == "ACK" and len(tokens) > _ACK_TOKENS:
+            name = tokens[4]
+        elif tokens[1] == "FC":
+            name = tokens[2] if len(tokens) <= _FLOW_TOKENS else tokens[4]
+        elif tokens[1] == "API":
+            found = _stream_of(tokens[2:])
+            if found is None:
+                return self._all
+            name = found
+        each = self._pending.get(name)
+        if each is not None:
+            return each.waiting
+        if tokens[1:4] == ["API", "DIRECT", "GET"] and name not in self._account.streams:
+            return self._all  # a mirror may stand for it
+        return None
+
+
+def _stream_of(tokens: list[str]) -> str | None:
+    """The stream that a call of the API is about; None: it is about all, or unknown."""
+    if tokens[0] == "STREAM" and len(tokens) > 2 and tokens[1] not in _OF_ALL:
+        return tokens[-1]
+    if tokens[:2] == ["DIRECT", "GET"] and len(tokens) > 2:
+        return tokens[2]
+    if tokens[0] == "CONSUMER":
+        at = 3 if tokens[1:3] in _TWO_WORDS else 2
+        return tokens[at] if len(tokens) > at else None
+    return None
+
+
+_TWO_WORDS = (["DURABLE", "CREATE"], ["MSG", "NEXT"], ["LEADER", "STEPDOWN"])

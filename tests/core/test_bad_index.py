@@ -1,0 +1,66 @@
+"""An index file that turns out bad when it is needed, beside a segment that is damaged, too: each
+message is lost once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.core.disk import PyDisk
+from penstock.core.log import Log
+from tests.simulation.disk import SimDisk
+
+Question = Callable[[Log], object]
+
+
+def damaged() -> Log:
+    """Messages 1 to 5 in a sealed segment; the record of 3 is damaged, and so are the entries of the index file."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 6):
+        log.add(seq, "s.a" if seq == 3 else "s.b", b"m" * 800)
+    log.add(6, "s.b", b"n" * 800)
+    log.flush()
+    log.close()
+    first = "log/00000000000000000001"
+    target.names[first + ".seg"].data[32 + 2 * 839 + 100] ^= 1
+    target.names[first + ".idx"].data[112 + 12] ^= 1  # the second entry
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    assert log.msgs == 6
+    return log
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda log: log.get(3),
+        lambda log: log.size_of(3),
+        lambda log: log.next_of("s.a", 1),
+        lambda log: log.next_seq("s.*", 3),
+        lambda log: log.delete(3),
+        lambda log: log.delete(3, erase=True),
+        lambda log: log.count_from(2, "s.a"),
+        lambda log: log.purge(4),
+    ],
+)
+def test_a_damaged_message_behind_a_bad_index_is_lost_once(ask: Question) -> None:
+    log = damaged()
+    ask(log)
+    log.get(3)
+    gone = 3 if log.first_seq == 4 else 1
+    assert log.lost == [(3, 1, "checksum")]
+    assert log.msgs == 6 - gone
+    assert sum(log.subjects().values()) == log.msgs
+    left = [seq for seq in range(1, 7) if log.get(seq) is not None]
+    assert len(left) == log.msgs
+    assert log.bytes == sum(log.size_of(seq) for seq in left)
+
+
+def test_the_question_that_finds_it_is_answered_without_it() -> None:
+    assert damaged().get(3) is None
+    assert damaged().size_of(3) == 0
+    assert damaged().next_of("s.a", 1) is None
+    assert damaged().delete(3) is False
+    assert damaged().delete(3, erase=True) is False
