@@ -99,16 +99,16 @@ def test_unchanged_files_are_not_read_again(
     target = tmp_path / "backups"
     save(tmp_path / "a", target, 0)  # all files are younger: none counts as settled
     asked: list[str] = []
-    usual = ReadOnlyDisk.read_file
-    counting = type(
-        "Counting",
-        (ReadOnlyDisk,),
-        {"read_file": lambda self, path: (asked.append(path), usual(self, path))[1]},
-    )
+
+    class Counting(ReadOnlyDisk):
+        def read_file(self, path: str) -> bytes:
+            asked.append(path)
+            return super().read_file(path)
+
     for expected in (True, False):
         asked.clear()
         _, found = stores(tmp_path / "a")
-        back_up(counting(), found, found.streams, BackupFolder(Disk(), str(target)), LATER)
+        back_up(Counting(), found, found.streams, BackupFolder(Disk(), str(target)), LATER)
         assert any(path in asked for path in map(str, segments_of(folder)[:-1])) is expected
 
 

@@ -134,25 +134,33 @@ def test_what_is_lost_is_told_and_nothing_else(tmp_path: Path, seed: int) -> Non
     assert not told & set(whole)
     assert set(whole) <= left
     assert report.messages == len(whole)
-    assert (report.state == "sound") is not told
+    assert (report.state == "sound") == (not told)
     for seq in whole:
         assert everything[seq] == whole[seq]
 
 
 def test_configuration_that_is_gone_or_damaged(tmp_path: Path) -> None:
     folder = make_stream(tmp_path)
-    meta = folder / "meta.json"
+    meta, copy = folder / "meta.json", folder / "meta.json.copy"
     kept = meta.read_bytes()
     disk, place = place_of(tmp_path)
-    for change in (lambda: flip(meta, 20), meta.unlink):
-        change()
+    flip(meta, 20)
+    (problem,) = look(disk, place).problems
+    assert (problem.kind, problem.file) == (WORN, str(meta))
+    for change in ("damaged", "gone"):
+        for each in (meta, copy):
+            if change == "gone":
+                each.unlink()
+            else:
+                each.write_bytes(b"{" + kept[:5])
         report = look(disk, place)
         assert report.state == UNREADABLE
         assert [problem.file for problem in report.of_kind(LOST)] == [str(meta)]
         assert report.messages == 180
         assert len(list(messages(disk, place, Choice()))) == 180
     meta.write_bytes(kept)
-    assert look(disk, place).state == "sound"
+    copy.write_bytes(kept)
+    assert look(disk, place).problems == []
 
 
 def test_index_files_that_are_missing_damaged_or_of_another_segment(tmp_path: Path) -> None:
@@ -177,7 +185,8 @@ def test_consumers_that_are_damaged_or_can_not_be(tmp_path: Path) -> None:
     (problem,) = look(disk, place).problems
     assert (problem.kind, problem.file) == (WORN, str(states))
     states.write_bytes(kept)
-    flip(folder / "consumers" / "packing.json", 40)
+    for name in ("packing.json", "packing.json.copy"):
+        (folder / "consumers" / name).write_bytes(b"{")
     report = look(disk, place)
     assert [problem.kind for problem in report.problems] == [LOST]
     assert report.consumers == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.core.disk import Disk, PyDisk
 from penstock.core.log import Log
 from penstock.store.look import look
-from penstock.store.mending import mend_states, mend_text
+from penstock.store.mending import mend_states
 from penstock.store.repair import repair
 
 from .stores import Failing, flip, make_stream, messages_of, place_of, segments_of, tree
@@ -46,8 +46,8 @@ def test_one_flipped_bit_anywhere_is_put_right(tmp_path: Path, seed: int, compre
     assert messages_of(folder) == everything
     name = str(path.relative_to(folder))
     if path.read_bytes() != hurt:
-        (kept,) = [c.kept for c in report.changes if c.file == str(path)]
-        assert Path(kept).read_bytes() == hurt
+        kept = [Path(c.kept).read_bytes() for c in report.changes if c.file == str(path)]
+        assert kept == [hurt]
         if path.suffix != ".idx" and ".seg" not in path.suffix:
             assert path.read_bytes() == sound[name]
     again = repair(*place_of(store), Disk())
@@ -102,18 +102,17 @@ def test_a_repair_that_is_cut_short_can_be_run_again(tmp_path: Path, changes: in
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
-def test_small_files_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
+def test_states_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)
     folder = tmp_path / "s"
     stream = folder / "jetstream" / "$G" / "streams" / "ORDERS"
     if not stream.exists():
         make_stream(folder, count=5)
-    for name, mend in (("meta.json", mend_text), ("consumers/states.0", mend_states)):
-        data = (stream / name).read_bytes()
-        bit = pick.randrange(len(data) * 8)
-        hurt = bytearray(data)
-        hurt[bit >> 3] ^= 1 << (bit & 7)
-        assert mend(bytes(hurt)) == data
-        other = (bit + pick.randrange(8, 200)) % (len(data) * 8)
-        hurt[other >> 3] ^= 1 << (other & 7)
-        assert mend(bytes(hurt)) in (None, data)
+    data = (stream / "consumers" / "states.0").read_bytes()
+    bit = pick.randrange(len(data) * 8)
+    hurt = bytearray(data)
+    hurt[bit >> 3] ^= 1 << (bit & 7)
+    assert mend_states(bytes(hurt)) == data
+    other = (bit + pick.randrange(8, 200)) % (len(data) * 8)
+    hurt[other >> 3] ^= 1 << (other & 7)
+    assert mend_states(bytes(hurt)) in (None, data)
