@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from penstock.core.leaf import Rules
 from penstock.core.wire import ROLE_LEAF, Parser
-
 from tests.core.test_leaf import Other, account
 from tests.fuzz.inputs import Input
 
@@ -23,7 +22,9 @@ def run(data: bytes) -> None:
     source = Input(data)
     kind = source.number()
     rules = Rules(None, ["deny.>"])
-    server, _, others = account(3, spoke=bool(kind & 1), sending=rules, receiving=rules, asking=rules)
+    server, _, others = account(
+        3, spoke=bool(kind & 1), sending=rules, receiving=rules, asking=rules
+    )
     client = server.client()
     client.send("SUB a.> 1\r\nSUB a.* q 2\r\n")
     parsers = [Parser(ROLE_LEAF) for _ in others]
@@ -59,4 +60,10 @@ def seeds() -> Iterable[bytes]:
 
     for kind in (0, 1):
         for at, word in enumerate(WORDS):
-            yield bytes([kind]) + step(0, b"LS+ a.>\r\nLS+ a.b q 2\r\n") + step(1, b"LS+ a.*\r\n") + step(at % 2, word) + step(3, b"1")
+            yield (
+                bytes([kind])
+                + step(0, b"LS+ a.>\r\nLS+ a.b q 2\r\n")
+                + step(1, b"LS+ a.*\r\n")
+                + step(at % 2, word)
+                + step(3, b"1")
+            )

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from penstock.core.disk import Disk, PyDisk
+from penstock.core.disk import PyDisk
 from penstock.core.snapshot import pack, unpack
 from penstock.engine.states import ConsumerStates
-
 from tests.core.streams import Site
 from tests.engine.house import House
 from tests.fuzz import seals
@@ -20,7 +19,16 @@ from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
 
 MAX_BYTES = 3000
-WORDS = (b"PCS1", b"PSSTATE1", b"PSACKS1\n", b"\xff" * 8, b"crc32c 00000000\n", b'"format":1', b'"start_seq":5', b"\x92\x01\x91\x93")
+WORDS = (
+    b"PCS1",
+    b"PSSTATE1",
+    b"PSACKS1\n",
+    b"\xff" * 8,
+    b"crc32c 00000000\n",
+    b'"format":1',
+    b'"start_seq":5',
+    b"\x92\x01\x91\x93",
+)
 
 
 def run(data: bytes) -> None:
@@ -137,8 +145,12 @@ def seeds() -> Iterable[bytes]:
     site.ack(first[1])
     for flag in (0, 129):
         yield bytes([flag]) + consumer.snapshot()
-        yield bytes([flag]) + pack((5, 5, 6, 9, 1, 1, 9), [(2, 2, 9, 1, 1), (4, 4, 0, 2, 4)], [7, 8])
-    small = {name.rpartition("/")[2]: data for name, data in store().items() if "/consumers/" in name}
+        yield bytes([flag]) + pack(
+            (5, 5, 6, 9, 1, 1, 9), [(2, 2, 9, 1, 1), (4, 4, 0, 2, 4)], [7, 8]
+        )
+    small = {
+        name.rpartition("/")[2]: data for name, data in store().items() if "/consumers/" in name
+    }
     contents = [small.get(name, b"") for name in ("states.0", "states.1", "acks.1", "acks.2")]
     for flag in (1, 130):
         yield bytes([flag]) + b"".join(len(data).to_bytes(2, "little") + data for data in contents)

@@ -57,7 +57,14 @@ def signed(claims: bytes, wanted: type[AnyClaims]) -> None:
 
 
 def keys(text: str) -> None:
-    for read in (nkeys.decode, nkeys.kind_of, nkeys.read_jwt, nkeys.read_credentials, nkeys.read_seed, nkeys.KeyPair.from_seed):
+    for read in (
+        nkeys.decode,
+        nkeys.kind_of,
+        nkeys.read_jwt,
+        nkeys.read_credentials,
+        nkeys.read_seed,
+        nkeys.KeyPair.from_seed,
+    ):
         try:
             read(text)
         except NkeyError:
@@ -81,7 +88,14 @@ def seeds() -> Iterable[bytes]:
         b'"nats":{"type":"operator","version":2,"signing_keys":[]}',
         b'"type":"user","nats":{"src":"1.2.3.4","times":[{"start":"01:00:00","end":"02:00:00"}]}',
     )):  # fmt: skip
-        yield bytes([1 + 4 * (at % 3)]) + b"{" + issuer + b'"sub":"x","name":"n","iat":1,' + body + b"}"
+        yield (
+            bytes([1 + 4 * (at % 3)])
+            + b"{"
+            + issuer
+            + b'"sub":"x","name":"n","iat":1,'
+            + body
+            + b"}"
+        )
     yield b"\2" + PAIR.public.encode()
     yield b"\2" + PAIR.seed.encode()
     yield b"\2" + nkeys.format_credentials("a.b.c", PAIR.seed).encode()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from penstock.server.transports.proxy_protocol import V2_SIGNATURE, parse_header
 from penstock.server.transports.websocket.frames import Frames
 from penstock.server.transports.websocket.upgrade import Refused, parse_request
-
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 2000
