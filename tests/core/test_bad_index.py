@@ -1,4 +1,4 @@
-"""An index file that turns out bad when it is needed, beside a segment that is damaged, too: each message is lost once."""
+"""An index file that turns out bad when it is needed, beside a damaged segment: each message is lost once."""
 
 from __future__ import annotations
 

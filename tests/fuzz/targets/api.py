@@ -92,7 +92,7 @@ def step(house: House, source: Input) -> None:
     head, _, rest = body.partition(b"\r\n\r\n")
     headers = head + b"\r\n\r\n" if body.startswith(b"NATS/1.0\r\n") else b""
     payload = rest if headers else body
-    if which == PUBLISH or which == BATCH:
+    if which in (PUBLISH, BATCH):
         subject = ("s.a", "s.b", "s.c.d", "v.x")[names % 4]
         if which == BATCH:
             headers = (
