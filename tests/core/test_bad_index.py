@@ -1,4 +1,6 @@
-"""An index file that turns out bad when it is needed, beside a damaged segment: each message is lost once."""
+"""An index file that turns out bad when it is needed, beside a segment that is damaged, too: each
+message is lost once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,7 @@ import pytest
 
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log
-
-from .simdisk import SimDisk
+from tests.simulation.disk import SimDisk
 
 Question = Callable[[Log], object]
 

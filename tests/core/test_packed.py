@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
 from penstock.core.s2 import decompress
+from tests.simulation.disk import SimDisk
 
-from .simdisk import SimDisk
 from .test_recovery import copy, drop_indexes, everything, segments
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def plain(path: Path) -> bytes:
     """The bytes of a compressed segment, as the module's head draws the file."""
     data, at, out = path.read_bytes(), 32, b""
     count = int.from_bytes(data[-16:-12], "little")
-    assert data[-8:] == b"PNSTKEND"
+    assert data[-8:] == b"PNSTKEN2"
     for _ in range(count):
         length = int.from_bytes(data[at : at + 4], "little")
         block = data[at + 4 : at + 4 + (length & 0x7FFFFFFF)]
@@ -189,7 +189,9 @@ def test_the_last_segment_may_be_compressed(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     copy(source_of(tmp_path), folder)
     for indexes in (True, False):
-        segments(folder)[-1].unlink()  # as if it had never reached the disk
+        last_one = segments(folder)[-1]  # as if it had never reached the disk
+        last_one.unlink()
+        last_one.with_suffix(".idx").unlink(missing_ok=True)
         if not indexes:
             drop_indexes(folder)
         log = open_log(folder)

@@ -119,7 +119,8 @@ def test_short_skips_are_records_and_long_ones_new_segments(tmp_path: Path) -> N
     (_, low), (first, high) = found.values()
     assert [(r.kind, r.seq) for r in low] == [(MESSAGE, 1), (SKIP, 9), (MESSAGE, 10)]
     assert first == 1_000_000
-    assert [(r.kind, r.seq) for r in high] == [(MESSAGE, 1_000_000)]
+    assert [(r.kind, r.seq) for r in high] == [(MESSAGE, 1_000_000), (REMOVE, 1_000_000)]
+    assert ranges(high[1]) == [(11, 999_989)]  # so that nobody takes the gap for a lost file
 
 
 def test_many_removals_are_split_over_records(tmp_path: Path) -> None:

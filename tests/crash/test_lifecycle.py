@@ -38,6 +38,10 @@ class Stream:
         self.consumers: dict[str, bool | None] = {}
 
 
+class Refused(RuntimeError):
+    """The server answered with an error."""
+
+
 class Client(threading.Thread):
     """Changes streams of its own until the server is gone; the books say what was answered."""
 
@@ -63,6 +67,7 @@ class Client(threading.Thread):
         answer = self._wire.api(call, body)
         if "error" in answer:
             self.wrong.append((call, answer))
+            raise Refused(call)  # what is known stays uncertain
         return answer
 
     def _change(self, name: str, known: Stream) -> None:
@@ -80,7 +85,11 @@ class Client(threading.Thread):
         )
         if what == "publish" and known.messages is not None:
             count, known.messages = known.messages, None
-            known.last_seq = self._wire.request(name, b"x" * 50)["seq"]
+            answer = self._wire.request(name, b"x" * 50)
+            if "error" in answer:
+                self.wrong.append((name, answer))
+                raise Refused(name)
+            known.last_seq = answer["seq"]
             known.messages = count + 1
         elif what == "consumer":
             durable = rng.choice("abc")

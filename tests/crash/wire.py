@@ -5,6 +5,7 @@ It waits for nothing by itself and never reconnects, so that what it holds is ex
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -43,6 +44,11 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def cut(self) -> None:
+        """As if the network had: whoever uses it finds it gone."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def send(self, data: bytes) -> None:
         """Nothing happens when the server is gone."""

@@ -1,6 +1,5 @@
 """What was answered holds when the power goes, and when the disk fails under a call."""
 
-import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -8,79 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.core.disk import PyDisk
-from tests.core.simdisk import SimDisk
 from tests.engine.house import SECOND, House
+from tests.simulation.disk import SimDisk
 
 STORE = Path("store")
-
-
-class FolderDisk(SimDisk):
-    """A SimDisk with folders in folders, and with renames of whole folders."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.moved: list[tuple[str, str]] = []
-        self.fail_after: int | None = None  # so many verbs that write succeed, the next one fails
-        self.broken = False  # they all fail
-
-    def close(self, handle: int) -> None:
-        self.handles.pop(handle, None)  # after a crash, the dead server's logs still close theirs
-
-    def list_dir(self, path: str) -> list[str]:
-        inside = f"{path}/"
-        found = [name for name in (*self.names, *self.folders) if name.startswith(inside)]
-        return sorted({name.removeprefix(inside).split("/")[0] for name in found})
-
-    def make_dir(self, path: str) -> None:
-        self.step()
-        super().make_dir(path)
-
-    def write_at(self, handle: int, data: bytes, offset: int) -> None:
-        self.step()
-        super().write_at(handle, data, offset)
-
-    def sync(self, handle: int) -> None:
-        self.step()
-        super().sync(handle)
-
-    def rename(self, old: str, new: str) -> None:
-        self.step()
-        if old in self.names:
-            super().rename(old, new)
-            return
-        self.names = renamed(self.names, old, new)
-        self.folders = set(renamed(dict.fromkeys(self.folders), old, new))
-        self.moved.append((old, new))
-
-    def sync_dir(self, path: str) -> None:
-        self.step()
-        for old, new in self.moved:
-            if old.rpartition("/")[0] == path:
-                self.durable_names = renamed(self.durable_names, old, new)
-        super().sync_dir(path)
-
-    def step(self) -> None:
-        if self.fail_after is not None:
-            self.fail_after -= 1
-        if self.broken or self.fail_after == -1:
-            self.fail_after = None
-            raise OSError(errno.EIO, "the disk failed")
-
-    def crash(self, pick: random.Random | None = None) -> None:
-        super().crash(pick)
-        self.folders = {
-            name.rsplit("/", depth)[0]
-            for name in self.names
-            for depth in range(1, name.count("/") + 1)
-        }
-        self.moved = []
-
-
-def renamed(names: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    return {
-        new + name.removeprefix(old) if name == old or name.startswith(f"{old}/") else name: inode
-        for name, inode in names.items()
-    }
 
 
 def shape(house: House) -> dict[str, Any]:
@@ -128,7 +58,7 @@ def act(house: House, rng: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_answered_survives_power_loss(seed: int) -> None:
     rng = random.Random(seed)
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     for _ in range(12):
         done = [act(house, rng) for _ in range(rng.randint(1, 6))]
@@ -139,12 +69,12 @@ def test_what_was_answered_survives_power_loss(seed: int) -> None:
         disk.crash(rng)
         house = house.crash()
         assert shape(house) == before, (seed, done)
-        assert not house.reports
+        assert not house.alarms()
 
 
 @pytest.mark.parametrize("count", range(14))
 def test_a_create_that_the_disk_refuses_leaves_nothing(count: int) -> None:
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     disk.fail_after = count
     answer = house.api("STREAM.CREATE.S", {"name": "S"})
@@ -161,7 +91,7 @@ def test_a_create_that_the_disk_refuses_leaves_nothing(count: int) -> None:
 
 
 def test_enough_disk_verbs_were_refused() -> None:
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     disk.fail_after = 13
     house.stream()
@@ -169,25 +99,25 @@ def test_enough_disk_verbs_were_refused() -> None:
 
 
 def test_updates_and_consumers_that_the_disk_refuses_change_nothing() -> None:
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     house.stream()
     house.consumer(durable_name="c")
     before = shape(house)
     disk.broken = True
     code, text = house.error("STREAM.UPDATE.S", {"name": "S", "max_msgs": 5})
-    assert (code, "the disk failed" in text) == (10069, True)
+    assert (code, "Input/output error" in text) == (10069, True)
     for config in ({"durable_name": "d"}, {"durable_name": "c", "description": "x"}):
         name = config["durable_name"]
         body = {"stream_name": "S", "config": config}
         code, text = house.error(f"CONSUMER.CREATE.S.{name}", body)
-        assert (code, "the disk failed" in text) == (10104, True)
+        assert (code, "Input/output error" in text) == (10104, True)
     disk.broken = False
     assert shape(house) == before
 
 
 def test_states_that_can_not_be_written_are_told_once_and_written_later() -> None:
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     house.stream()
     house.consumer(durable_name="c", ack_policy="explicit")
@@ -207,7 +137,7 @@ def test_states_that_can_not_be_written_are_told_once_and_written_later() -> Non
 @pytest.mark.parametrize("seed", range(12))
 def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
     rng = random.Random(seed)
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
     house.stream(subjects=["s.*"], retention=retention)
     filters = (
@@ -253,7 +183,7 @@ def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
             journal.rebase(states.states.base(journal.number))
         disk.crash(rng)
         house = house.crash()
-        assert not house.reports, house.reports
+        assert not house.alarms()
     left: dict[str, set[int]] = {"a": set(), "b": set()}
     for _ in range(12):
         house.pass_time(SECOND + 1)

@@ -13,7 +13,6 @@ from penstock.core.disk import PyDisk
 from penstock.core.s2 import compress
 from penstock.engine import restores
 from penstock.engine.peer_files import checksum
-from tests.core.simdisk import SimDisk
 from tests.core.test_backup import END, entry
 from tests.engine.backups import (
     backup,
@@ -25,7 +24,7 @@ from tests.engine.backups import (
     unpacked,
 )
 from tests.engine.house import SECOND, House
-from tests.engine.test_power import FolderDisk
+from tests.simulation.disk import SimDisk
 
 
 def fill(house: House, seed: int, count: int = 60) -> None:
@@ -377,7 +376,7 @@ def test_power_goes_at_any_step_of_a_restore(house: House, seed: int) -> None:
     view = stream_view(house)
     outcomes = set()
     for steps in range(seed % 4, 90, 4):
-        disk = FolderDisk()
+        disk = SimDisk()
         target = House(Path("store"), disk=PyDisk(disk))
         disk.fail_after = steps
         got = restore(target, answer, data)

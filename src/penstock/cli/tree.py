@@ -22,6 +22,11 @@ TOP: dict[str, Row] = {
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("What the account uses: info.", "tree", "account"),
+    "store": (
+        "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
+        "store_tree",
+        "store",
+    ),
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),

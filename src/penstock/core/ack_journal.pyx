@@ -301,7 +301,7 @@ cdef class AckJournal(Confirmer):
         if self.outstanding or self.handle < 0 or self.write_mark == self.synced_mark:
             return 0
         try:
-            if not self.disk.native():
+            if not self.disk.in_background():
                 self.disk.sync(self.handle)
                 if not self.named:
                     self.disk.sync_dir(self.folder)
@@ -373,7 +373,7 @@ cdef class AckJournal(Confirmer):
             return
         self.base_mark = self.write_mark
         self.base_upto = self.number
-        if now or not self.durable or not self.disk.native():
+        if now or not self.durable or not self.disk.in_background():
             self.disk.write_file_atomic(path, data, self.durable or now)
             self.base_bytes = len(data)
             self.base_done()

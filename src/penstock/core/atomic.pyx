@@ -19,7 +19,7 @@ from penstock.core.expect cimport RARE_BATCH, PublishHeaders, scan_headers
 from penstock.core.intake cimport REFUSED, Intake
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport HOLDS, TAKES
-from penstock.core.record cimport GAP_MAX, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, seal_record
+from penstock.core.record cimport GAP_MAX, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, seal_record
 from penstock.core.router cimport Message
 from penstock.core.segment cimport SIZE_MASK, Segment
 from penstock.core.usage cimport full
@@ -103,24 +103,27 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
     cdef Segment s = log.active
     cdef Head head
     cdef char* p
-    cdef uint32_t i, last, length
+    cdef uint32_t i, last, end, length
+    cdef bint member = False
     if log.memory:
         return 0
     log.condition = TAKES
-    last = s.count
-    while last and s.first + last > first_seq and s.entries[last - 1].offset == 0:
-        last -= 1                      # sequences that were consumed without a message
+    end = s.count
+    while end and s.first + end > first_seq and s.entries[end - 1].offset == 0:
+        end -= 1                       # sequences that were consumed without a message
+    last = end
     i = <uint32_t>(first_seq - s.first) if first_seq > s.first else 0
     if not whole:
         last += 1                      # recovery puts them aside: nobody was told of them
-    while i + 1 < last:
+    while i < end:
         if s.entries[i].offset:
             p = log.tail.data + (s.entries[i].offset - log.tail_base)
             length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
             memcpy(&head, p, RECORD_HEAD_BYTES)
-            head.state |= MORE
+            head.state |= (MORE if i + 1 < last else 0) | (MEMBER if member else 0)
             memcpy(p, &head, RECORD_HEAD_BYTES)
             seal_record(p, length, s.salt)
+            member = True
         i += 1
     if log.tail.len - log.tail_written > EARLY_BYTES:
         log.write_early()

@@ -23,6 +23,7 @@ cdef class Consumer(Puller):
     cdef uint64_t refused                  # the message that those who listen did not take when it was last tried
 
     cdef int run_push(self) except -1
+    cdef int unreadable(self, object error) except -1
     cdef int flow_answer(self, Message* m) except -1
     cdef Route find_gate(self)
     cdef int find_target(self) except -1                           # as Router.readiness

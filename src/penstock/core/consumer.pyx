@@ -22,6 +22,9 @@ from penstock.core.router cimport Message, QueueGroup
 from penstock.core.stream cimport Stream
 from penstock.core.subjects cimport Route, SubjectTrie
 
+cdef enum:
+    READ_AGAIN_NS = 1000000000         # after the disk did not give a message back
+
 from penstock.core.snapshot import SPENT, pack, unpack
 
 ACK_NONE = 0
@@ -143,10 +146,19 @@ cdef class Consumer(Puller):
             elif self.requests.impatient:
                 self.end_impatient()
             return 0
-        self.settle()
-        if PyBytes_GET_SIZE(self.deliver_subject):
-            return self.run_push()
-        return self.run_pull()
+        try:
+            self.settle()
+            return self.run_push() if PyBytes_GET_SIZE(self.deliver_subject) else self.run_pull()
+        except OSError as error:
+            return self.unreadable(error)
+
+    cdef int unreadable(self, object error) except -1:
+        """The disk does not give the next message back: it is not skipped, but asked for again."""
+        self.stream.read_failed(error)
+        if self.requests.impatient:
+            self.end_impatient()
+        self.held_ns = self.hub.now_ns + READ_AGAIN_NS
+        return self.arm(self.held_ns)
 
     cdef int run_push(self) except -1:
         cdef int budget = BUDGET, why
@@ -284,7 +296,10 @@ cdef class Consumer(Puller):
         cdef uint64_t now = self.hub.now_ns, next_ns = 0
         if self.closed:
             return 0
-        self.settle()
+        try:
+            self.settle()
+        except OSError as error:
+            self.unreadable(error)
         if self.due_ns and self.due_ns <= now:
             self.redeliver_due()
         if self.held_ns and self.held_ns <= now:

@@ -195,9 +195,9 @@ cdef class Copier(Listener):
                 return 0
             try:
                 found = log.read(seq, &r)
-            except OSError:
-                self.block()               # it is tried again
-                raise
+            except OSError as error:
+                self.origin.read_failed(error)
+                return self.block()        # it is tried again
             if found:
                 m.subject = r.subject
                 m.subject_len = r.subject_len

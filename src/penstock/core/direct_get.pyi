@@ -11,6 +11,8 @@ class Answers:
     def __init__(self, stream: Stream) -> None: ...
     def status(self, reply: str, line: str) -> None:
         """Answer with a status, such as `404 Message Not Found`."""
+    def failed(self, reply: str, why: str) -> None:
+        """Answer that the disk did not give the messages back, instead of with what there is of the answer."""
     def message(self, reply: str, seq: int, bare: bool) -> bool:
         """Answer with one message; `bare`: without any header. False (and no answer): it is not there."""
     def batch(

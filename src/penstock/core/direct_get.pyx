@@ -45,6 +45,12 @@ cdef class Answers(Listener):
         self.put_text(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
         self.finish(reply)
 
+    def failed(self, str reply, str why) -> None:
+        """Answer that the disk did not give the messages back, instead of with what there is of the answer."""
+        self.out.off = self.out.len = 0
+        self.barrier = 0
+        self.status(reply, f"500 {why}")
+
     def message(self, str reply, seq: int, bint bare) -> bool:
         """Answer with one message; `bare`: without any header. False (and no answer): it is not there."""
         cdef Record r

@@ -15,10 +15,12 @@ cdef class Disk:
     cdef int sync(self, int handle) except -1                                              # fdatasync
     cdef uint64_t size(self, int handle) except? 18446744073709551615
     cdef int truncate(self, int handle, uint64_t size) except -1
-    cdef bint native(self) noexcept               # True: handles are the kernel's, a worker thread may fdatasync(handle) directly
-    # by path (cold): defined in Python for both, see disk.pyi: make_dir, list_dir, rename, unlink, remove_tree, sync_dir, exists,
-    # read_file, write_file_atomic(path, data): temporary file, fsync, rename, fsync of the folder
+    cdef int hasten(self, int handle) noexcept    # have its bytes be on their way when sync() is called
+    cdef bint in_background(self) noexcept        # handles may be given to the hub to be synced while turns go on; else: at once, by sync()
+    # by path (cold): defined in Python for both, see disk.pyi: make_dir, make_dir_durable, list_dir, rename, unlink, remove_tree, sync_dir, exists,
+    # read_file, write_file_atomic(path, data): temporary file, fsync, rename, fsync of the folder; write_files_atomic
 
 
 cdef class PyDisk(Disk):
     cdef object target
+    cdef bint background

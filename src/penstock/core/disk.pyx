@@ -2,6 +2,7 @@
 
 Knows nothing of records or folders' meaning. No Python object is made per read or write on the machine's own disk.
 """
+import contextlib
 import os
 from contextlib import suppress
 
@@ -15,6 +16,20 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDWR
     int O_CREAT
     int O_CLOEXEC
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #ifndef SYNC_FILE_RANGE_WRITE
+    #define SYNC_FILE_RANGE_WRITE 0
+    #define sync_file_range(handle, offset, n, flags) ((void)0, 0)
+    #endif
+    """
+    int sync_file_range(int, int64_t, int64_t, unsigned int) nogil
+    unsigned int SYNC_FILE_RANGE_WRITE
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int)
@@ -106,12 +121,29 @@ cdef class Disk:
                 fail()
         return 0
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return True
 
     def make_dir(self, path: str) -> None:
         """Make a folder (mode 0700) and its parents; no error when it is there."""
         os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def make_dir_durable(self, path: str) -> None:
+        """make_dir, with the names of what was made on the disk when it returns."""
+        cdef list missing = []
+        cdef str at = path
+        while at and not self.exists(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        if not missing:
+            return
+        if os.path.dirname(at):
+            # Who made it may have been stopped before its name was synced. It may be a folder of others that we can't open.
+            with contextlib.suppress(PermissionError):
+                self.sync_dir(os.path.dirname(at))
+        for at in reversed(missing):
+            self.make_dir(at)
+            self.sync_dir(os.path.dirname(at) or ".")
 
     def list_dir(self, path: str) -> list[str]:
         """Names in a folder, sorted; an empty list when there is no such folder."""
@@ -163,7 +195,7 @@ cdef class Disk:
             os.close(handle)
 
     def open_folder(self, path: str) -> int:
-        """A handle to sync the names in a folder by; on the machine's own disk only."""
+        """A handle to sync the names in a folder by."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def read_file(self, path: str) -> bytes:
@@ -182,35 +214,59 @@ cdef class Disk:
 
     def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
         """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder (the syncs only when durable)."""
-        cdef str temporary = path + ".tmp"
-        cdef int handle = self.open(temporary, True)
+        self.write_files_atomic([path], data, durable)
+
+    def write_files_atomic(self, list paths, data: bytes, durable: bool = True) -> None:
+        """The same for several files of one folder that get the same content: their syncs go to the disk together. Replaced
+        one after the other: after a failure some are the old ones, each is whole.
+        """
+        cdef list handles = []
         cdef const char* p = data
         cdef size_t n = len(data)
+        cdef int handle
         try:
             try:
-                self.truncate(handle, 0)
-                self.write_at(handle, p, n, 0)
+                for path in paths:
+                    handle = self.open(path + ".tmp", True)
+                    handles.append(handle)
+                    self.truncate(handle, 0)
+                    self.write_at(handle, p, n, 0)
+                    if durable and len(handles) > 1:
+                        self.hasten(handle)
                 if durable:
-                    self.sync(handle)
+                    for handle in handles:
+                        self.sync(handle)
             finally:
-                self.close(handle)
-            self.rename(temporary, path)
+                for handle in handles:
+                    self.close(handle)
+            for path in paths:
+                self.rename(path + ".tmp", path)
         except OSError:
-            with suppress(OSError):
-                self.unlink(temporary)         # on a full disk it would hold room that others need
+            for path in paths:
+                with suppress(OSError):
+                    self.unlink(path + ".tmp")     # on a full disk it would hold room that others need
             raise
         if durable:
-            self.sync_dir(os.path.dirname(path) or ".")
+            self.sync_dir(os.path.dirname(paths[0]) or ".")
+
+    cdef int hasten(self, int handle) noexcept:
+        # So that the sync of another file takes this one along as far as the file system can; a sync of its own follows.
+        sync_file_range(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
+        return 0
 
 
 cdef class PyDisk(Disk):
     """Forwards every verb to a Python object: open(path, create) -> handle, close(handle), write_at(handle, bytes, offset),
     read_at(handle, n, offset) -> bytes, sync(handle), size(handle), truncate(handle, size); and by path make_dir, list_dir,
     exists, rename, unlink, remove_tree, sync_dir. What is made of those (whole files) stays here, so that it is tried as well.
+
+    With background, syncs of streams are given to the hub, as on the machine's own disk: its `on_sync` does them, whenever it
+    likes; the target has open_folder(path) -> handle too, to sync names by.
     """
 
-    def __init__(self, target: object) -> None:
+    def __init__(self, target: object, background: bool = False) -> None:
         self.target = target
+        self.background = background
 
     cdef int open(self, str path, bint create) except -1:
         return self.target.open(path, bool(create))
@@ -241,12 +297,19 @@ cdef class PyDisk(Disk):
         self.target.truncate(handle, size)
         return 0
 
-    cdef bint native(self) noexcept:
-        return False
+    cdef bint in_background(self) noexcept:
+        return self.background
+
+    cdef int hasten(self, int handle) noexcept:
+        return 0
 
     def make_dir(self, path: str) -> None:
         """Forwarded."""
         self.target.make_dir(path)
+
+    def open_folder(self, path: str) -> int:
+        """Forwarded."""
+        return self.target.open_folder(path)
 
     def list_dir(self, path: str) -> list[str]:
         """Forwarded; sorted here."""

@@ -22,6 +22,15 @@ cdef class Synced(Task):
     cdef int synced(self, uint64_t upto, int error) except -1
 
 
+cdef class HandedSync:
+    """An fsync that somebody does by hand (Hub.on_sync)."""
+    cdef Hub hub
+    cdef Synced owner
+    cdef uint64_t upto
+    cdef readonly int handle
+    cdef readonly bint ended
+
+
 cdef class Operator:
     """What does a client's operations (core/session): the hub hands it the bytes of a connection."""
     # Do the complete operations in r (the connection's own reader, or a shared one); stops when c is stalled or closed.
@@ -103,6 +112,7 @@ cdef class Hub:
     cdef Operator operator                 # set once at start
     cdef public object on_close            # None, or called with each connection that was closed
     cdef public object on_error            # None, or called with an exception that no task may leak
+    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on a Turn)
     cdef public object tracer              # None, or what is shown the traffic of clients: received(), sent()
     cdef list dirty                        # Connections with output
     cdef list resumed                      # Connections to be read from again

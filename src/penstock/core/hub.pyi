@@ -9,6 +9,14 @@ SLOW_PENDING: str
 class Task: ...
 class Synced(Task): ...
 
+class HandedSync:
+    """An fsync that was asked for and runs until `end` is called: what `Hub.on_sync` is given."""
+
+    handle: int  # of the file or folder, as the disk gave it
+    ended: bool
+    def end(self, error: int = 0) -> None:
+        """It has ended, with that errno (0: well): the stream goes on. RuntimeError: it had ended."""
+
 class CallbackTask(Task):
     """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
 
@@ -99,6 +107,8 @@ class Hub:
     trace: Trace | None
     on_close: Callable[[Connection], object] | None
     on_error: Callable[[BaseException], object] | None
+    on_sync: Callable[[HandedSync], object] | None
+    """Without sockets: None, then syncs happen in place; or called with each, to be ended by hand."""
     tracer: Any
     """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
     sent(connection, whole operations)."""

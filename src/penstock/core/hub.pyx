@@ -4,7 +4,7 @@ A turn has three phases, each with a work list: *commits* (streams write what th
 is durable), *deliveries* (consumers hand out messages) and *output* (each connection that got bytes is flushed once).
 
 A Hub without sockets is a whole server for tests and simulations: connections are fed and drained by hand, syncs happen in
-place. core/turn adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
+place or are ended by hand (`on_sync`). core/turn adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
 
 Memory of a connection: an idle one holds no buffers. Output buffers come from a small pool and go back when drained;
 input is parsed in a buffer that all connections share, and only an incomplete operation is kept by the connection.
@@ -62,6 +62,20 @@ cdef class Synced(Task):
 
     cdef int synced(self, uint64_t upto, int error) except -1:
         return 0
+
+
+cdef class HandedSync:
+    """An fsync that was asked for and runs until `end` is called."""
+
+    def end(self, error: int = 0) -> None:
+        """It has ended, with that errno."""
+        if self.ended:
+            raise RuntimeError("this sync has ended already")
+        self.ended = True
+        try:
+            self.owner.synced(self.upto, error)
+        except Exception as failure:
+            self.hub.report(failure)
 
 
 cdef class Operator:
@@ -342,7 +356,16 @@ cdef class Hub:
 
     cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1:
         cdef int error = 0
+        cdef HandedSync sync
         self.sync_runs += 1
+        if self.on_sync is not None:
+            sync = HandedSync.__new__(HandedSync)
+            sync.hub = self
+            sync.owner = owner
+            sync.handle = handle
+            sync.upto = upto
+            self.on_sync(sync)
+            return 0
         if fdatasync(handle) != 0:
             error = errno
         return owner.synced(upto, error)

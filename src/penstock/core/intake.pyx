@@ -463,8 +463,10 @@ cdef class Intake(Sink):
         if h.subject_sequence.at == NULL:
             return self.refuse(400, 10193, "missing sequence for expected last sequence per subject")
         if h.subject.at != NULL:
-            found = self.log.last_of(PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
-            last = found.seq if found is not None else 0
+            try:
+                last = self.log.last_seq_of(PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
         else:
             subject_id = self.log.find_subject(m.subject, m.subject_len)
             if subject_id >= 0:
@@ -494,7 +496,10 @@ cdef class Intake(Sink):
             verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
                                   PyBytes_FromStringAndSize(m.subject, m.subject_len))
         else:
-            verdict = self.rules.ask(stage, draft)
+            try:
+                verdict = self.rules.ask(stage, draft)
+            except OSError as error:
+                verdict = (503, 10077, error.strerror or str(error))
             if draft.changed:
                 draft.point(m)
                 scan_headers(m.body, m.hlen, h)
@@ -538,21 +543,30 @@ cdef class Intake(Sink):
     cdef int trim_subject(self, uint32_t subject_id) except -1:
         """Remove what a subject has above its limit, oldest first."""
         cdef SubjectState* state
-        if self.max_msgs_per_subject > 0:
-            state = self.log.subject(subject_id)
+        state = self.log.subject(subject_id)
+        if state == NULL or state.msgs <= <uint64_t>self.max_msgs_per_subject or self.max_msgs_per_subject <= 0:
+            return 0
+        try:
             while state != NULL and state.msgs > <uint64_t>self.max_msgs_per_subject:
                 self.evict(state.first)
                 state = self.log.subject(subject_id)
+        except OSError:
+            return 0                           # what the disk does not say of old messages: they go with a later one
         return 0
 
     cdef int trim(self) except -1:
         """Remove what is above the limits of the whole stream, oldest first."""
-        if self.discard_new:
+        if self.discard_new or not (
+                (self.max_msgs > 0 and self.log.msgs > <uint64_t>self.max_msgs)
+                or (self.max_bytes > 0 and self.log.bytes > <uint64_t>self.max_bytes)):
             return 0
-        if self.max_msgs > 0:
-            while self.log.msgs > <uint64_t>self.max_msgs:
-                self.evict(self.log.first_seq)
-        if self.max_bytes > 0:
-            while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
-                self.evict(self.log.first_seq)
+        try:
+            if self.max_msgs > 0:
+                while self.log.msgs > <uint64_t>self.max_msgs:
+                    self.evict(self.log.first_seq)
+            if self.max_bytes > 0:
+                while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
+                    self.evict(self.log.first_seq)
+        except OSError:
+            return 0                           # as above
         return 0

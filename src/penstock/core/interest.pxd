@@ -19,6 +19,7 @@ cdef class Interest(Keeper):
     cdef uint64_t sweep_last
     cdef bint sweep_orphans
 
+    cdef int later(self, uint64_t seq, object error) except -1
     cdef int verdict(self, uint64_t seq) except -1
     cdef bint needed_by_unfiltered(self, uint64_t seq) except -1
     cdef bint needed_by_route(self, Route route, uint64_t seq) except -1

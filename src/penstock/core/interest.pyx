@@ -34,9 +34,22 @@ cdef class Interest(Keeper):
 
     # --- one message ---------------------------------------------------------------------------------------------------
     cdef int settled(self, uint64_t seq) except -1:
-        cdef int verdict = self.verdict(seq)
-        if verdict == DONE or verdict == ORPHAN:
-            self.drop(seq)
+        cdef int verdict
+        try:
+            verdict = self.verdict(seq)
+            if verdict == DONE or verdict == ORPHAN:
+                self.drop(seq)
+        except OSError as error:
+            self.later(seq, error)
+        return 0
+
+    cdef int later(self, uint64_t seq, object error) except -1:
+        """The disk does not say what is to be known of a message: it is looked at again when the stream asks for it."""
+        self.stream.read_failed(error)
+        if self.sweep_next == 0 or seq < self.sweep_next:
+            self.sweep_orphans = self.sweep_orphans and self.sweep_next > 0
+            self.sweep_next = seq
+            self.sweep_last = self.stream.log.last_seq
         return 0
 
     cdef int verdict(self, uint64_t seq) except -1:
@@ -109,9 +122,13 @@ cdef class Interest(Keeper):
             if seq == 0 or seq > self.sweep_last:
                 self.sweep_next = 0
                 return 0
-            verdict = self.verdict(seq)
-            if verdict == DONE or (verdict == ORPHAN and self.sweep_orphans):
-                self.drop(seq)
+            try:
+                verdict = self.verdict(seq)
+                if verdict == DONE or (verdict == ORPHAN and self.sweep_orphans):
+                    self.drop(seq)
+            except OSError as error:
+                self.sweep_next = seq
+                return self.stream.read_failed(error)
             seq += 1
             budget -= 1
         self.sweep_next = seq
@@ -124,7 +141,7 @@ cdef class Interest(Keeper):
         if self.sweep_next:
             self.sweep_some(SWEEP_STEP)
         self.write()
-        return 1 if self.sweep_next else 0
+        return 1 if self.sweep_next and not self.stream.unread else 0
 
     cdef int write(self) except -1:
         """The removals go to the file; the next sync takes them along. Segments that are empty now can't wait for that long."""

@@ -21,6 +21,7 @@ cdef enum:
     NONE = 0
     NEVER = -1
     FEW = 16                       # consumers are told of each removal up to here, of all together beyond
+    READ_AGAIN_NS = 1000000000     # after the disk did not give a message back
     DIGITS_MAX = 9                 # a longer number takes the slow way
 
 cdef uint64_t LAST_NS = 1ull << 62       # what would end later ends then
@@ -145,7 +146,12 @@ def end_due(Agenda agenda, Stream stream, limit: int, markers: bool) -> tuple[in
         left -= 1
     due.sort()
     for seq in due:
-        if not log.read(seq, &r):
+        try:
+            if not log.read(seq, &r):
+                continue
+        except OSError as error:
+            stream.read_failed(error)
+            agenda.put(now + READ_AGAIN_NS, seq)
             continue
         seconds = seconds_of(&r)
         if seconds <= 0 or end_of(&r, seconds) > now:
@@ -171,11 +177,18 @@ def end_aged(Stream stream, start: int, max_age_ns: int, limit: int, markers: bo
     cdef size_t left = limit
     cdef Record r
     cdef bint wanted = markers
+    cdef int found
     cdef list doomed = [], last = []
     cdef uint64_t due = 0
     seq = log.next_live(seq)
     while seq and left:
-        if log.read(seq, &r):
+        try:
+            found = log.read(seq, &r)
+        except OSError as error:
+            stream.read_failed(error)
+            due = now + READ_AGAIN_NS
+            break
+        if found:
             if r.ts_ns + age > now:
                 due = r.ts_ns + age
                 break

@@ -52,6 +52,7 @@ cdef class Log(LogFiles):
         self.header_extra = 0 if self.memory else 4
         self.usage = Usage()
         self.lost = []
+        self.notes = []
         self.doomed = []
         self.unsynced = []
         self.unnamed = []
@@ -201,10 +202,13 @@ cdef class Log(LogFiles):
             return 0
         if gap > HOLES_MAX or self.active.count + gap > GAP_MAX:
             self.roll(next_seq)
+            if not self.memory:
+                # Said in the new segment, so that nobody takes the gap before it for a file that is gone.
+                ranges_add(&self.ranges, next_seq - gap, gap)
         else:
             self.active.push_holes(<uint32_t>gap)
             if not self.memory:
-                put_skip(&self.tail, next_seq - 1, self.active.salt)
+                put_skip(&self.tail, next_seq - gap, next_seq - 1, False, self.active.salt)
                 self.active.size += RECORD_EXTRA_BYTES
         self.last_seq = next_seq - 1
         if self.msgs == 0:
@@ -329,8 +333,8 @@ cdef class Log(LogFiles):
         self.subject_count = self.subjects_table.live
         if seq == self.first_seq:
             self.first_seq = self.segments.next_live(seq + 1) if self.msgs else self.last_seq + 1
-        if s.live == 0 and s is not self.active:
-            self.retire(s)
+        if s.live == 0 and s is not self.active and not s.damaged:
+            self.retire(s)             # a damaged one stays: its bytes are all there is of what was lost
         return 0
 
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
@@ -403,9 +407,12 @@ cdef class Log(LogFiles):
 
     @property
     def first_ts_ns(self) -> int:
-        """Timestamp of the first live message; 0 when there is none."""
+        """Timestamp of the first live message; 0 when there is none, or when the disk does not say."""
         cdef Record r
-        return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        try:
+            return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        except OSError:
+            return 0
 
     def sync_start(self) -> tuple[list[int], int]:
         """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""

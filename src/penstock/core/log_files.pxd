@@ -39,7 +39,9 @@ cdef class LogFiles:
     cdef readonly uint64_t last_ts_ns        # of the last message appended (0: none known)
     cdef readonly uint32_t subject_ids       # ids handed out so far: every id is < subject_ids
     cdef readonly uint64_t subject_count     # subjects with live messages
-    cdef readonly object lost                # list of (first_seq, count, reason) found bad at recovery
+    cdef readonly list lost                  # (first_seq, count, reason) of what damage has cost; count 0: messages are all there, what
+                                             # else was written between first_seq - 1 and first_seq is not
+    cdef readonly list notes                 # what an opening found and did besides, one line each, for the operator
     # private parts
     cdef readonly SegmentList segments
     cdef readonly SubjectTable subjects_table
@@ -102,4 +104,8 @@ cdef class LogFiles:
     cdef int unlink(self, Segment s) except -1
     cdef bint unlink_for_room(self) except -1
     cdef int say_removed(self, Segment s) except -1
+    cdef uint64_t removed_below(self) noexcept          # everything below this sequence was removed, nothing of it was lost
     cdef int close_handles(self) except -1
+
+
+cdef void note_teller(Segment s, uint64_t first) noexcept                  # REMOVE records of the segment that begins with first speak of s

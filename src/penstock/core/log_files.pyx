@@ -113,6 +113,13 @@ cdef class LogFiles:
         return 0
 
     cdef int retire(self, Segment s) except -1:
+        cdef Py_ssize_t at = self.segments.position(s.first)
+        cdef Segment before
+        if at and s.relog_low:
+            # Where it is told what went on in its sequences counts for the gap that it leaves behind the one before.
+            before = <Segment>self.segments.items[at - 1]
+            note_teller(before, s.relog_low)
+            note_teller(before, s.relog_high)
         self.segments.discard(s)
         if self.reading is s:
             self.reading = self.active
@@ -189,22 +196,31 @@ cdef class LogFiles:
         cdef size_t k, before = self.tail.len
         cdef Py_ssize_t at
         ranges_sort(&self.ranges)
-        put_ranges(&self.tail, self.ranges.items, self.ranges.count, self.last_seq, active.salt)
+        active.removed_below = max(active.removed_below, self.removed_below())
+        put_ranges(&self.tail, self.ranges.items, self.ranges.count, self.last_seq, active.removed_below, active.salt)
         active.size += self.tail.len - before
         for k in range(self.ranges.count):
             ranges_add(&active.removes, self.ranges.items[k].first, self.ranges.items[k].count)
             at = self.segments.position(self.ranges.items[k].first)
+            if at:
+                s = <Segment>self.segments.items[at - 1]
+                if s.first + s.count <= self.ranges.items[k].first and s is not active:
+                    note_teller(s, active.first)              # of the gap behind it
             while at < len(self.segments.items):
                 s = <Segment>self.segments.items[at]
                 at += 1
                 if s is active or s.first >= self.ranges.items[k].first + self.ranges.items[k].count:
                     break
-                if s.relog_low == 0 or active.first < s.relog_low:
-                    s.relog_low = active.first
-                if active.first > s.relog_high:
-                    s.relog_high = active.first
+                note_teller(s, active.first)
         self.ranges.count = 0
         return 0
+
+    cdef uint64_t removed_below(self) noexcept:
+        cdef uint64_t below = self.first_seq
+        for first, count, _ in self.lost:
+            if count and first < below:
+                below = first
+        return below
 
     cdef int write_early(self) except -1:
         # In the middle of a turn: a failure is kept in `condition`, and told by write() at the turn's end.
@@ -301,7 +317,7 @@ cdef class LogFiles:
         cdef int n = 0
         if self.memory or self.sync_running or self.condition >= FAILED:
             return 0
-        if not self.disk.native():
+        if not self.disk.in_background():
             self.sync_files()
             return 0
         self.sync_used = True
@@ -373,13 +389,21 @@ cdef class LogFiles:
                     continue
                 s.relogs = True
                 self.say_removed(older)
-            ranges_add(&self.ranges, 1, self.first_seq - 1)
+            # A gap between segments that no removal names is a file that is gone.
+            if not s.damaged:
+                ranges_add(&self.ranges, s.first, s.count)
+            ranges_add(&self.ranges, 1, self.removed_below() - 1)
         return 0
 
     cdef int say_removed(self, Segment s) except -1:
         cdef uint32_t i = 0, k
+        cdef Py_ssize_t at
+        cdef uint64_t end = s.first + s.count
         if s.live == 0:
-            return ranges_add(&self.ranges, s.first, s.count)
+            return 0 if s.damaged else ranges_add(&self.ranges, s.first, s.count)
+        at = self.segments.position(end)
+        if at < len(self.segments.items) and (<Segment>self.segments.items[at]).first > end and not self.lost:
+            ranges_add(&self.ranges, end, (<Segment>self.segments.items[at]).first - end)
         while i < s.count:
             k = s.next_live(i)
             ranges_add(&self.ranges, s.first + i, k - i)
@@ -436,6 +460,14 @@ cdef class LogFiles:
         for s in self.segments.items + self.doomed + self.unsynced:
             self.segments.close_handle(s)
         return 0
+
+
+cdef void note_teller(Segment s, uint64_t first) noexcept:
+    # REMOVE records in the segment that begins with `first` speak of s, or of the gap behind it.
+    if s.relog_low == 0 or first < s.relog_low:
+        s.relog_low = first
+    if first > s.relog_high:
+        s.relog_high = first
 
 
 def first_of(Segment s) -> int:

@@ -21,11 +21,11 @@ from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.log_mend cimport take_handle, write_beside
 from penstock.core.packed cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
 from penstock.core.record cimport (
-    ERASED, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
-    seal_record,
+    ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
+    ranges_sort, seal_record,
 )
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
-from penstock.core.sidecar cimport read_ranges, write_sidecar
+from penstock.core.sidecar cimport doubt_sidecar, read_ranges, write_sidecar
 from penstock.core.usage cimport use
 
 cdef enum:
@@ -48,7 +48,10 @@ def purge(Log log, below: object) -> int:
     if log.msgs == 0 or end <= log.first_seq:
         return 0
     if not log.memory:
-        ranges_add(&log.ranges, log.first_seq, end - log.first_seq)
+        # What damage took below the first message is purged with it: nothing is kept of it, nothing more told.
+        begin = min(log.removed_below(), log.first_seq)
+        ranges_add(&log.ranges, begin, end - begin)
+        log.lost[:] = [entry for entry in log.lost if entry[0] + entry[1] > end]
     if end > log.last_seq:
         purge_all(log)
         if not log.memory and log.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
@@ -140,7 +143,7 @@ cdef int forget_unwritten(Log log, Segment s) except -1:
     log.tail.len = log.tail_written
     s.size = log.tail_base + log.tail_written
     log.disk.truncate(s.handle, s.size)
-    put_skip(&log.tail, log.last_seq, s.salt)
+    put_skip(&log.tail, 0, log.last_seq, False, s.salt)
     s.size += RECORD_EXTRA_BYTES
     return 0
 
@@ -334,7 +337,7 @@ cdef bint compact(Log log, Segment s) except -1:
         copy_live(log, s, &out, offsets, salt)
         if s.live == 0 or s.damaged:
             return True
-        put_ranges(&out, kept.items, kept.count, log.last_seq, salt)
+        put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, salt)
         if out.len >= before:
             s.futile_first = (<Segment>log.segments.items[0]).first
             s.futile_bytes = max(s.live_bytes, 1)
@@ -394,6 +397,21 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
                     high = middle
             if low < <size_t>len(others) and (<Segment>others[low]).first < end:
                 ranges_add(kept, held.items[k].first, held.items[k].count)
+            elif low and held.items[k].first < s.first:
+                # Of a gap that a removed segment left: all of it was removed, else it is told in `lost`.
+                older = <Segment>others[low - 1]
+                end = (<Segment>others[low]).first if low < <size_t>len(others) else s.first
+                if log.lost:
+                    ranges_add(kept, held.items[k].first, min(end - held.items[k].first, held.items[k].count))
+                else:
+                    ranges_add(kept, older.first + older.count, end - older.first - older.count)
+        # Its own sequences that are not there: a gap that nothing explains is damage.
+        k = 0
+        while k < s.count:
+            low = s.next_live(<uint32_t>k)
+            ranges_add(kept, s.first + k, low - k)
+            k = low + 1
+        ranges_sort(kept)
     finally:
         ranges_free(&held)
     return True
@@ -413,7 +431,7 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, uint32_t sal
             offsets[i] = <uint32_t>out.len
             out_put(out, p, length)
             # it has long been whole, and its last message may be gone
-            out.data[out.len - length + STATE_AT] &= ~MORE & 0xFF
+            out.data[out.len - length + STATE_AT] &= ~(MORE | MEMBER) & 0xFF
             seal_record(out.data + out.len - length, length, salt)
         i = s.next_live(i + 1)
     return 0
@@ -460,7 +478,7 @@ def close(Log log) -> None:
             log.sync_files()
             for s in list(log.segments.items):
                 if s.damaged:
-                    log.disk.unlink(log.segments.path(s, ".idx"))
+                    doubt_sidecar(log.segments, s)        # each opening looks for the damage itself
                 elif s is log.active or s.index_old:
                     write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     finally:

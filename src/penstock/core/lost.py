@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 
-def without(
-    first: int, count: int, reason: str, known: list[tuple[int, int]]
-) -> list[tuple[int, int, str]]:
-    """The parts of a missing run that no removal names, as (first, count, reason).
 
-    `known`: (first, end) of the removals, ascending.
-    """
-    parts: list[tuple[int, int, str]] = []
-    if count == 0:
-        return [(first, 0, reason)]
-    end = first + count
-    for low, high in known:
-        if high <= first or low >= end:
-            continue
-        if low > first:
-            parts.append((first, low - first, reason))
-        first = max(first, high)
-        if first >= end:
-            break
-    if first < end:
-        parts.append((first, end - first, reason))
-    return parts
+class Explained:
+    """Sequences of which it is known why there is no message."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._runs: list[tuple[int, int]] = []
+
+    def add(self, first: int, end: int) -> None:
+        """Those from first to end - 1."""
+        self._runs.append((first, end))
+
+    def left(self, missing: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+        """The parts of missing runs (first, count, reason) that nothing explains, ascending, each
+        sequence once. A count of 0 says that something between two messages is gone; it stays.
+        """
+        known = _joined(self._runs)
+        starts = [first for first, _ in known]
+        parts: list[tuple[int, int, str]] = []
+        done = 0  # everything below was looked at
+        for first, count, reason in sorted(missing):
+            if count == 0:
+                parts.append((first, 0, reason))
+                continue
+            end = first + count
+            first = max(first, done)
+            done = max(done, end)
+            k = max(bisect_right(starts, first) - 1, 0)
+            while first < end:
+                while k < len(known) and known[k][1] <= first:
+                    k += 1
+                low, high = known[k] if k < len(known) else (end, end)
+                if low > first:
+                    parts.append((first, min(low, end) - first, reason))
+                first = max(first, high) if low < end else end
+        return parts
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, end in sorted(runs):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((first, end))
+    return joined

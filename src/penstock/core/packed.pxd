@@ -15,13 +15,18 @@ cdef class Packed:
     cdef readonly uint64_t stored          # bytes of the file
     cdef uint32_t count                    # blocks
     cdef uint64_t* starts                  # where each begins in the file, and where the last one ends: count + 1
+    cdef bytes table                       # length and checksum of each; None: not known
+    cdef readonly uint32_t mended          # bits put right in blocks that were read
     cdef uint64_t id                       # in the cache of decompressed blocks
     # As Disk.read_at does with a file that is not compressed. A damaged block reads as zeros.
     cdef int64_t read_at(self, Disk disk, int handle, char* p, size_t n, uint64_t offset) except -1
     cdef const char* block(self, Disk disk, int handle, uint32_t k) except NULL
+    cdef int mend(self, char* p, size_t n, uint32_t k) except -1
 
 
 # The file that a segment's n bytes make; its first 32 are the segment's head.
 cdef bytes pack(const char* p, size_t n)
 # What the file behind a handle holds.
 cdef Packed open_packed(Disk disk, int handle)
+# Whether a file whose head is not known ends as one of those.
+cdef bint ends_packed(Disk disk, int handle) except -1

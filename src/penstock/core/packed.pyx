@@ -3,12 +3,13 @@
     file    = head (32)   that of the segment (core/record), but with version 2
               block*      u32 length of what follows (bit 31: it is stored as it is), an S2 block of 65536 bytes of the segment;
                           the last one is of what is left
-              count x u32 the lengths again
-              u64 bytes of the segment   u32 count   u32 crc32c from the lengths to here   "PNSTKEND"
+              count x { u32 the length again, u32 crc32c of that many bytes }
+              u64 bytes of the segment   u32 count   u32 crc32c from the lengths to here   "PNSTKEN2"
 
 All numbers are little-endian. The segment's own first 32 bytes are in the first block too, with version 1, so that offsets are the
-same before and after. When the table at the end is damaged the blocks are found one after the other. Blocks have no checksum:
-the records in them do; a block that can't be decompressed reads as zeros, which are no records.
+same before and after. When the table at the end is damaged the blocks are found one after the other, and their checksums are not
+known. One flipped bit in a block would cost all that is in it: it is put right in memory when the block's checksum says which it is
+(the records in it have theirs, too). A block that can't be decompressed reads as zeros, which are no records.
 
 A few decompressed blocks are kept for all logs together, the one that was used longest ago gives way.
 """
@@ -18,12 +19,14 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, crc32c, out_free, out_put, out_reserve
 from penstock.core.disk cimport Disk
+from penstock.core.mend cimport flipped_bit
 from penstock.core.record cimport SEGMENT_HEAD_BYTES, put_packed_head
 from penstock.core.s2 cimport s2_bound, s2_decode, s2_decoded_len, s2_encode
 
-cdef const char* END_MAGIC = b"PNSTKEND"
+cdef const char* END_MAGIC = b"PNSTKEN2"
 cdef enum:
     LENGTH_BYTES = 4
+    ROW_BYTES = 8
     END_BYTES = 24
     CACHED = 8
 
@@ -66,6 +69,8 @@ cdef bytes pack(const char* p, size_t n):
             memcpy(to - LENGTH_BYTES, &said, LENGTH_BYTES)
             out.len += LENGTH_BYTES + length
             out_put(&lengths, <const char*>&said, LENGTH_BYTES)
+            crc = crc32c(out.data + out.len - length, length, 0)
+            out_put(&lengths, <const char*>&crc, LENGTH_BYTES)
             count += 1
             at += part
         out_put(&lengths, <const char*>&size, 8)
@@ -108,25 +113,36 @@ cdef bint read_table(Packed found, Disk disk, int handle) except -1:
     memcpy(&crc, end + 12, 4)
     if size > <uint64_t>count * PACKED_BLOCK_BYTES or (count and size <= <uint64_t>(count - 1) * PACKED_BLOCK_BYTES):
         return False
-    if <uint64_t>count * LENGTH_BYTES > found.stored - SEGMENT_HEAD_BYTES - END_BYTES:
+    if <uint64_t>count * ROW_BYTES > found.stored - SEGMENT_HEAD_BYTES - END_BYTES:
         return False
-    table = PyBytes_FromStringAndSize(NULL, count * LENGTH_BYTES)
+    table = PyBytes_FromStringAndSize(NULL, count * ROW_BYTES)
     p = PyBytes_AS_STRING(table)
-    if disk.read_at(handle, <char*>p, count * LENGTH_BYTES, found.stored - END_BYTES - count * LENGTH_BYTES) != count * LENGTH_BYTES:
+    if disk.read_at(handle, <char*>p, count * ROW_BYTES, found.stored - END_BYTES - count * ROW_BYTES) != count * ROW_BYTES:
         return False
-    if crc32c(end, 12, crc32c(p, count * LENGTH_BYTES, 0)) != crc:
+    if crc32c(end, 12, crc32c(p, count * ROW_BYTES, 0)) != crc:
         return False
+    found.table = table
     found.starts = <uint64_t*>malloc((count + 1) * sizeof(uint64_t))
     if found.starts == NULL:
         raise MemoryError
     for k in range(count):
         found.starts[k] = at
-        memcpy(&length, p + k * LENGTH_BYTES, LENGTH_BYTES)
+        memcpy(&length, p + k * ROW_BYTES, LENGTH_BYTES)
         at += LENGTH_BYTES + (length & ~PLAIN)
     found.starts[count] = at
     found.count = count
     found.size = size
-    return at + count * LENGTH_BYTES + END_BYTES == found.stored
+    if at + count * ROW_BYTES + END_BYTES == found.stored:
+        return True
+    found.table = None
+    return False
+
+
+cdef bint ends_packed(Disk disk, int handle) except -1:
+    """Whether a file whose head says nothing ends as a compressed one does."""
+    cdef Packed found = Packed()
+    found.stored = disk.size(handle)
+    return read_table(found, disk, handle)
 
 
 cdef int walk(Packed found, Disk disk, int handle) except -1:
@@ -228,6 +244,8 @@ cdef class Packed:
         if disk.read_at(handle, <char*>p, n, self.starts[k]) != <int64_t>n or n <= LENGTH_BYTES:
             memset(slot.data, 0, PACKED_BLOCK_BYTES)
         else:
+            if self.table is not None:
+                self.mend(<char*>p, n, k)
             memcpy(&said, p, LENGTH_BYTES)
             if said & PLAIN and n - LENGTH_BYTES == size:
                 memcpy(slot.data, p + LENGTH_BYTES, size)
@@ -238,3 +256,18 @@ cdef class Packed:
         slot.block = k
         slot.used = cache_tick
         return slot.data
+
+    cdef int mend(self, char* p, size_t n, uint32_t k) except -1:
+        """One flipped bit in the n bytes of a block is put right."""
+        cdef uint32_t crc, said
+        cdef int64_t bit
+        memcpy(&said, PyBytes_AS_STRING(self.table) + k * ROW_BYTES, LENGTH_BYTES)
+        memcpy(&crc, PyBytes_AS_STRING(self.table) + k * ROW_BYTES + LENGTH_BYTES, LENGTH_BYTES)
+        if memcmp(p, &said, LENGTH_BYTES) != 0:
+            memcpy(p, &said, LENGTH_BYTES)            # the table has it too
+            self.mended += 1
+        bit = flipped_bit(p + LENGTH_BYTES, n - LENGTH_BYTES, crc, 0)
+        if 0 <= bit < <int64_t>(n - LENGTH_BYTES) * 8:
+            p[LENGTH_BYTES + (bit >> 3)] ^= 1 << (bit & 7)
+            self.mended += 1
+        return 0

@@ -118,8 +118,12 @@ cdef class Puller(Handout):
                         f"Nats-Pending-Messages: {spec.batch}\r\nNats-Pending-Bytes: {spec.max_bytes}\r\n")
             return 1
         if spec.no_wait:
-            self.settle()
-            ahead = self.selection.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
+            try:
+                self.settle()
+                ahead = self.selection.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
+            except OSError as error:
+                self.stream.read_failed(error)
+                return self.refuse_request(reply, reply_len, f"500 {error.strerror}")
             if ahead == 0 and spec.expires_ns == 0:
                 return self.refuse_request(reply, reply_len, "404 No Messages")
             if ahead and <int64_t>ahead < self.requests.wanted:

@@ -1,5 +1,7 @@
 """Disks for who must not write: one that refuses to, and one that keeps what is written to itself."""
 
+from collections.abc import Callable
+
 from penstock.core.disk import Disk
 
 class ReadOnlyDisk(Disk):
@@ -19,6 +21,21 @@ class ReadOnlyDisk(Disk):
 class OverlayDisk(Disk):
     """Another disk, with what is written, renamed and removed kept in memory."""
 
-    def __init__(self, base: Disk) -> None: ...
+    forgotten: set[str]
+    """Paths that were written, and not kept."""
+    def __init__(
+        self, base: Disk, *, forget: str = "", progress: Callable[[int], object] | None = None
+    ) -> None:
+        """`forget`: files whose names end so are not kept when they are written (as a whole, by renaming).
+
+        `progress` is called with the bytes of each large read.
+        """
+    def is_dir(self, path: str) -> bool: ...
+    def facts(self, path: str) -> tuple[int, int, int, int]:
+        """As that of a ReadOnlyDisk, which the base has to be; of what is in memory, the size alone."""
+    def patch(self, path: str, start: bytes) -> None:
+        """From now on a file of the base begins with these bytes."""
+    def read_start(self, path: str, n: int) -> bytes:
+        """The first n bytes of a file, or what there is; OSError."""
     def changes(self) -> dict[str, bytes | None]:
         """path -> what it would hold; None: it would be removed."""

@@ -15,13 +15,14 @@ import os
 import stat
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from penstock.core.disk cimport Disk
 
 cdef enum:
     TRIES_MAX = 100
+    LARGE_BYTES = 65536           # of a read that counts as progress
 
 
 def refuse(path: str = "") -> None:
@@ -80,7 +81,7 @@ cdef class ReadOnlyDisk(Disk):
     cdef int truncate(self, int handle, uint64_t size) except -1:
         refuse()
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:
@@ -90,6 +91,10 @@ cdef class ReadOnlyDisk(Disk):
     def rename(self, old: str, new: str) -> None:
         """Refused."""
         refuse(old)
+
+    def link(self, path: str, other: str) -> None:
+        """Refused."""
+        refuse(other)
 
     def unlink(self, path: str) -> None:
         """Refused."""
@@ -185,8 +190,12 @@ def hold_once(path: str, names: list) -> dict | None:
 cdef class OverlayDisk(Disk):
     """Another disk, with what is written kept in memory."""
 
-    def __init__(self, Disk base) -> None:
+    def __init__(self, Disk base, *, str forget="", progress=None) -> None:
         self.base = base
+        self.forget = forget
+        self.progress = progress
+        self.patches = {}
+        self.forgotten = set()
         self.files = {}
         self.gone = set()
         self.made = set()
@@ -230,10 +239,19 @@ cdef class OverlayDisk(Disk):
         return 0
 
     cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1:
+        cdef bytes start
+        cdef int64_t got
         path, under = self.handles[handle]
         data = self.files.get(path)
         if data is None:
-            return self.base.read_at(under, p, n, offset)
+            got = self.base.read_at(under, p, n, offset)
+            if self.progress is not None and n > LARGE_BYTES:
+                self.progress(got)
+            start = self.patches.get(path)
+            if start is not None and offset < <uint64_t>len(start):
+                n = min(<size_t>got, <size_t>(len(start) - offset))
+                memcpy(p, PyBytes_AS_STRING(start) + offset, n)
+            return got
         if offset >= <uint64_t>PyByteArray_GET_SIZE(data):
             return 0
         n = min(n, <size_t>(PyByteArray_GET_SIZE(data) - offset))
@@ -254,7 +272,7 @@ cdef class OverlayDisk(Disk):
         data.extend(bytes(size - len(data)))
         return 0
 
-    cdef bint native(self) noexcept:
+    cdef bint in_background(self) noexcept:
         return False
 
     def make_dir(self, path: str) -> None:
@@ -274,12 +292,21 @@ cdef class OverlayDisk(Disk):
 
     def rename(self, old: str, new: str) -> None:
         """In memory."""
+        if self.forget and new.endswith(self.forget):
+            self.files.pop(old, None)
+            self.forgotten.add(new)
+            return
         if old not in self.files:
             self.files[old] = bytearray(self.read_file(old))
         self.files[new] = self.files.pop(old)
         self.gone.discard(new)
         if self.base.exists(old):
             self.gone.add(old)
+
+    def link(self, path: str, other: str) -> None:
+        """In memory: a copy, as files that have two names are not changed any more."""
+        self.files[other] = bytearray(self.read_file(path))
+        self.gone.discard(other)
 
     def unlink(self, path: str) -> None:
         """In memory."""
@@ -296,6 +323,29 @@ cdef class OverlayDisk(Disk):
 
     def sync_dir(self, path: str) -> None:
         """Nothing to do."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a folder."""
+        return path in self.made or (path not in self.files and path not in self.gone and self.base.is_dir(path))
+
+    def facts(self, path: str) -> tuple[int, int, int, int]:
+        """As that of a disk for reading; of what is in memory, the size alone."""
+        if path in self.files:
+            return 0, len(self.files[path]), 0, 0
+        return self.base.facts(path)
+
+    def patch(self, path: str, start: bytes) -> None:
+        """From now on a file of the base begins with these bytes."""
+        self.patches[path] = start
+
+    def read_start(self, str path, size_t n) -> bytes:
+        """The first n bytes of a file, or what there is."""
+        cdef int handle = self.open(path, False)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, n)
+        try:
+            return data[:self.read_at(handle, PyBytes_AS_STRING(data), n, 0)]
+        finally:
+            self.close(handle)
 
     def changes(self) -> dict:
         """path -> what it would hold; None: it would be removed."""

@@ -18,11 +18,13 @@ cdef enum:
 cdef enum RecordKind:
     MESSAGE = 1
     REMOVE = 2       # body: (u64 first, u64 count)*: these sequences are removed
-    SKIP = 3         # sequences up to `seq` are consumed; nothing is stored for those not seen
+    SKIP = 3         # sequences from `ts_ns` up to `seq` are consumed; nothing is stored for them
 
 cdef enum RecordState:
     ERASED = 1       # the body was overwritten with zeros
-    MORE = 128       # of a group that is stored whole or not at all: the next message belongs to it too
+    LOST = 2         # of a SKIP: damage took what had these sequences
+    MEMBER = 64      # of a group that is stored whole or not at all: the message before belongs to it too
+    MORE = 128       # ... and so does the next
 
 
 cdef struct Head:
@@ -68,5 +70,7 @@ cdef uint32_t check_record(const char* p, size_t avail, uint32_t salt, Head* hea
 cdef bint plausible(const char* p, size_t avail, Head* head) noexcept nogil
 # The offset of the next good record after a bad one at `at`, or `size` when there is none.
 cdef size_t resync(const char* data, size_t at, size_t size, uint32_t salt, uint64_t expected) noexcept nogil
-cdef int put_ranges(Out* out, const Range* items, size_t count, uint64_t last_seq, uint32_t salt) except -1   # REMOVE records
-cdef int put_skip(Out* out, uint64_t last_seq, uint32_t salt) except -1
+# REMOVE records; everything below `below` is removed too.
+cdef int put_ranges(Out* out, const Range* items, size_t count, uint64_t last_seq, uint64_t below, uint32_t salt) except -1
+# A SKIP record for first .. last_seq; first 0: from the sequence after the one before on.
+cdef int put_skip(Out* out, uint64_t first, uint64_t last_seq, bint lost, uint32_t salt) except -1

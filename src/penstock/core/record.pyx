@@ -5,14 +5,15 @@
     record         =
          0  u32 length        the whole record, this field and the checksum included
          4  u8  kind          1 message, 2 remove, 3 skip
-         5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 7: the next message belongs to the same
-                              group, which counts only with its last message, the one without this bit (core/atomic)
+         5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 1, of a skip: its sequences were lost;
+                              bit 6: the message before, bit 7: the next one belongs to the same group, which counts only
+                              with its last message, the one without bit 7 (core/atomic)
          6  u16 flags         the owner's, given back as they came
          8  u16 subject_len
         10  u16 mark          0xA75E: where to look for a record when the one before is damaged
         12  u32 hlen          header bytes at the start of the body
         16  u64 seq           message: its sequence; remove, skip: the last sequence given when it was written
-        24  u64 ts_ns
+        24  u64 ts_ns         remove: everything below this sequence is removed; skip: the first of its sequences (0: not said)
         32  subject, body (headers then payload; remove: (u64 first, u64 count)*)
        end  u32 crc32c of everything before it, started with the segment's salt
 
@@ -193,13 +194,15 @@ cdef size_t resync(const char* data, size_t at, size_t size, uint32_t salt, uint
     return size
 
 
-cdef int put_plain(Out* out, int kind, uint64_t last_seq, const char* body, uint32_t n, uint32_t salt) except -1:
+cdef int put_plain(Out* out, int kind, int state, uint64_t last_seq, uint64_t says, const char* body, uint32_t n, uint32_t salt) except -1:
     cdef uint32_t length = RECORD_EXTRA_BYTES + n
     cdef char* p = out_reserve(out, length)
     cdef Head head
     memset(&head, 0, sizeof(Head))
     head.length = length
     head.kind = kind
+    head.state = state
+    head.ts_ns = says
     head.mark = RECORD_MARK
     head.seq = last_seq
     memcpy(p, &head, RECORD_HEAD_BYTES)
@@ -210,15 +213,15 @@ cdef int put_plain(Out* out, int kind, uint64_t last_seq, const char* body, uint
     return 0
 
 
-cdef int put_ranges(Out* out, const Range* items, size_t count, uint64_t last_seq, uint32_t salt) except -1:
+cdef int put_ranges(Out* out, const Range* items, size_t count, uint64_t last_seq, uint64_t below, uint32_t salt) except -1:
     cdef size_t n
     while count:
         n = count if count < RANGES_PER_RECORD else RANGES_PER_RECORD
-        put_plain(out, REMOVE, last_seq, <const char*>items, n * sizeof(Range), salt)
+        put_plain(out, REMOVE, 0, last_seq, below, <const char*>items, n * sizeof(Range), salt)
         items += n
         count -= n
     return 0
 
 
-cdef int put_skip(Out* out, uint64_t last_seq, uint32_t salt) except -1:
-    return put_plain(out, SKIP, last_seq, NULL, 0, salt)
+cdef int put_skip(Out* out, uint64_t first, uint64_t last_seq, bint lost, uint32_t salt) except -1:
+    return put_plain(out, SKIP, LOST if lost else 0, last_seq, first, NULL, 0, salt)

@@ -1,88 +1,89 @@
 """Opening a log: from its files to one that can go on.
 
-Each sealed segment is taken from its sidecar when that holds, else scanned (and the sidecar made anew); the last segment
-is scanned unless the log was closed in order. Then all REMOVE ranges are applied: sequences are never used twice, so the
-order does not matter. Nothing is deleted: damaged bytes inside a segment stay where they are and only their messages are
-missing (and told in `lost`); an unfinished end of the last segment is kept beside it as `<name>.torn-<n>` before it is cut.
-A group of messages at that end whose last one is not there (core/atomic) is part of what is unfinished.
+Each sealed segment is taken from its sidecar when that holds, else scanned (core/scan; the sidecar is made anew); the last segment
+is scanned unless the log was closed in order. Then all removals are applied: sequences are never used twice, so their order does
+not matter. Nothing is deleted:
+
+    damaged bytes                    stay where they are; the messages that they were are told in `lost`
+    an unfinished end                of the last segment is kept beside it as `<name>.torn-<n>` before it is cut; so is a group of
+                                     messages at that end whose last one is not there (core/atomic)
+    a head that is gone              is made again, in memory, from the sidecar or from what the records agree on (core/mend)
+    a file that is no part of this   (a copy under another name, one that overlaps others) is renamed to `<name>.seg.aside-<n>`
+    a segment, or its end, is gone   every sequence that nothing explains is lost; its sidecar says which of them were messages
+
+Each sequence up to the last is a message, or named by a removal or a skip, or lost: told at each opening, as long as it is so.
 
 Knows nothing of what a caller asks of the log afterwards.
 """
 import errno
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
-from penstock.core.packed cimport open_packed
+from penstock.core.log_files cimport note_teller
+from penstock.core.losses cimport find_orphans, ranges_said, tell_lost
+from penstock.core.mend cimport find_salt
+from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    check_record, get_segment_head, is_packed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
-    resync,
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges, get_segment_head, is_packed_head,
+    mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
 )
-from penstock.core.segment cimport HAS_HEADERS, Entry, Segment, SegmentList, is_live, push
-from penstock.core.sidecar cimport Sidecar, read_ranges, read_sidecar, write_sidecar
+from penstock.core.scan cimport Opened, Scan, read_all, scan
+from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
+from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
 from penstock.core.tally cimport count_bytes, count_entries, merge, recount
 
-from penstock.core.lost import without
+from penstock.core.losses import is_segment_name
+
+cdef enum:
+    LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
 
-cdef class Scan:
-    """What reading a segment from its start found besides the messages."""
-    cdef uint64_t good_end       # offset after the last good record
-    cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
-    cdef uint64_t last_ts
-    cdef list missing            # (first sequence, count, reason) not there because of damage
-    cdef object bad_end          # None, or the sequence that the damaged bytes at the end claim (0: none)
-    cdef list damaged            # (offset, end) of bytes that are no record
-    cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
-    cdef uint32_t group_index    # ... and its index
-
-
-cdef class Opened:
-    """A segment on its way into the log."""
-    cdef Segment segment
-    cdef Sidecar sidecar
-    cdef Scan scan
-    cdef bint touched            # removals newer than the sidecar
-    cdef bint headless           # its head is gone: none of its records can be believed
-
-
-def opening(Log log, create: bool):
+def opening(log: Log, create: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
-    cdef list names = [n for n in log.disk.list_dir(log.folder) if is_segment_name(n)]
+    cdef list names = log.disk.list_dir(log.folder)
+    cdef list found = [n for n in names if is_segment_name(n)]
     cdef list opened = []
+    cdef Py_ssize_t k
     cdef Opened o
     cdef Segment last
-    cdef Py_ssize_t k
+    cdef list orphans = []
     log.segments.rebuild = Rebuild(log)
-    log.segments_found = len(names)
-    if not names:
+    log.segments_found = len(found)
+    for k in range(len(found)):
+        open_next(log, opened, found[k], k == len(found) - 1)
+        yield
+    if not opened:
         if not log.disk.exists(log.folder):
             if not create:
                 raise FileNotFoundError(2, "no such log", log.folder)
+            log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
             log.disk.make_dir(log.folder)
             log.folder_made = True
-        log.start_segment(log.first_seq)
-        log.write()
+    orphans = find_orphans(log, names, opened)
+    if not opened:
+        start_empty(log, orphans)
         return
-    for k in range(len(names)):
-        o = open_segment(log, int(names[k][:20]), k == len(names) - 1)
-        opened.append(o)
-        yield
     log.disk.sync_dir(log.folder)
-    for k in range(len(opened) - 1):
-        note_bad_end((<Opened>opened[k]), (<Opened>opened[k + 1]).segment.first)
+    # Who began this log may have been stopped before it synced the name of the folder.
+    log.disk.sync_dir(log.folder.rpartition("/")[0] or ".")
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
-    last = (<Opened>opened[len(opened) - 1]).segment
+    for e in orphans:
+        log.last_seq = max(log.last_seq, (<Evidence>e[1]).last_seq, e[0] + (<Evidence>e[1]).count - 1)
+    o = <Opened>opened[len(opened) - 1]
+    last = o.segment
     log.active = last
-    apply_removals(log, opened)
-    mend_tail(log, <Opened>opened[len(opened) - 1])
+    apply_removals(log, opened, orphans)
+    if o.sidecar is not None:
+        log.segments.need(last)
+        read_ranges(log.segments, last, &last.removes)
+    tell_lost(log, opened, orphans)
+    mend_tail(log, o)
     for o in opened:
         if o.segment is not last:
             settle(log, o)
@@ -99,14 +100,56 @@ def opening(Log log, create: bool):
         log.write()
         log.sync_files()
         log.sync_used = False
+    if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
+        # It says how the segment was before: now that this is written down in the log, one day its size might agree again.
+        log.disk.unlink(log.segments.path(last, ".idx"))
 
 
-def is_segment_name(name: str) -> bool:
-    """Whether a file name is a segment's: 20 digits and `.seg`."""
-    return len(name) == 24 and name.endswith(".seg") and name[:20].isascii() and name[:20].isdigit()
+cdef int start_empty(Log log, list orphans) except -1:
+    cdef uint64_t first = log.first_seq, end
+    for at, evidence in orphans:
+        end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
+        first = max(first, end)
+        log.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
+    log.last_seq = first - 1
+    log.first_seq = first
+    log.start_segment(first)
+    if orphans:
+        begin_anew(log)
+    elif first > 1:
+        ranges_add(&log.ranges, 1, first - 1)          # nothing was ever there
+    log.write()
+    return 0
+
+
+cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
+    """One more of those that are part of this log; what is not goes aside."""
+    cdef uint64_t first = int(name[:20])
+    cdef Segment before
+    cdef Opened o = None
+    if opened:
+        before = (<Opened>opened[len(opened) - 1]).segment
+    if not opened or first >= before.first + before.count:
+        o = open_segment(log, first, is_last)
+    if o is None:
+        set_aside(log, name)
+    else:
+        opened.append(o)
+    return 0
+
+
+cdef int set_aside(Log log, str name) except -1:
+    cdef int n = 1
+    cdef str path = f"{log.folder}/{name}"
+    while log.disk.exists(f"{path}.aside-{n}"):
+        n += 1
+    log.disk.rename(path, f"{path}.aside-{n}")
+    log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
+    return 0
 
 
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):
+    """None: a file that is no part of this log."""
     cdef Opened o = Opened()
     cdef Segment s = Segment()
     cdef char head[SEGMENT_HEAD_BYTES]
@@ -121,33 +164,68 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     # A killed process leaves written bytes that are not on the disk yet: from here on they are.
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
-    s.sealed = not is_last
+    s.sealed = True
     got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
-    good = get_segment_head(head, got, &named, &s.salt) or (got == SEGMENT_HEAD_BYTES and mend_segment_head(head, &named, &s.salt))
-    if good and is_packed_head(head):
+    good = get_segment_head(head, got, &named, &s.salt)
+    if not good and got == SEGMENT_HEAD_BYTES:
+        good = o.mended = mend_segment_head(head, &named, &s.salt)
+    if good and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
         s.packed = open_packed(log.disk, s.handle)
         s.size = s.written_size = s.synced_size = s.packed.size
-    if not good or named != first:
-        if is_last and got < SEGMENT_HEAD_BYTES:
+        if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
+            good = o.mended = get_segment_head(head, SEGMENT_HEAD_BYTES, &named, &s.salt)
+    if good and named != first:
+        log.segments.close_handle(s)
+        log.segments.items.pop()
+        return None
+    if not good:
+        s.salt = 0
+        o.evidence = read_evidence(log.segments, s)
+        if is_last and got < SEGMENT_HEAD_BYTES and o.evidence is None:
             restart(log, s)
             return o
+        good = o.mended = find_head(log, o)
+    if o.mended:
+        s.damaged = True
+        log.notes.append(f"the head of segment {first} is damaged; what it said is known all the same")
+    if not good:
         o.headless = True
         s.damaged = True
         o.scan = Scan()
         o.scan.last_seq = guess_last(log, s)
-        o.scan.missing = [(first, o.scan.last_seq - first + 1, "head of the segment")]
+        o.scan.missing = []
         o.scan.damaged = [(0, s.size)]
+        o.scan.notes = []
+        o.scan.broken = []
         o.scan.good_end = s.size
+        log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
         return o
-    o.sidecar = read_sidecar(log.segments, log.subjects_table, s)
+    if not o.mended:
+        o.sidecar = read_sidecar(log.segments, log.subjects_table, s)
     if o.sidecar is None:
+        if o.evidence is None:
+            o.evidence = read_evidence(log.segments, s)
         o.scan = scan(log, s)
-        s.damaged = len(o.scan.damaged) > 0
-    elif is_last:
-        log.segments.need(s)
-        read_ranges(log.segments, s, &s.removes)
+        log.notes.extend(o.scan.notes)
+        s.damaged = s.damaged or len(o.scan.damaged) > 0 or len(o.scan.notes) > 0
+    if s.packed is not None and s.packed.mended:
+        s.damaged = True
+        log.notes.append(f"one flipped bit in a compressed block of segment {first} was put right in memory")
     mark_seen(log.subjects_table, s)
     return o
+
+
+cdef bint find_head(Log log, Opened o) except -1:
+    """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one."""
+    cdef Segment s = o.segment
+    cdef bytes data
+    cdef size_t votes = 0
+    if o.evidence is not None:
+        s.salt = o.evidence.salt
+        return True
+    data = read_all(log, s)
+    s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &votes)
+    return votes > 1
 
 
 cdef int restart(Log log, Segment s) except -1:
@@ -184,15 +262,6 @@ cdef uint64_t guess_last(Log log, Segment s) except? 0:
     return last
 
 
-cdef bytes read_all(Log log, Segment s):
-    cdef bytes data
-    if s.packed is None:
-        return log.disk.read_file(log.segments.path(s, ".seg"))
-    data = PyBytes_FromStringAndSize(NULL, s.packed.size)
-    log.segments.read_at(s, PyBytes_AS_STRING(data), s.packed.size, 0)
-    return data
-
-
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
     cdef uint32_t k
     for k in range(s.subject_count):
@@ -200,117 +269,7 @@ cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
     return 0
 
 
-# --- reading a segment from its start ------------------------------------------------------------
-
-cdef Scan scan(Log log, Segment s):
-    cdef bytes data = read_all(log, s)
-    cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = SEGMENT_HEAD_BYTES, size = PyBytes_GET_SIZE(data), end
-    cdef Scan found = Scan()
-    cdef Head head
-    cdef uint32_t n
-    cdef uint64_t expected
-    cdef object bad = None
-    found.missing = []
-    found.damaged = []
-    found.last_seq = s.first - 1
-    found.good_end = at
-    while at < size:
-        expected = s.first + s.count
-        n = check_record(p + at, size - at, s.salt, &head)
-        if n and head.kind == MESSAGE and (head.seq < expected or head.seq - expected > GAP_MAX):
-            n = 0
-        if n == 0:
-            end = resync(p, at, size, s.salt, expected)
-            found.damaged.append((at, end))
-            if bad is None:
-                bad = claimed_seq(p + at, size - at, expected)
-                if bad and s.packed is not None and plausible(p + at, size - at, &head) and head.length != end - at:
-                    bad = 0                      # a damaged block takes more than the record that it begins in
-            at = end
-            continue
-        if head.kind == MESSAGE:
-            if head.seq > expected:
-                if bad is not None:
-                    found.missing.append(missing_of(bad, expected, head.seq - expected))
-                s.push_holes(<uint32_t>(head.seq - expected))
-            elif bad is not None:
-                found.missing.append((expected, 0, "damaged bytes"))
-            bad = None
-            if not head.state & MORE:
-                found.group_at = 0
-            elif found.group_at == 0:
-                found.group_at = at
-                found.group_index = s.count
-            take_message(log, s, p + at, <uint32_t>at, &head)
-            found.last_ts = head.ts_ns
-        elif head.kind == REMOVE:
-            take_ranges(s, p + at, &head)
-        elif head.seq >= expected and head.seq - expected < GAP_MAX:
-            # The skipped sequences; among them may be what damage took.
-            if bad is not None:
-                found.missing.append(missing_of(bad, expected, head.seq + 1 - expected))
-                bad = None
-            s.push_holes(<uint32_t>(head.seq + 1 - expected))
-        if head.kind != MESSAGE and bad is not None:
-            found.group_at = 0        # something whole behind the damage: the group was, too
-        if head.seq > found.last_seq:
-            found.last_seq = head.seq
-        at += n
-        found.good_end = at
-    found.bad_end = bad
-    return found
-
-
-cdef object claimed_seq(const char* p, size_t avail, uint64_t expected):
-    # The sequence a damaged record says it has, when that can be; else 0.
-    cdef Head head
-    if plausible(p, avail, &head) and head.kind == MESSAGE and expected <= head.seq <= expected + GAP_MAX:
-        return head.seq
-    return 0
-
-
-cdef object missing_of(object claimed, uint64_t first, uint64_t count):
-    if claimed and first <= claimed and (count == 0 or claimed < first + count):
-        return (claimed, 1, "checksum")
-    return (first, count, "damaged bytes")
-
-
-cdef int take_message(Log log, Segment s, const char* p, uint32_t offset, Head* head) except -1:
-    cdef SubjectTable subjects = log.subjects_table
-    cdef uint32_t id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
-    cdef uint32_t n = head.length - RECORD_EXTRA_BYTES
-    if subjects.table[id].seen != s.serial:
-        s.add_subject(id)
-        subjects.table[id].seen = s.serial
-    s.reserve(1)
-    push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
-    if head.state & ERASED:
-        s.set_dead(s.count - 1)
-        return 0
-    s.live += 1
-    s.last_ts = head.ts_ns
-    return 0
-
-
-cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
-    cdef uint32_t k, n = (head.length - RECORD_EXTRA_BYTES) // sizeof(Range)
-    cdef Range r
-    for k in range(n):
-        memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
-        ranges_add(&s.removes, r.first, r.count)
-    return 0
-
-
 # --- putting the segments together ---------------------------------------------------------------
-
-cdef int note_bad_end(Opened o, uint64_t following) except -1:
-    # A sealed segment that ends in damage: what is missing goes up to where the next one starts.
-    cdef uint64_t expected = o.segment.first + o.segment.count
-    if o.scan is not None and o.scan.bad_end is not None and not o.headless:
-        o.scan.missing.append(missing_of(o.scan.bad_end, expected, following - expected if following > expected else 0))
-    return 0
-
 
 cdef int note_last(Log log, Opened o) except -1:
     cdef Segment s = o.segment
@@ -319,6 +278,10 @@ cdef int note_last(Log log, Opened o) except -1:
         last = o.sidecar.last_seq
     if o.scan is not None and o.scan.last_seq > last:
         last = o.scan.last_seq
+    if o.evidence is not None:
+        last = max(last, o.evidence.last_seq, s.first + o.evidence.count - 1)
+        if o.evidence.last_ts > log.last_ts_ns:
+            log.last_ts_ns = o.evidence.last_ts
     if last > log.last_seq:
         log.last_seq = last
     if s.last_ts > log.last_ts_ns:
@@ -328,43 +291,34 @@ cdef int note_last(Log log, Opened o) except -1:
     return 0
 
 
-cdef int apply_removals(Log log, list opened) except -1:
+cdef int apply_removals(Log log, list opened, list orphans) except -1:
     cdef Opened o
-    cdef Ranges one
     cdef Segment holder
+    cdef Ranges one
+    cdef Range r
     cdef size_t k
-    cdef list known = []
-    cdef bint damage = False
-    for o in opened:
-        damage = damage or (o.scan is not None and bool(o.scan.missing))
+    cdef uint64_t below = 0
+    for _, evidence in orphans:
+        below = max(below, (<Evidence>evidence).removed_below)
+        for r.first, r.count in (<Evidence>evidence).ranges:
+            apply_range(log, opened, None, r)
     for o in opened:
         holder = o.segment
         memset(&one, 0, sizeof(Ranges))
         try:
-            if o.sidecar is not None:
-                ranges_of(o.sidecar, &one)
-            else:
-                for k in range(holder.removes.count):
-                    ranges_add(&one, holder.removes.items[k].first, holder.removes.items[k].count)
+            ranges_said(o, &one)
             for k in range(one.count):
                 apply_range(log, opened, holder, one.items[k])
-                if damage:
-                    known.append((one.items[k].first, one.items[k].first + one.items[k].count))
         finally:
             ranges_free(&one)
-    if damage:
-        known.sort()
-        for o in opened:
-            if o.scan is not None:
-                log.lost.extend(m for first, count, reason in o.scan.missing for m in without(first, count, reason, known))
-    return 0
-
-
-cdef int ranges_of(Sidecar sidecar, Ranges* out) except -1:
-    cdef const Range* items = <const Range*>(PyBytes_AS_STRING(sidecar.tables) + sidecar.ranges_at)
-    cdef uint32_t k
-    for k in range(sidecar.range_count):
-        ranges_add(out, items[k].first, items[k].count)
+        below = max(below, holder.removed_below)
+        if o.evidence is not None:
+            below = max(below, o.evidence.removed_below)
+            for low, high in o.evidence.gone:
+                remove_from(o, low - holder.first, high - holder.first)
+    for o in opened:
+        if o.segment.first < below:
+            remove_from(o, 0, below - o.segment.first)
     return 0
 
 
@@ -372,29 +326,40 @@ cdef int apply_range(Log log, list opened, Segment holder, Range r) except -1:
     cdef Py_ssize_t at = log.segments.position(r.first)
     cdef Segment s
     cdef Opened o
-    cdef uint64_t end = r.first + r.count, i, stop
+    cdef uint64_t end = r.first + r.count
+    if at:
+        s = (<Opened>opened[at - 1]).segment
+        if holder is not None and s.first + s.count <= r.first and s is not holder:
+            note_teller(s, holder.first)
     while at < len(opened):
         o = <Opened>opened[at]
         s = o.segment
         at += 1
         if s.first >= end:
             break
-        if s is not holder:
-            if s.relog_low == 0 or holder.first < s.relog_low:
-                s.relog_low = holder.first
-            if holder.first > s.relog_high:
-                s.relog_high = holder.first
-        i = r.first - s.first if r.first > s.first else 0
-        stop = end - s.first if end - s.first < s.count else s.count
-        while i < stop:
-            if is_live(s, i):
-                s.set_dead(<uint32_t>i)
-                s.live -= 1
-                s.index_old = True
-                o.touched = True
-            i += 1
+        if holder is not None and s is not holder:
+            note_teller(s, holder.first)
+        remove_from(o, r.first - s.first if r.first > s.first else 0, end - s.first)
     return 0
 
+
+cdef int remove_from(Opened o, uint64_t i, uint64_t stop) except -1:
+    cdef Segment s = o.segment
+    if stop > s.count:
+        stop = s.count
+    if s.live == 0:
+        return 0
+    while i < stop:
+        if is_live(s, i):
+            s.set_dead(<uint32_t>i)
+            s.live -= 1
+            s.index_old = True
+            o.touched = True
+        i += 1
+    return 0
+
+
+# --- the end of the last segment -------------------------------------------------------------------
 
 cdef int mend_tail(Log log, Opened o) except -1:
     # The last segment takes the next appends: its unfinished end is put aside. A sequence that the cut record had is not
@@ -404,28 +369,34 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Head head
     cdef uint64_t expected, seen = 0, first
     cdef Py_ssize_t at
-    if o.headless or s.packed is not None:
-        # It can't be carried on: its head is gone, or it is compressed (the file of the segment behind it never reached the disk).
+    if o.headless or o.mended or s.packed is not None:
+        # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows.
-        s.sealed = True
         log.start_segment(log.last_seq + 1)
-        if s.packed is not None:
-            note_bad_end(o, log.last_seq + 1)
+        begin_anew(log)
+        if s.packed is not None or o.mended:
             settle(log, o)
         return 0
+    s.sealed = False
     if o.scan is not None and o.scan.group_at:
-        seen = drop_group(o)
+        seen = drop_group(log, o)
     expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > (o.scan.bad_end is not None)
-        at = len(cut) if o.scan.bad_end is None else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
+        s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
+        at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
                 expected <= head.seq <= expected + GAP_MAX):
             seen = max(seen, head.seq)
             if head.length <= <uint64_t>(len(cut) - at):
                 first = expected if o.scan.group_at else head.seq
                 log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
+    if o.evidence is not None and o.evidence.size > s.size:
+        # What only the sidecar says is said again: it goes, for it fits no more.
+        for low, high in o.evidence.gone:
+            ranges_add(&log.ranges, low, high - low)
+        for low, high in o.evidence.ranges:
+            ranges_add(&log.ranges, low, high)
     log.tail_base = s.size
     log.active = s
     log.segments.active = s
@@ -439,17 +410,43 @@ cdef int mend_tail(Log log, Opened o) except -1:
         if log.last_seq - expected > GAP_MAX:
             log.roll(log.last_seq + 1)
             return 0
-        s.push_holes(<uint32_t>(log.last_seq + 1 - expected))
-        put_skip(&log.tail, log.last_seq, s.salt)
-        s.size += RECORD_EXTRA_BYTES
+        put_skips(log, s, expected)
     return 0
 
 
-cdef uint64_t drop_group(Opened o) except? 0:
+cdef int begin_anew(Log log) except -1:
+    """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
+    put_skip(&log.tail, 0, log.last_seq, False, log.active.salt)
+    log.active.size += RECORD_EXTRA_BYTES
+    return 0
+
+
+cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
+    """Write down which of the sequences behind the end are lost, so that each opening tells."""
+    cdef size_t before = log.tail.len
+    cdef uint64_t at = expected, end = log.last_seq + 1
+    cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.lost if count and first + count > expected])
+    if len(lost) > LOST_RUNS_MAX:
+        lost = [(lost[0][0], end)]
+    for first, stop in lost:
+        if first > at:
+            put_skip(&log.tail, at, first - 1, False, s.salt)
+        if stop > max(first, at):
+            put_skip(&log.tail, max(first, at), stop - 1, True, s.salt)
+            s.damaged = True
+            at = stop
+    if at < end:
+        put_skip(&log.tail, at, end - 1, False, s.salt)
+    s.push_holes(<uint32_t>(end - expected))
+    s.size += log.tail.len - before
+    return 0
+
+
+cdef uint64_t drop_group(Log log, Opened o) except? 0:
     # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
     cdef uint32_t i
     cdef Segment s = o.segment
-    cdef uint64_t last = s.first + s.count - 1
+    cdef uint64_t last = s.first + s.count - 1, first = s.first + o.scan.group_index
     for i in range(o.scan.group_index, s.count):
         if is_live(s, i):
             s.live -= 1
@@ -457,6 +454,7 @@ cdef uint64_t drop_group(Opened o) except? 0:
             s.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
     s.count = o.scan.group_index
     o.scan.good_end = o.scan.group_at
+    log.lost[:] = [entry for entry in log.lost if entry[0] < first or entry[0] > last]
     return last
 
 
@@ -477,6 +475,7 @@ cdef bytes keep_aside(Log log, Segment s, uint64_t at):
             log.disk.unlink(f"{path}.torn-{n}.tmp")
         log.disk.truncate(s.handle, at)
         log.disk.sync(s.handle)
+        log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {path}.torn-{n}")
     s.size = s.written_size = s.synced_size = at
     return cut
 

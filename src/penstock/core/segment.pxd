@@ -51,6 +51,7 @@ cdef class Segment:
     cdef uint64_t relog_low               # the segments (by first sequence) whose REMOVE records name sequences
     cdef uint64_t relog_high              # of this one; 0: none besides its own
     cdef Ranges removes                   # the ranges its own REMOVE records hold (kept until a sidecar has them)
+    cdef uint64_t removed_below           # ... and the highest sequence below which they say that all is removed
     cdef uint64_t used                    # for least-recently-used
     cdef uint32_t serial                  # names its pages; changes when the file is rewritten
     cdef Out memory                       # the records of a memory log

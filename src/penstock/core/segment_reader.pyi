@@ -4,12 +4,18 @@ from collections.abc import Callable
 
 from penstock.core.columns import Columns
 from penstock.core.disk import Disk
+from penstock.core.log import Log
+from penstock.core.readonly import OverlayDisk
 
-def is_segment_name(name: str) -> bool:
-    """Whether a file name is a segment's: 20 digits and `.seg`."""
+_Patterns = tuple[bytes, ...]
 
-class Opener:
-    """Gives the plain bytes of records whose file holds them sealed; this one is for files that don't."""
+HEAD_BYTES: int
+
+def segment_head(first: int, salt: int) -> bytes:
+    """The head of a segment that is not compressed."""
+
+def pack_segment(data: bytes) -> bytes:
+    """The compressed file of a segment's bytes."""
 
 class SegmentReader:
     """The records of one segment file, all of it in memory; damaged bytes are a step of their own."""
@@ -21,6 +27,7 @@ class SegmentReader:
     packed: bool
     headless: bool
     mended: bool
+    mended_blocks: int
     unmade: bool
     salt: int
 
@@ -28,16 +35,17 @@ class SegmentReader:
         """Read the file; `first` is the sequence in its name. OSError."""
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
+    def sound(self) -> bool:
+        """Whether what is left to read has no damaged bytes but an unfinished end."""
     def steps(self) -> list[tuple[int, int, int, int, int]]:
         """(kind, offset, end, sequence, time in ns) of what is left to read; kind 16: damaged bytes."""
 
 class SegmentScan:
-    """What one segment holds, and which of its messages live."""
+    """One segment as the log has it, and its damage."""
 
     path: str
     first: int
     count: int
-    messages: int
     live: int
     live_bytes: int
     size: int
@@ -45,36 +53,21 @@ class SegmentScan:
     packed: bool
     headless: bool
     mended: bool
-    unmade: bool
-    removals: int
-    skips: int
-    erased: int
-    good_end: int
-    cut: int
-    last_seq: int
-    first_live: int
-    last_live: int
-    first_ts_ns: int
-    last_ts_ns: int
-    damaged: list[tuple[int, int]]
-    faults: list[tuple[int, int, list[tuple[int, int, str]]]]
-    whole: bool
-    @property
-    def lost(self) -> list[tuple[int, int, str]]:
-        """(first sequence, count, reason) of what damage took, less what was removed anyway."""
+    mended_blocks: int
+    salt: int
+    faults: list[tuple[int, int, list[tuple[int, int, str]], bool]]
+    """(offset, end, what it costs as in `lost`, whether one flipped bit explains it) of damaged bytes."""
 
 class LogReader:
-    """The segments of a folder, and a place in their messages."""
+    """The messages of a folder, as an opening would find them, and a place in them."""
 
+    log: Log
+    """Opened on the overlay: counts, what is lost, notes."""
+    overlay: OverlayDisk
+    folder: str
     segments: list[SegmentScan]
-    msgs: int
-    bytes: int
-    first_seq: int
-    last_seq: int
     lost: list[tuple[int, int, str]]
     next_seq: int
-    unopened: int
-    folder: str
 
     def __init__(
         self,
@@ -82,18 +75,20 @@ class LogReader:
         folder: str,
         *,
         quick: bool = False,
-        opener: Opener | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        """Look at all segments of a folder, the newest first; OSError.
+        """Open a folder without changing anything in it; OSError.
 
-        Each is read record by record; with `quick`, those whose index file holds are taken from it, all but
-        the last (then `bytes` counts what such a segment had when the index was written). What is found is
-        what an opening of the log would find. `progress` is called with the bytes of each file.
+        Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
+        `progress` is called with the bytes of large reads.
 
         While a server writes into the folder, hold it first (core.readonly): what is read is then a state
         that the log had, up to some message that was accepted by then.
         """
+    def live_sum(self, first: int) -> int:
+        """A checksum of the sequences of the live messages of the segment with that first sequence."""
+    def lost_in(self, low: int, high: int) -> list[tuple[int, int, str]]:
+        """The parts of what is lost from sequence `low` on, below `high`."""
     def seek(self, seq: int) -> None:
         """The next fill begins with the first message of that sequence or a higher one."""
     def fill(
@@ -101,7 +96,7 @@ class LogReader:
         columns: Columns,
         *,
         upto: int = 0,
-        patterns: tuple[bytes, ...] = (),
+        patterns: _Patterns = (),
         since_ns: int = 0,
         until_ns: int = 0,
     ) -> bool:

@@ -2,9 +2,10 @@
 
     head (112):   0  "PNSTKIDX"     8  u32 version=1   12  u32 salt of the segment   16  u64 first   24  u64 segment bytes
                  32  u32 count     36  u32 live        40  u64 live bytes            48  u64 last_seq
-                 56  u64 0         64  u64 last ts     72  u32 subjects              76  u32 bytes of names
+                 56  u64 all below this one is removed, its REMOVE records say       64  u64 last ts
+                 72  u32 subjects  76  u32 bytes of names
                  80  u32 words of the bitmap           84  u32 ranges                88  u64 1 + messages with headers; 0: not counted
-                 96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 0
+                 96  u32 crc32c of the tables         100  u32 crc32c of the entries 104 u32 1: doubtful
                 108  u32 crc32c of the 108 bytes before
     entries       count x { u32 offset, u32 local subject, u32 size }       (core/segment: Entry)
     tables        subjects x { u32 live, u32 first, u32 last, u32 name_len }
@@ -14,7 +15,9 @@
 
 Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
 made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
-of the segment agree.
+of the segment agree, and it is not doubtful: of a segment with damage, which each opening looks at. One that is not believed
+is still evidence, when its salt is that of the segment: what it says is removed is removed, and what it says is there was there
+(`read_evidence`).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -33,6 +36,10 @@ cdef enum:
 
 cdef class Sidecar:
     """What a sidecar says besides the entries."""
+
+
+cdef class Evidence:
+    """What a sidecar says of a segment that is not as it was, or is gone."""
 
 
 cdef inline void put32(char* p, size_t at, uint32_t v) noexcept:
@@ -141,6 +148,7 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     put32(p, 36, s.live)
     put64(p, 40, s.live_bytes)
     put64(p, 48, last_seq)
+    put64(p, 56, s.removed_below)
     put64(p, 64, s.last_ts)
     put32(p, 72, s.subject_count)
     put32(p, 76, names)
@@ -154,8 +162,9 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
     return data
 
 
-cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
-    # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None.
+cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evidence=False):
+    # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
+    # salt unless s.salt is 0: not known.
     cdef int handle
     cdef uint64_t at, n
     cdef Sidecar found = Sidecar()
@@ -170,7 +179,9 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head):
             return None
         if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) != INDEX_VERSION or get32(head, 108) != crc32c(head, 108, 0):
             return None
-        if get32(head, 12) != s.salt or get64(head, 16) != s.first or get64(head, 24) != s.size:
+        if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
+            return None
+        if not evidence and (get64(head, 24) != s.size or get32(head, 104)):
             return None
         at = INDEX_HEAD_BYTES + <uint64_t>get32(head, 32) * sizeof(Entry)
         if at > size:
@@ -228,8 +239,79 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
     s.live_bytes = get64(head, 40)
     s.last_ts = get64(head, 64)
     s.plain = get64(head, 88) == 1
+    s.removed_below = get64(head, 56)
     s.has_index = True
     return found
+
+
+cdef int doubt_sidecar(SegmentList segments, Segment s) except -1:
+    # A sidecar that would be believed no longer is. Torn, it is not even evidence: the segment itself is what counts.
+    cdef char head[INDEX_HEAD_BYTES]
+    cdef int handle
+    if open_sidecar(segments, s, head) is None:
+        return 0
+    put32(head, 104, 1)
+    put32(head, 108, crc32c(head, 108, 0))
+    handle = segments.disk.open(segments.path(s, ".idx"), False)
+    try:
+        segments.disk.write_at(handle, head, INDEX_HEAD_BYTES, 0)
+    finally:
+        segments.disk.close(handle)
+    return 0
+
+
+cdef Evidence read_evidence(SegmentList segments, Segment s):
+    cdef char head[INDEX_HEAD_BYTES]
+    cdef Sidecar found = open_sidecar(segments, s, head, True)
+    cdef Evidence evidence
+    cdef const Range* items
+    cdef const uint64_t* dead = NULL
+    cdef const Entry* entries
+    cdef bytes data
+    cdef uint32_t k, i, words, count
+    cdef int handle
+    cdef bint live, was = False
+    if found is None:
+        return None
+    count = get32(head, 32)
+    words = get32(head, 80)
+    if words and words != (count + 63) >> 6:
+        return None
+    data = PyBytes_FromStringAndSize(NULL, count * sizeof(Entry))
+    try:
+        handle = segments.disk.open(segments.path(s, ".idx"), False)
+        try:
+            if segments.disk.read_at(handle, PyBytes_AS_STRING(data), count * sizeof(Entry), INDEX_HEAD_BYTES) != <int64_t>len(data):
+                return None
+        finally:
+            segments.disk.close(handle)
+    except OSError:
+        return None
+    if get32(head, 100) != crc32c(PyBytes_AS_STRING(data), len(data), 0):
+        return None
+    evidence = Evidence()
+    evidence.salt = get32(head, 12)
+    evidence.count = count
+    evidence.size = get64(head, 24)
+    evidence.last_seq = found.last_seq
+    evidence.last_ts = get64(head, 64)
+    evidence.removed_below = get64(head, 56)
+    evidence.live = []
+    evidence.gone = []
+    items = <const Range*>(PyBytes_AS_STRING(found.tables) + found.ranges_at)
+    evidence.ranges = [(items[k].first, items[k].count) for k in range(found.range_count)]
+    if words:
+        dead = <const uint64_t*>(PyBytes_AS_STRING(found.tables) + found.row_count * sizeof(LocalSubject) + get32(head, 76))
+    entries = <const Entry*>PyBytes_AS_STRING(data)
+    for i in range(count):
+        live = entries[i].offset != 0 and (dead == NULL or not (dead[i >> 6] >> (i & 63)) & 1)
+        runs = evidence.live if live else evidence.gone
+        if i and live == was:
+            runs[len(runs) - 1] = (runs[len(runs) - 1][0], s.first + i + 1)
+        else:
+            runs.append((s.first + i, s.first + i + 1))
+        was = live
+    return evidence
 
 
 cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1:

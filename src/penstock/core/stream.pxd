@@ -47,6 +47,7 @@ cdef class Stream(Intake):
     cdef uint64_t purged_first               # the first sequence after the last time
     cdef readonly bint closed
     cdef readonly str failure                # why the log can't write; "" while it can
+    cdef readonly str unread                 # why the disk last refused to give a message back; "": it was asked again since
     cdef Committer committer
     # consumers
     cdef Keeper keeper                       # None: limits retention
@@ -64,6 +65,7 @@ cdef class Stream(Intake):
     cdef uint64_t recall_some(self, uint64_t seq) except? 18446744073709551615
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1
+    cdef int read_failed(self, object error) except -1             # of a message that is there: nobody may take it for gone
     # for consumers
     cdef int add_listener(self, Listener listener, tuple filters) except -1
     cdef int drop_listener(self, Listener listener, tuple filters) except -1

@@ -26,6 +26,7 @@ class Stream(Sink):
     visible: int  # acks and deliveries exist for messages up to this sequence
     closed: bool
     failure: str  # why the log can't write; "" while it can
+    unread: str  # why the disk last refused to give a message back; "": nothing was refused since read_again()
     rules: Rules | None
     """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
     batched: Batched | None  # takes the messages of fast-ingest batches; None: they are refused
@@ -103,6 +104,8 @@ class Stream(Sink):
         disk can't yet. To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message
         that was lost gets an error.
         """
+    def read_again(self) -> None:
+        """For the engine, some time after `unread` was set: who could not read tries again."""
     def sync_soon(self) -> None:
         """For SYNC_INTERVAL: start an fsync of everything accepted, unless one is running. Nobody waits for it."""
     def consumers(self) -> list[Consumer]: ...

@@ -133,7 +133,7 @@ cdef class Stream(Intake):
     def __init__(self, Router router, str name, Log log, *, int sync = 1, str domain = "") -> None:
         Intake.__init__(self, router, name, log, domain)
         self.sync = sync
-        self.failure = ""
+        self.failure = self.unread = ""
         self.committer = Committer(self)
         self.listeners = {}
         self.unfiltered = []
@@ -304,6 +304,16 @@ cdef class Stream(Intake):
         if self.sync == 0:
             self.reveal(self.log.written_seq)
         return self.acks.release(self.router, self.visible)
+
+    cdef int read_failed(self, object error) except -1:
+        self.unread = error.strerror or str(error)
+        return 0
+
+    def read_again(self) -> None:
+        """For the engine, some time after `unread` was set: who could not read tries again."""
+        self.unread = ""
+        if self.keeper is not None:
+            self.hub.enlist_commit(self.keeper)
 
     def mend(self) -> bool | None:
         """Try to take messages again after a failure, a piece per call; True: they are taken, None: the disk can't yet.

@@ -7,6 +7,7 @@ and one disk.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.api import errors_generated as errors
@@ -23,7 +24,7 @@ from penstock.core.usage import Usage
 from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
-from penstock.engine.files import AccountFiles
+from penstock.engine.files import AccountFiles, StreamFiles
 from penstock.engine.hashes import short_hash
 from penstock.engine.settings import Settings
 from penstock.engine.timers import Alarm, Timers
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
 
 UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
+
+
+@dataclass(frozen=True)
+class Offline:
+    """A stream that is on the disk and can't be opened."""
+
+    reason: str
+    files: StreamFiles
 
 
 class Transfer(Protocol):
@@ -76,6 +85,7 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name)
         self.streams: dict[str, StreamEntry] = {}
+        self.offline: dict[str, Offline] = {}  # streams that are on the disk and can't be opened
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
@@ -123,11 +133,17 @@ class Account:
             self.desk = None
 
     def stream(self, name: str) -> StreamEntry:
-        """The stream of this name; 10059."""
+        """The stream of this name; 10059, 10194."""
         entry = self.streams.get(name)
         if entry is None:
+            self.check_online(name)
             raise errors.StreamNotFoundError()
         return entry
+
+    def check_online(self, name: str) -> None:
+        """10194: there is a stream of this name on the disk, and it can't be opened."""
+        if name in self.offline:
+            raise errors.StreamOfflineReasonError(self.offline[name].reason)
 
     def config_of(self, stream: str) -> StreamConfig | None:
         """The configuration of the stream of this name, if there is one."""
@@ -135,9 +151,11 @@ class Account:
         return entry.config if entry is not None else None
 
     def consumer(self, stream: str, name: str) -> tuple[StreamEntry, ConsumerEntry]:
-        """A stream and its consumer; 10059, 10014."""
+        """A stream and its consumer; 10059, 10194, 10014, 10195."""
         owner = self.stream(stream)
         entry = owner.consumers.get(name)
+        if entry is None and name in owner.offline:
+            raise errors.ConsumerOfflineReasonError(owner.offline[name])
         if entry is None:
             raise errors.ConsumerNotFoundError()
         return owner, entry

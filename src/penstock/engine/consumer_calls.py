@@ -91,7 +91,8 @@ def _public(stream: StreamEntry) -> list[str]:
 
 def names(account: Account, request: ConsumersRequest, stream: str) -> ConsumerNamesResponse:
     """CONSUMER.NAMES."""
-    found = _public(account.stream(stream))
+    owner = account.stream(stream)
+    found = sorted([*_public(owner), *owner.offline])
     offset = min(max(request.offset, 0), len(found))
     page = found[offset : offset + NAMES_LIMIT]
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_LIMIT, consumers=page)
@@ -108,7 +109,14 @@ def list_(account: Account, request: ConsumersRequest, stream: str) -> ConsumerL
         )
         for name in found[offset : offset + LIST_LIMIT]
     ]
-    return ConsumerListResponse(total=len(found), offset=offset, limit=LIST_LIMIT, consumers=page)
+    return ConsumerListResponse(
+        total=len(found) + len(owner.offline),
+        offset=offset,
+        limit=LIST_LIMIT,
+        consumers=page,
+        missing=sorted(owner.offline),
+        offline=dict(owner.offline),
+    )
 
 
 def pause(

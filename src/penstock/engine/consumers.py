@@ -15,7 +15,7 @@ from penstock.core.consumer import Consumer
 from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
-from penstock.engine.files import FORMAT, BadFileError, ConsumerFile
+from penstock.engine.files import FORMAT, BadConsumer, ConsumerFile
 from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
 from penstock.engine.states import Found
 from penstock.engine.timers import Alarm
@@ -130,11 +130,12 @@ def recover(account: Account, stream: StreamEntry) -> None:
     files = stream.files
     if files is None:
         return
-    metas = files.consumers()
-    known = [meta for meta in metas if not isinstance(meta, BadFileError)]
+    metas = [_supported(account, meta) for meta in files.consumers(account.report)]
+    known = [meta for meta in metas if not isinstance(meta, BadConsumer)]
     starts = {(meta.name, meta.created): meta.start_seq for meta in known}
-    for problem in files.states.load(starts):
-        account.report(f"consumer states are left aside: {problem}")
+    problems = files.states.load(starts)
+    for problem in problems:
+        account.report(f"consumer states: {problem}")
     if stream.journal is not None:
         states = files.states
         stream.journal.begin(
@@ -145,19 +146,30 @@ def recover(account: Account, stream: StreamEntry) -> None:
             base_slot=states.base_slot,
             base_upto=states.base_upto,
         )
-    complete = True
     for meta in metas:
-        if isinstance(meta, BadFileError):
-            complete = False
-            account.report(f"consumer file is left aside: {meta}")
+        if isinstance(meta, BadConsumer):
+            account.report(f"consumer file is left aside: {meta.why}")
+            stream.offline[meta.name or meta.why] = meta.why
             continue
         entry = _start(account, stream, meta)
         found = files.states.found.pop((meta.name, meta.created), None)
         if found is not None:
             _restore(account, stream, entry, found)
     files.states.found.clear()
-    if complete:
+    if problems:
+        save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
+    if not stream.offline:
         stream.core.review()
+
+
+def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:
+    if isinstance(meta, BadConsumer):
+        return meta
+    needed, level = consumer_config.required_level(meta.config), account.settings.api_level
+    if needed <= level:
+        return meta
+    why = f"unsupported - required API level: {needed}, current API level: {level}"
+    return BadConsumer(meta.name, why)
 
 
 def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: bytes) -> None:
@@ -247,6 +259,8 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
 def _create(
     account: Account, stream: StreamEntry, name: str, config: ConsumerConfig
 ) -> ConsumerEntry:
+    if name in stream.offline:
+        raise errors.ConsumerOfflineReasonError(stream.offline[name])
     limits.check_consumer_count(account, stream, config)
     if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
         if config.durable_name:

@@ -70,6 +70,7 @@ from penstock.engine.advisories import ApiAudit
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
 _LEVEL_DIGITS_MAX = 9
+_QUIET_NS = 60_000_000_000
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
 
 
@@ -359,6 +360,7 @@ class Dispatcher:
         """Serves the account's API subjects from now on."""
         self._account = account
         self._strict = account.settings.strict
+        self._quiet_until_ns: dict[str, int] = {}  # what the operator was told of a short time ago
         self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
         for call in CALLS:
             tokens = call.pattern.split(".")
@@ -453,8 +455,11 @@ class Dispatcher:
             answer = error.body()
         except OSError as error:
             # the disk failed where no call has a better word for it
-            account.report(f"{call.pattern}: {error}")
-            answer = errors.StreamGeneralError(error).body()
+            now_ns = account.now_ns
+            if now_ns >= self._quiet_until_ns.get(call.pattern, 0):
+                self._quiet_until_ns[call.pattern] = now_ns + _QUIET_NS
+                account.report(f"{call.pattern}: {error}")
+            answer = errors.StreamGeneralError(error.strerror or error).body()
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
             account.report(f"{call.pattern}: internal error: {error!r}")
@@ -502,8 +507,11 @@ class Dispatcher:
         except ApiError:
             direct_get.answers_of(entry).status(reply, direct_get.TOO_NEW)
             return True
-        if wanted:
-            direct_get.by_subject(entry, body, wanted, reply)
-        else:
-            direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
+        try:
+            if wanted:
+                direct_get.by_subject(entry, body, wanted, reply)
+            else:
+                direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
+        except OSError as error:
+            direct_get.answers_of(entry).failed(reply, error.strerror or str(error))
         return True

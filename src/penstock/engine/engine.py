@@ -290,7 +290,12 @@ class Engine:
                 if stream.rules is None:
                     continue
                 if now_ns >= stream.rules_at_ns:
-                    stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+                    try:
+                        stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
+                        stream.complaints.discard("rules")
+                    except OSError as error:
+                        stream.rules_at_ns = now_ns + RETRY_INTERVAL_NS
+                        trouble.complain(account, stream, "rules", error)
                 next_ns = min(next_ns, stream.rules_at_ns)
         return max(next_ns, now_ns + RULES_STEP_NS)
 
@@ -321,25 +326,34 @@ def _maintain(account: Account) -> bool:
             try:
                 if stream.core.log.maintain():
                     stream.core.settle()  # what it has to write is written with this turn
+                    stream.complaints.discard("compaction")
                     return True
             except OSError as error:
-                account.report(f"stream {stream.config.name}: compaction failed: {error}")
+                trouble.complain(account, stream, "compaction", error)
     return False
 
 
 def _expire(account: Account, now_ns: int) -> None:
     for stream in account.streams.values():
-        if len(stream.core.log.lost) > stream.lost_reported:
+        if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)
         if stream.core.failure or stream.trouble is not None:
             trouble.look(account, stream, now_ns)
+        if stream.core.unread or stream.unread_since_ns:
+            trouble.look_at_reads(account, stream, now_ns)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:
             stream.supply_at_ns = NEVER_NS
-            due_ns = stream.supply.tick(now_ns) or NEVER_NS
+            try:
+                due_ns = stream.supply.tick(now_ns) or NEVER_NS
+                stream.complaints.discard("sources")
+            except OSError as error:
+                due_ns = now_ns + RETRY_INTERVAL_NS
+                trouble.complain(account, stream, "sources", error)
             stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
         if now_ns >= stream.expire_at_ns:
             try:
                 stream.expire_at_ns = stream.core.expire()
+                stream.complaints.discard("expiry")
             except OSError as error:
                 stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
-                account.report(f"stream {stream.config.name}: expiry failed: {error}")
+                trouble.complain(account, stream, "expiry", error)

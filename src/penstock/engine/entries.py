@@ -44,6 +44,8 @@ _ACK_POLICIES = {
     "explicit": ACK_EXPLICIT,
     "flow_control": ACK_FLOW,
 }
+LOST_LIMIT = 10_000
+"""How many lost sequences an answer names."""
 _PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
 
 
@@ -85,9 +87,14 @@ class StreamEntry:
     core: Stream
     files: StreamFiles | None  # None: in memory
     consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
+    offline: dict[str, str] = field(default_factory=dict)  # consumers not opened, and why
     lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
+    notes_reported: int = 0  # ... and of its `notes`
     expire_at_ns: int = 0  # when core wants expire() to be called again
     trouble: "Trouble | None" = None  # the disk does not take its messages
+    unread_since_ns: int = 0  # when the disk began not to give them back; 0: it does
+    unread_at_ns: int = 0  # when it last did not
+    complaints: set[str] = field(default_factory=set)  # what the operator was told does not work
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again
     answers: Answers | None = None  # made when somebody asks for messages
@@ -173,10 +180,18 @@ def stream_state(entry: StreamEntry) -> StreamState:
     elif not log.msgs:
         state.first_seq = log.last_seq + 1
     if log.lost:
-        state.lost = LostStreamData(
-            msgs=[seq for first, count, _ in log.lost for seq in range(first, first + count)]
-        )
+        state.lost = lost_data(log.lost)
     return state
+
+
+def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
+    """The lowest LOST_LIMIT sequences of what is lost; the log line says how many there are."""
+    msgs: list[int] = []
+    for first, count, _ in sorted(lost):
+        if len(msgs) >= LOST_LIMIT:
+            break
+        msgs.extend(range(first, first + min(count, LOST_LIMIT - len(msgs))))
+    return LostStreamData(msgs=msgs)
 
 
 def deleted_sequences(entry: StreamEntry) -> list[int]:

@@ -9,17 +9,19 @@
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
-A .json file is one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end;
-without such a line (somebody has changed the file by hand) it is taken as it is.
+Each .json file has a copy beside it, `<name>.json.copy`: one that is damaged is made again from the
+other (engine/twins draws them). sources.json has none, for the messages say the same.
 
-Configuration is written whole (temporary file, fsync, rename, fsync of the folder) before a call is
-answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
+Configuration is written whole (temporary files, fsync, rename, fsync of the folder) before a call
+is answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
 of it. Knows nothing of what the files mean.
 """
 
 import contextlib
 import hashlib
 import string
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -28,13 +30,14 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
-from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
+from penstock.engine import twins
 from penstock.engine.states import ConsumerStates
+from penstock.engine.twins import BadFileError as BadFileError
+from penstock.engine.twins import DamagedFileError, sealed, unsealed
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
-_SUM = b"crc32c"
 
 
 class Dated(Struct, kw_only=True):
@@ -59,11 +62,14 @@ class ConsumerFile(Dated, kw_only=True):
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
 
 
+class BadConsumer(Struct):
+    """A consumer's files that can't be understood; `name` as far as it is known."""
+
+    name: str
+    why: str
+
+
 P = TypeVar("P", bound=Dated)
-
-
-class BadFileError(Exception):
-    """A file is there but can't be understood; str() says which and why."""
 
 
 class AccountFiles:
@@ -79,7 +85,7 @@ class AccountFiles:
 
     def open(self) -> list[str]:
         """Make the folders, finish deletions that were cut short; the stream folders there are."""
-        self._disk.make_dir(self._streams)
+        self._disk.make_dir_durable(self._streams)
         self._disk.make_dir(self._deleted)
         for name in self._disk.list_dir(self._restoring):
             self._disk.remove_tree(f"{self._restoring}/{name}")
@@ -121,6 +127,15 @@ class AccountFiles:
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
 
+    def discard(self, files: "StreamFiles", unique: str) -> None:
+        """Take back a create that failed half way, as far as the disk lets us: the next start finds
+        nothing of it.
+        """
+        try:
+            self.remove(files, unique)
+        except OSError:
+            files.discard()
+
 
 class StreamFiles:
     """The files of one stream."""
@@ -142,12 +157,11 @@ class StreamFiles:
         self.check_free()
         self._disk.make_dir(self.folder)
         self._disk.make_dir(self._consumers)
-        self._disk.sync_dir(self.folder)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
 
     def check_free(self) -> None:
         """FileExistsError when there is a stream in the folder."""
-        for present in ("meta.json", "log"):
+        for present in ("meta.json", f"meta.json{twins.COPY}", "log"):
             if self._disk.exists(f"{self.folder}/{present}"):
                 raise FileExistsError(f"{self.folder} holds a stream that was left aside")
 
@@ -158,7 +172,7 @@ class StreamFiles:
     def discard(self) -> None:
         """Take back a create that failed half way, as far as the disk lets us."""
         with contextlib.suppress(OSError):
-            self._disk.unlink(f"{self.folder}/meta.json")
+            twins.remove(self._disk, f"{self.folder}/meta.json")
             self._disk.sync_dir(self.folder)
         with contextlib.suppress(OSError):
             self._disk.remove_tree(self.folder)
@@ -168,18 +182,22 @@ class StreamFiles:
         return self._disk.exists(self.log_folder)
 
     def write(self, meta: StreamFile) -> None:
-        """Replace meta.json."""
-        self._disk.write_file_atomic(f"{self.folder}/meta.json", _sealed(encode(meta)))
+        """Replace meta.json and its copy, durably."""
+        twins.write(self._disk, f"{self.folder}/meta.json", encode(meta))
 
-    def read(self) -> StreamFile | None:
-        """meta.json; None when there is none. BadFileError: it can't be understood."""
+    def read(self, report: Callable[[str], None]) -> StreamFile | None:
+        """meta.json; None when there is none. BadFileError: it can't be understood. `report` is
+        told what was damaged and is mended.
+        """
         path = f"{self.folder}/meta.json"
-        if not self._disk.exists(path):
-            return None
-        meta = _decode(StreamFile, path, self._disk.read_file(path))
-        if not meta.config.name:
+        meta = twins.read(self._disk, path, partial(_decode, StreamFile), report)
+        if meta is not None and not meta.config.name:
             raise BadFileError(f"{path}: no stream name")
         return meta
+
+    def stream_name(self) -> str:
+        """What the name of the folder says; "": a long name, which it does not tell."""
+        return name_of(self.folder.rpartition("/")[2])
 
     def read_positions(self, kind: type[P]) -> P | None:
         """sources.json; None when there is none. BadFileError: it can't be understood."""
@@ -190,40 +208,41 @@ class StreamFiles:
 
     def write_positions(self, positions: Struct) -> None:
         """Replace sources.json."""
-        self._disk.write_file_atomic(f"{self.folder}/sources.json", _sealed(encode(positions)))
+        self._disk.write_file_atomic(f"{self.folder}/sources.json", sealed(encode(positions)))
 
-    def consumers(self) -> list[ConsumerFile | BadFileError]:
-        """Every consumer, by file name; a file that is no consumer as the error."""
-        found: list[ConsumerFile | BadFileError] = []
-        for name in self._disk.list_dir(self._consumers):
-            if not name.endswith(".json"):
-                continue
+    def consumers(self, report: Callable[[str], None]) -> list[ConsumerFile | BadConsumer]:
+        """Every consumer, by file name; a file that is no consumer as the reason. `report` is told
+        what was damaged and is mended.
+        """
+        found: list[ConsumerFile | BadConsumer] = []
+        names = {name.removesuffix(twins.COPY) for name in self._disk.list_dir(self._consumers)}
+        for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._consumers}/{name}"
             try:
-                meta = _decode(ConsumerFile, path, self._disk.read_file(path))
-                if not meta.name:
+                meta = twins.read(self._disk, path, partial(_decode, ConsumerFile), report)
+                if meta is None or not meta.name:
                     raise BadFileError(f"{path}: no consumer name")
                 found.append(meta)
-            except BadFileError as error:
-                found.append(error)
+            except (BadFileError, OSError) as error:
+                found.append(BadConsumer(name_of(name.removesuffix(".json")), str(error)))
         return found
 
     def write_consumer(self, meta: ConsumerFile) -> None:
-        """Replace a consumer's configuration."""
-        self._disk.write_file_atomic(self._consumer(meta.name), _sealed(encode(meta)))
+        """Replace a consumer's configuration and its copy, durably."""
+        twins.write(self._disk, self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably."""
         path = self._consumer(consumer)
-        if self._disk.exists(path):
-            self._disk.unlink(path)
+        if twins.exists(self._disk, path):
+            twins.remove(self._disk, path)
             self._disk.sync_dir(self._consumers)
 
     def _consumer(self, name: str) -> str:
         return f"{self._consumers}/{file_name(name)}.json"
 
 
-_LONGEST = 240  # with the longest suffix, and one for a file that is being written, 255
+_LONGEST = 240  # with the longest suffixes (.json.copy.tmp) 254, of 255
 _KEPT = 200
 
 
@@ -239,25 +258,29 @@ def file_name(name: str) -> str:
     return f"{safe[:_KEPT]}%{hashlib.sha256(data).hexdigest()[:32]}"
 
 
-def _sealed(data: bytes) -> bytes:
-    line = data + b"\n"
-    return line + b"%s %08x\n" % (_SUM, crc32c_of(line))
-
-
-def _unsealed(path: str, data: bytes) -> bytes:
-    line, _, rest = data.partition(b"\n")
-    if not rest.startswith(_SUM):
-        return data
-    if data != _sealed(line):
-        raise BadFileError(f"{path}: damaged: the checksum in its second line does not match")
-    return line
+def name_of(file: str) -> str:
+    """The name that `file_name` made a file name of; "": it does not tell."""
+    data = bytearray()
+    parts = file.split("%")
+    data += parts[0].encode("utf-8", "surrogateescape")
+    for part in parts[1:]:
+        try:
+            data.append(int(part[:2], 16))
+        except ValueError:
+            return ""
+        data += part[2:].encode("utf-8", "surrogateescape")
+    name = data.decode("utf-8", "surrogateescape")
+    return name if file_name(name) == file else ""
 
 
 def _decode(kind: type[P], path: str, data: bytes) -> P:
     try:
-        value = decode_request(kind, _unsealed(path, data), strict=False)
+        line = unsealed(path, data)
+        value = decode_request(kind, line, strict=False)
     except JsonError as error:
-        raise BadFileError(f"{path}: {error}") from None
+        # with a checksum that matches it was written so
+        kind_of_error = BadFileError if line != data else DamagedFileError
+        raise kind_of_error(f"{path}: {error}") from None
     if value.format != FORMAT:
         raise BadFileError(f"{path}: format {value.format}, not {FORMAT}")
     return value

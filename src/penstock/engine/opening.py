@@ -8,7 +8,7 @@
 While something is being opened a Front stands before the account's desk and looks whose a request
 is. The stream that somebody waits for is opened next; of several each gets a step in turn, so that
 a small one does not wait for the end of a large one. A stream that can't be opened is reported and
-left aside; who waited for it goes on and hears that nobody is there.
+offline; who waited for it goes on and hears that.
 """
 
 from collections import deque
@@ -121,10 +121,10 @@ class Opening:
         except StopIteration as end:
             self._opened(each, end.value)
         except (OSError, BadFileError) as error:
-            self._fail(each, f"stream folder {each.files.folder} is left aside: {error}")
+            self._fail(each, str(error))
         except Exception as error:
             # a fault of ours: the others are served
-            self._fail(each, f"stream {each.config.name}: internal error: {error!r}")
+            self._fail(each, f"internal error: {error!r}")
 
     def close(self) -> None:
         """The server stops, or the account is gone: what is not open stays as it is on the disk."""
@@ -171,8 +171,8 @@ class Opening:
         del self._pending[each.config.name]
         each.waiting.pass_on(entry.core)
 
-    def _fail(self, each: Pending, what: str) -> None:
-        self._account.report(what)
+    def _fail(self, each: Pending, why: str) -> None:
+        streams.put_offline(self._account, each.config.name, each.files, why)
         self._over(each)
         each.end()
         self._leave(each)

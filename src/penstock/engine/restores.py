@@ -53,7 +53,7 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
         raise errors.StreamNameContainsPathSeparatorsError()
     config = stream_config.checked(config, caps=limits.stream_caps(account, config))
     limits.check_stream_count(account, config)
-    if name in account.streams:
+    if name in account.streams or name in account.offline:
         raise errors.StreamNameExistRestoreFailedError()
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)

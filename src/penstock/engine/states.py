@@ -1,14 +1,14 @@
 """The saved states of a stream's consumers: bases that hold all of them, written in turn, and the
 journal of what changed since.
 
-    states.0, .1      8 bytes   "PSSTATE1"
-                      4 bytes   CRC-32 of what follows, little endian
+    states.0, .1      8 bytes   "PSSTATE2"
+                      4 bytes   CRC32C of what follows, little endian
                       the rest  MessagePack [number, [[name, created, state], ...]]
     acks.<number>     records since then; drawn and written by core.ack_journal
 
 A base holds everything up to the journal file of its number; those behind it are applied in
-order, to the newer base that is not damaged. A file that ends in a torn or damaged record counts
-up to there. A state belongs to a consumer's name and creation time, so that a new consumer never
+order, to the newer base that is not damaged. One flipped bit is put right by the checksum
+(core/mend). A record with more damage is passed over; a torn one ends its file. A state belongs to a consumer's name and creation time, so that a new consumer never
 gets its namesake's. What a state means is core.snapshot's.
 
 Reading ends in `Found`, one per consumer: its state as bytes, and the ranges of sequences of which
@@ -17,17 +17,17 @@ those for unacknowledged.
 """
 
 import struct
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
 from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
+from penstock.core.mend import flipped_bit_of
 from penstock.core.snapshot import SPENT, pack, unpack
 
-_MAGIC = b"PSSTATE1"
+_MAGIC = b"PSSTATE2"
 _HEAD_BYTES = len(_MAGIC) + 4
 _JOURNAL_MAGIC = b"PSACKS1\n"
 _JOURNAL_HEAD_BYTES = 16
@@ -122,14 +122,16 @@ class ConsumerStates:
         rows: list[_Row] = []
         for slot in (0, 1):
             path = f"{self.folder}/states.{slot}"
+            before = len(problems)
             try:
                 if not self._disk.exists(path):
                     continue
                 data = self._disk.read_file(path)
-                upto, found = _unpack(data)
+                upto, found = _unpack(data, problems.append)
             except (OSError, ValueError) as error:
                 problems.append(f"{path}: {error}")
                 continue
+            problems[before:] = [f"{path}: {what}" for what in problems[before:]]
             if upto >= self.base_upto:
                 self.base_upto, self.base_slot, self.base_bytes = upto, slot, len(data)
                 rows = found
@@ -147,7 +149,7 @@ class ConsumerStates:
             try:
                 data = self._disk.read_file(path)
                 self.journal_bytes += len(data)
-                self._replay(data, start_seqs)
+                problems += [f"{path}: {what}" for what in self._replay(data, start_seqs)]
             except (OSError, ValueError) as error:
                 problems.append(f"{path}: {error}")
         self.oldest = numbers[0] if numbers else 0
@@ -161,8 +163,10 @@ class ConsumerStates:
         except ValueError:
             found.state = state  # whoever restores it says so
 
-    def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> None:
-        for kind, name, created_ns, body in _records(data):
+    def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> list[str]:
+        keys = [(name.encode("utf-8", "surrogateescape"), created) for name, created in start_seqs]
+        wrong: list[str] = []
+        for kind, name, created_ns, body in _records(data, keys, wrong):
             key = name.decode("utf-8", "surrogateescape"), created_ns
             if key not in start_seqs:
                 continue
@@ -170,6 +174,7 @@ class ConsumerStates:
                 self._take(name, created_ns, body)
             elif kind == _ACKS_KIND:
                 self.found.setdefault(key, Found()).apply(start_seqs[key], body)
+        return wrong
 
     def put(self, name: str, created_ns: int, state: bytes) -> None:
         """A consumer's state was saved."""
@@ -188,43 +193,124 @@ class ConsumerStates:
         return _pack(number, rows)
 
     def begin(self) -> None:
-        """Write what was `put` as the base of a folder that has no journal yet, durably; OSError."""
-        self._disk.write_file_atomic(f"{self.folder}/states.0", self.base(0))
+        """Write what was `put` as both bases of a folder that has no journal yet, durably; OSError."""
+        paths = [f"{self.folder}/states.{slot}" for slot in (0, 1)]
+        self._disk.write_files_atomic(paths, self.base(0))
 
 
-def _records(data: bytes) -> Iterator[tuple[int, bytes, int, bytes]]:
-    """(kind, name, created, body) of a journal file's records, up to the first that is not whole.
-    ValueError: it is no journal.
+def _records(
+    data: bytes, keys: list[tuple[bytes, int]], wrong: list[str]
+) -> Iterator[tuple[int, bytes, int, bytes]]:
+    """(kind, name, created, body) of a journal file's records; behind a bad one those of the
+    consumers in `keys` are looked for. What is bad is told in `wrong`. ValueError: it is no journal.
     """
     if len(data) < _JOURNAL_HEAD_BYTES:
         return  # cut short when it was begun
-    salt, check = struct.unpack_from("<II", data, len(_JOURNAL_MAGIC))
-    if not data.startswith(_JOURNAL_MAGIC) or check != crc32c_of(data[:12]):
-        raise ValueError("not a journal of acks")
+    salt = _salt(data, wrong)
     at = _JOURNAL_HEAD_BYTES
     while at + _RECORD.size <= len(data):
-        length, check, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
-        end = at + length
-        if length < _RECORD.size + name_bytes or end > len(data):
-            return
-        if check != crc32c_of(data[at + 8 : end], salt):
-            return
+        end = _good_end(data, at, salt)
+        if not end:
+            end, data = _next_good(data, at, salt, keys, wrong)
+            if _good_end(data, at, salt) != end:
+                at = end
+                continue
+        _, _, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
         name_end = at + _RECORD.size + name_bytes
         yield kind, data[at + _RECORD.size : name_end], created_ns, data[name_end:end]
         at = end
 
 
+def _salt(data: bytes, wrong: list[str]) -> int:
+    head, (check,) = data[:12], struct.unpack_from("<I", data, 12)
+    if check != crc32c_of(head):
+        bit = flipped_bit_of(head, check)
+        if bit < 0:
+            raise ValueError("not a journal of acks")
+        wrong.append("one flipped bit in its head was put right")
+        head = _flipped(head, bit) if bit < 8 * len(head) else head
+    if not head.startswith(_JOURNAL_MAGIC):
+        raise ValueError("not a journal of acks")
+    salt: int = struct.unpack_from("<I", head, len(_JOURNAL_MAGIC))[0]
+    return salt
+
+
+def _good_end(data: bytes, at: int, salt: int) -> int:
+    """Where the good record at this place ends; 0: there is none."""
+    if at + _RECORD.size > len(data):
+        return 0
+    length, check, _, name_bytes, _, _ = _RECORD.unpack_from(data, at)
+    end = at + length
+    if length < _RECORD.size + name_bytes or end > len(data):
+        return 0
+    return end if check == crc32c_of(data[at + 8 : end], salt) else 0
+
+
+def _next_good(
+    data: bytes, at: int, salt: int, keys: list[tuple[bytes, int]], wrong: list[str]
+) -> tuple[int, bytes]:
+    """Where the next good record behind a bad one begins, and the data with the bad one put right
+    if one flipped bit explains it.
+    """
+    end = min((place for key in keys if (place := _find(data, at + 1, salt, key))), default=0)
+    torn = not end
+    end = end or len(data)
+    length, check = struct.unpack_from("<II", data, at)
+    mended = bytearray(data)
+    if length != end - at:
+        mended[at : at + 4] = (end - at).to_bytes(4, "little")
+        one = (length ^ (end - at)).bit_count() == 1
+        if one and _good_end(bytes(mended), at, salt) == end:
+            wrong.append(f"one flipped bit at {at} was put right")
+            return end, bytes(mended)
+    elif (bit := flipped_bit_of(data[at + 8 : end], check, salt)) >= 0:
+        bit -= 8 * (end - at - 8)
+        place = at + 4 if bit >= 0 else end
+        mended[place + bit // 8] ^= 1 << bit % 8
+        wrong.append(f"one flipped bit at {at} was put right")
+        return end, bytes(mended)
+    if not torn:
+        wrong.append(f"{end - at} bytes at {at} are damaged")
+    return end, data
+
+
+def _find(data: bytes, at: int, salt: int, key: tuple[bytes, int]) -> int:
+    """The first good record of a consumer from a place on; 0: none."""
+    name, created_ns = key
+    pattern = struct.pack("<HIQ", len(name), 0, created_ns) + name
+    place = data.find(pattern, at + 10)
+    while place >= 0:
+        if _good_end(data, place - 10, salt):
+            return place - 10
+        place = data.find(pattern, place + 1)
+    return 0
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    copy = bytearray(data)
+    copy[bit // 8] ^= 1 << bit % 8
+    return bytes(copy)
+
+
 def _pack(number: int, rows: list[_Row]) -> bytes:
     body = msgspec.msgpack.encode((number, rows))
-    return _MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+    return _MAGIC + crc32c_of(body).to_bytes(4, "little") + body
 
 
-def _unpack(data: bytes) -> _File:
+def _unpack(data: bytes, tell: Callable[[str], None]) -> _File:
     body = data[_HEAD_BYTES:]
+    check = int.from_bytes(data[len(_MAGIC) : _HEAD_BYTES], "little")
     if not data.startswith(_MAGIC):
-        raise ValueError("not a file of consumer states")
-    if zlib.crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
-        raise ValueError("checksum does not match")
+        wrong = int.from_bytes(data[: len(_MAGIC)], "big") ^ int.from_bytes(_MAGIC, "big")
+        if wrong.bit_count() != 1 or check != crc32c_of(body):
+            raise ValueError("not a file of consumer states")
+        tell("one flipped bit was put right")
+    if check != crc32c_of(body):
+        bit = flipped_bit_of(body, check)
+        if bit < 0:
+            raise ValueError("checksum does not match")
+        tell("one flipped bit was put right")
+        body = _flipped(body, bit) if bit < 8 * len(body) else body
     try:
         found: _File = msgspec.msgpack.decode(body, type=_File)
     except msgspec.DecodeError as error:

@@ -92,9 +92,12 @@ def info(account: Account, request: StreamInfoRequest, name: str) -> StreamInfoR
 
 def names(account: Account, request: StreamNamesRequest) -> StreamNamesResponse:
     """STREAM.NAMES."""
-    found = _matching(account, request.subject)
+    found = sorted(
+        [entry.config.name for entry in _matching(account, request.subject)]
+        + _offline(account, request.subject)
+    )
     offset = min(max(request.offset, 0), len(found))
-    page = [entry.config.name for entry in found[offset : offset + NAMES_LIMIT]]
+    page = found[offset : offset + NAMES_LIMIT]
     return StreamNamesResponse(
         total=len(found), offset=offset, limit=NAMES_LIMIT, streams=page or None
     )
@@ -108,7 +111,15 @@ def list_(account: Account, request: StreamListRequest) -> StreamListResponse:
         stream_info(entry, account.settings, account.now_ns, versioned=False)
         for entry in found[offset : offset + LIST_LIMIT]
     ]
-    return StreamListResponse(total=len(found), offset=offset, limit=LIST_LIMIT, streams=page)
+    missing = _offline(account, request.subject)
+    return StreamListResponse(
+        total=len(found) + len(missing),
+        offset=offset,
+        limit=LIST_LIMIT,
+        streams=page,
+        missing=missing,
+        offline={name: account.offline[name].reason for name in missing},
+    )
 
 
 def delete(account: Account, request: EmptyRequest, name: str) -> SuccessResponse:
@@ -143,6 +154,11 @@ def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPur
 def clustered_only(account: Account, request: Struct, name: str) -> Response:
     """What moves leaders and replicas about: a server alone has none (10010)."""
     raise errors.ClusterRequiredError()
+
+
+def _offline(account: Account, subject: str) -> list[str]:
+    """The streams that can't be opened: what they listen to is not known."""
+    return [] if subject else sorted(account.offline)
 
 
 def _matching(account: Account, subject: str) -> list[StreamEntry]:

@@ -13,7 +13,7 @@ from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config
-from penstock.engine.account import Account
+from penstock.engine.account import Account, Offline
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.sources import checks, supply
@@ -31,6 +31,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         if stream_config.same(present.config, config):
             return present
         raise errors.StreamNameExistError()
+    account.check_online(config.name)
     limits.check_stream(account, config)
     if wrong := checks.bad_filter(config):
         raise errors.StreamCreateError(wrong)
@@ -40,7 +41,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
         if files is not None and not isinstance(error, FileExistsError):
-            files.discard()
+            account.files.discard(files, account.ids.next())
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
     rules.start(entry)
@@ -94,6 +95,12 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
 
 def delete(account: Account, name: str) -> None:
     """Remove a stream with its consumers and its messages; 10059, 10050."""
+    if name in account.offline:
+        try:
+            account.files.remove(account.offline.pop(name).files, account.ids.next())
+        except OSError as error:
+            raise errors.StreamDeleteError(error) from error
+        return
     entry = account.stream(name)
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Consumer Deleted")
@@ -122,25 +129,33 @@ def delete(account: Account, name: str) -> None:
 
 
 def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
-    """The streams that a store holds, not opened; a folder that can't be read is reported and left
-    as it is. OSError: the store can't be used.
+    """The streams that a store holds, not opened; a folder that can't be read is reported, left as
+    it is, and offline. OSError: the store can't be used.
     """
     names = set(account.streams)
+    left: list[tuple[str, StreamFiles, str]] = []
     for folder in account.files.open():
         files = account.files.stream(folder, by_name=False)
+        name = files.stream_name()
         try:
-            meta = files.read()
-            if meta is None:
-                account.report(f"stream folder {folder} is passed over: {_without_meta(files)}")
+            meta = files.read(account.report)
+            if meta is None and not files.has_log():
+                what = "it is what a create that was cut short left behind; its name is free"
+                account.report(f"stream folder {folder} is passed over: {what}")
                 continue
+            if meta is None:
+                raise BadFileError("it holds messages but no meta.json; they stay as they are")
+            name = meta.config.name
             _check_level(account, meta.config)
-            if meta.config.name in names:
-                raise BadFileError(f"there is a stream {meta.config.name} already")
+            if name in names:
+                raise BadFileError(f"there is a stream {name} already")
         except (OSError, BadFileError) as error:
-            account.report(f"stream folder {folder} is left aside: {error}")
+            left.append((name, files, str(error)))
             continue
-        names.add(meta.config.name)
+        names.add(name)
         yield files, meta
+    for name, files, why in left:
+        put_offline(account, "" if name in names else name, files, why)
 
 
 def recover(
@@ -157,6 +172,9 @@ def recover(
         yield from entry.core.rebuilding()
         report_lost(account, entry)
         consumers.recover(account, entry)
+        if entry.offline and entry.config.retention == "interest":
+            # messages that it needs would leave as the others ack them
+            raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
     except BaseException:
         _drop(account, entry)
         raise
@@ -184,15 +202,24 @@ def _drop(account: Account, entry: StreamEntry) -> None:
     account.unsaved.discard(entry)
 
 
-def _without_meta(files: StreamFiles) -> str:
-    if files.has_log():
-        return "it holds messages but no meta.json; they stay as they are"
-    return "it is what a create that was cut short left behind; its name is free"
+def put_offline(account: Account, name: str, files: StreamFiles, why: str) -> None:
+    """A stream on the disk can't be opened: the operator is told, and so is who asks for it. `name`
+    is "" when it is not known.
+    """
+    account.report(f"stream folder {files.folder} is left aside: {why}")
+    if name and name not in account.streams:
+        account.offline[name] = Offline(why, files)
 
 
 def report_lost(account: Account, entry: StreamEntry) -> None:
-    """Tell the operator, once each, of messages that damage on the disk has cost."""
-    lost = entry.core.log.lost
+    """Tell the operator, once each, of messages that damage on the disk has cost, and of what an
+    opening has mended.
+    """
+    notes, lost = entry.core.log.notes, entry.core.log.lost
+    for note in notes[entry.notes_reported :]:
+        account.report(f"stream {entry.config.name}: {note}")
+    entry.notes_reported = len(notes)
+    entry.lost_reported = min(entry.lost_reported, len(lost))  # a purge forgets what was lost
     for first, count, why in lost[entry.lost_reported :]:
         what = (
             f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"

@@ -15,6 +15,8 @@ from penstock.engine.settings import MILLISECOND, SECOND
 FIRST_WAIT_NS = 250 * MILLISECOND
 LAST_WAIT_NS = 5 * SECOND
 """Between two tries after a failed write or fsync: each is double the one before, up to this."""
+READ_WAIT_NS = 2 * SECOND
+"""Longer than any reader waits before it tries again."""
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
@@ -50,6 +52,31 @@ def look(account: Account, stream: StreamEntry, now_ns: int) -> None:
         account.report(
             f"stream {stream.config.name}: messages are taken again, after {seconds:.1f} s"
         )
+
+
+def look_at_reads(account: Account, stream: StreamEntry, now_ns: int) -> None:
+    """Called some times a second while the disk does not give messages back: they are not gone, and
+    asked for again.
+    """
+    name, why = stream.config.name, stream.core.unread
+    if why and not stream.unread_since_ns:
+        stream.unread_since_ns = stream.unread_at_ns = now_ns
+        account.report(f"stream {name}: messages can't be read, it is tried again: {why}")
+    elif why:
+        stream.unread_at_ns = now_ns
+    elif now_ns - stream.unread_at_ns >= READ_WAIT_NS:  # who could not has tried again since
+        seconds = (now_ns - stream.unread_since_ns) / SECOND
+        stream.unread_since_ns = 0
+        account.report(f"stream {name}: messages can be read again, after {seconds:.1f} s")
+    if why:
+        stream.core.read_again()
+
+
+def complain(account: Account, stream: StreamEntry, what: str, error: OSError) -> None:
+    """Tell the operator what does not work, until it has worked again only once."""
+    if what not in stream.complaints:
+        stream.complaints.add(what)
+        account.report(f"stream {stream.config.name}: {what} failed: {error}")
 
 
 def _wait(trouble: Trouble, stream: StreamEntry) -> int:

@@ -2,12 +2,12 @@
 folder, open-file limit.
 """
 
-import fcntl
 import json
 import os
 import resource
 from collections.abc import Callable
 
+from penstock.core.store_lock import FolderInUse, FolderLock
 from penstock.server.errors import StartError
 
 PORTS_FILE_PREFIX = (
@@ -93,9 +93,11 @@ class StoreLock:
         _refuse_foreign(folder)
         try:
             os.makedirs(folder, exist_ok=True)
-            self._fd = os.open(
-                os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-            )
+            self._lock = FolderLock(folder, domain)
+        except FolderInUse as other:
+            in_use = StoreInUseError(f"{other}; stop it or choose another with -sd")
+            in_use.domain = other.domain
+            raise in_use from None
         except (FileExistsError, NotADirectoryError):
             raise StartError(
                 f"Can't start JetStream: storage directory is not a directory: {folder}; "
@@ -106,23 +108,10 @@ class StoreLock:
                 f"Can't start JetStream: could not create storage directory {folder}: "
                 f"{problem.strerror}; choose another with -sd"
             ) from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            said = os.read(self._fd, 300).decode("utf-8", "replace").split("\n")
-            os.close(self._fd)
-            in_use = StoreInUseError(
-                f"store folder {folder} is in use by another server (pid {said[0].strip()}); "
-                "stop it or choose another with -sd"
-            )
-            in_use.domain = said[1] if len(said) > 1 else ""
-            raise in_use from None
-        os.ftruncate(self._fd, 0)
-        os.write(self._fd, f"{os.getpid()}\n{domain}\n".encode())
 
     def close(self) -> None:
         """Let others have the folder."""
-        os.close(self._fd)
+        self._lock.close()
 
 
 def _refuse_foreign(folder: str) -> None:

@@ -20,6 +20,7 @@ from tests.crash.wire import Event, Wire, message
 
 OLD = 150  # so many older messages are looked at in each round
 EXAMPLES = 5
+PATIENCE_S = 30.0
 
 
 class Sent(NamedTuple):
@@ -113,6 +114,18 @@ class Publishing(Kind):
         self.wire.send(out)
         for event in self.wire.events(self.step_wait_s):
             self.take(event)
+        self.patience()
+
+    def patience(self) -> None:
+        """Each publish is answered, with an ack or an error."""
+        late = time.time() - PATIENCE_S
+        oldest = next(iter(self.waiting.values()), None)
+        if oldest is not None and oldest.at < late:
+            old = {name: sent for name, sent in self.waiting.items() if sent.at < late}
+            self.fault("publish not answered", oldest, len(old))
+            for name, sent in old.items():
+                del self.waiting[name]
+                self.unanswered[sent.number] = sent
 
     def next(self) -> tuple[Sent, int]:
         """The next message and its payload's size."""
@@ -166,7 +179,7 @@ class Publishing(Kind):
         answer = wire.api(f"STREAM.INFO.{self.stream}")
         if "error" in answer:
             self.fault("stream gone", answer["error"])
-            self.fault("lost", f"all of {self.stream}", len(self.acked))
+            self.fault("lost", f"all of {self.stream}", self.owed())
             self.forget()
             self.furnish(wire)
             return
@@ -216,6 +229,11 @@ class Publishing(Kind):
         if sent.number != number:
             self.fault("sequence reused", (seq, sent, number))
 
+    def owed(self) -> int:
+        """How many messages should be there, when none is; rather too few than too many."""
+        state, now = {"last_seq": self.last, "first_seq": 1 << 62, "bytes": 1 << 62}, time.time()
+        return sum(not self.excused(seq, sent, state, now) for seq, sent in self.acked.items())
+
     def excused(self, seq: int, sent: Sent, state: dict[str, Any], now: float) -> bool:
         """Whether a message may be gone."""
         return False
@@ -262,7 +280,7 @@ class Runner(threading.Thread):
             while not self.kind.gone and not self.halt.is_set():
                 self.kind.step()
                 if self._rest_s:
-                    self.halt.wait(self._rest_s)
+                    self.halt.wait(self._rest_s * (0.5 + self.kind.rng.random()))
         except RuntimeError as exc:  # a request without an answer: the server is gone
             if not self.kind.gone:
                 self.error = exc

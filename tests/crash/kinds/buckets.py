@@ -38,9 +38,9 @@ class KeyValue(Latest):
         size = 0 if headers else self.rng.choice(self.sizes)
         return self.made(f"{self.prefix}.key{self.rng.randrange(self.subjects)}", headers), size
 
-    def compare(self, wire: Wire, state: dict[str, Any], first: int, last: int) -> None:
+    def sort(self) -> None:
+        super().sort()
         self._purges = {seq for seq, sent in self.acked.items() if ROLLUP in sent.headers}
-        super().compare(wire, state, first, last)
 
     def known(self, seq: int, stored: Any) -> None:
         if ROLLUP in stored.headers:
@@ -93,11 +93,10 @@ class Objects(Kind):
         self.wire.send(out)
         while names and not self.gone:
             for event in self.wire.events(0.5):
-                if event.subject in names and b'"seq"' in event.payload:
-                    names.discard(event.subject)
-                elif event.subject in names:
+                if event.subject in names and b'"error"' in event.payload:
                     self.refused[event.payload.decode()] += 1
                     return
+                names.discard(event.subject)
         if self.gone:
             return
         text = {"nuid": nuid, "chunks": count, "digest": digest.hexdigest()}
@@ -105,7 +104,7 @@ class Objects(Kind):
         self._perhaps.setdefault(name, set()).add(description)
         before = self._known.get(name)
         answer = self.wire.request(f"$O.BUCKET.M.{name}", description, block(ROLLUP))
-        if "seq" not in answer:
+        if "error" in answer:
             self.refused[str(answer)] += 1
             return
         self.acked_total += count + 1

@@ -42,7 +42,9 @@ class Reader:
         }
         if self.push:
             subject = f"to.{self._kind.stream}.{self.name}"
-            config |= {"deliver_subject": subject, "deliver_group": "g"}
+            # two connections: an ack may be confirmed on one before an older event of the other is
+            # read, so nothing is sent again soon
+            config |= {"deliver_subject": subject, "deliver_group": "g", "ack_wait": 3 * 10**9}
         return config
 
     def open(self, port: int, wire: Wire) -> None:
@@ -72,7 +74,8 @@ class Reader:
     def take(self, wire: Wire, event: Event, *, drain: bool = False) -> bool:
         """Whether the event was this consumer's."""
         if event.subject.startswith(f"confirm.{self.name}."):
-            self.confirmed.add(int(event.subject.rpartition(".")[2]))
+            if not event.payload:  # an error else
+                self.confirmed.add(int(event.subject.rpartition(".")[2]))
             return True
         words = event.reply.split(".")
         if len(words) < 9 or words[:2] != ["$JS", "ACK"]:

@@ -28,7 +28,7 @@ class Count(Publishing):
     config: ClassVar[dict[str, Any]] = {"max_msgs": 300}
 
     def excused(self, seq: int, sent: Sent, state: dict[str, Any], now: float) -> bool:
-        return seq <= int(state["last_seq"]) - 300
+        return seq <= max(int(state["last_seq"]), self.last) - 300
 
     def limits(self, state: dict[str, Any]) -> None:
         if state["messages"] > 300:
@@ -75,10 +75,18 @@ class Latest(Publishing):
     keep_newest = 3
 
     def compare(self, wire: Wire, state: dict[str, Any], first: int, last: int) -> None:
+        self.sort()
+        super().compare(wire, state, first, last)
+
+    def owed(self) -> int:
+        self.sort()
+        return super().owed()
+
+    def sort(self) -> None:
+        """What came on each subject, by sequence."""
         self._later: dict[str, list[int]] = defaultdict(list)
         for seq in sorted(self.acked):
             self._later[self.acked[seq].subject].append(seq)
-        super().compare(wire, state, first, last)
 
     def known(self, seq: int, stored: Any) -> None:
         if seq not in self.acked:

@@ -13,7 +13,7 @@ from penstock.core.disk import PyDisk
 from penstock.engine.rules.atomic import without
 from penstock.engine.settings import BatchLimits
 from tests.engine.house import SECOND, House
-from tests.engine.test_power import FolderDisk
+from tests.simulation.disk import SimDisk
 
 COMMIT = "Nats-Batch-Commit: 1"
 EOB = "Nats-Batch-Commit: eob"
@@ -63,7 +63,7 @@ def test_nothing_is_there_before_the_commit(house: House) -> None:
 
 
 def test_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
-    disk = FolderDisk()
+    disk = SimDisk(reorders=False)
     house = House(tmp_path, disk=PyDisk(disk))
     house.stream(allow_atomic=True)
     put(house, "b", 1)
@@ -159,7 +159,7 @@ def test_rollups_and_ends_within_a_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
     rng = random.Random(seed)
-    disk = FolderDisk()
+    disk = SimDisk(reorders=False)
     house = House(Path("store"), disk=PyDisk(disk))
     house.stream(allow_atomic=True)
     number = 0
@@ -182,7 +182,7 @@ def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
         del disk.sync
         disk.crash(rng)
         house = house.crash()
-        assert not house.reports
+        assert not house.alarms()
         found = messages(house)
         assert found in (
             [b for each in kept for b in each],
@@ -205,7 +205,7 @@ def test_after_a_power_cut_batches_are_whole(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> None:
     """`skip` 1 is the next sequence; 0 repeats one, 2 leaves one out."""
-    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_atomic=True, storage="memory")
     is_open: dict[str, list[bytes]] = {}
     stored: list[bytes] = []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.core.disk import PyDisk
 from penstock.engine.settings import BatchLimits
 from tests.engine.house import SECOND, House
-from tests.engine.test_power import FolderDisk
+from tests.simulation.disk import SimDisk
 
 START, APPEND, COMMIT, EOB, PING = range(5)
 
@@ -58,7 +58,7 @@ def test_one_answer_for_many(house: House) -> None:
 
 
 def test_flow_acks_wait_for_the_disk() -> None:
-    disk = FolderDisk()
+    disk = SimDisk()
     house = House(Path("store"), disk=PyDisk(disk))
     house.stream(allow_batched=True)
     publisher = Publisher(house)
@@ -119,7 +119,7 @@ def test_the_acks_cover_what_is_stored(steps: list[tuple[str, int]], flow: int) 
     """Batches side by side, with gaps allowed: every message is stored, acks never run ahead, and
     come before more than the promised number of messages is unanswered.
     """
-    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_batched=True, storage="memory")
     publisher = Publisher(house)
     last: dict[str, int] = {}
@@ -169,7 +169,7 @@ def meaning(tokens: list[str]) -> tuple[str, int] | None:
 @given(st.lists(TOKENS, min_size=1, max_size=7), st.sampled_from([b"", b"x"]))
 @settings(max_examples=300, deadline=None)
 def test_reply_subjects_of_any_form(tokens: list[str], body: bytes) -> None:
-    house = House(Path("store"), disk=PyDisk(FolderDisk()))
+    house = House(Path("store"), disk=PyDisk(SimDisk()))
     house.stream(allow_batched=True, storage="memory")
     reply = ".".join(["fast", *tokens, "$FI"]).encode()
     house.client.send("SUB fast.> 9\r\n").events()

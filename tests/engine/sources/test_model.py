@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.core.disk import PyDisk
 from tests.engine.house import SECOND, House
-from tests.engine.test_power import FolderDisk
+from tests.simulation.disk import SimDisk
 
 SUBJECTS = ("o.a", "o.b", "p.a")
 FOLLOWERS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ class Following(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = FolderDisk()
+        self.disk = SimDisk()
         self.house = House(Path("store"), disk=PyDisk(self.disk))
         self.count = 0
         self.made = 0

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from penstock.core.disk import PyDisk
 from tests.engine.house import SECOND, House
-from tests.engine.test_power import FolderDisk
+from tests.simulation.disk import SimDisk
 
 
 class Queue(RuleBasedStateMachine):
@@ -21,7 +21,7 @@ class Queue(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = FolderDisk()
+        self.disk = SimDisk()
         self.house = House(Path("store"), disk=PyDisk(self.disk))
         self.count = 0
         self.promised: set[bytes] = set()

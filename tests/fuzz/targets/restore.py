@@ -87,7 +87,7 @@ def tar(source: Input) -> bytes:
         if which == BLOCK:
             content = sealed_records(content)
         name = (
-            "msgs/%d.blk" % (1 + sum(n.endswith("blk") for n in files)),
+            f"msgs/{1 + sum(n.endswith('blk') for n in files)}.blk",
             "meta.inf",
             "obs/c/o.dat",
             "obs/c/meta.inf",

@@ -33,9 +33,8 @@ def run(data: bytes) -> None:
     site.consumer(
         "P", deliver_subject="push.p", ack_wait_ns=10**9, idle_heartbeat_ns=10**9, flow_control=True
     )
-    clients: list[tuple[Client, Parser]] = []
-    for client in (site.client, site.server.client(verbose=bool(len(data) & 1), pedantic=True)):
-        clients.append((client, Parser(ROLE_CLIENT)))
+    other = site.server.client(verbose=bool(len(data) & 1), pedantic=True)
+    clients = [(client, Parser(ROLE_CLIENT)) for client in (site.client, other)]
     site.client.send("SUB push.> 9\r\n")
     steps = 0
     while source and steps < 60:

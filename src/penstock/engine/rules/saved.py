@@ -52,6 +52,9 @@ class SavedAgenda:
         log = self._core.log
         self._saved_upto = log.last_seq
         if self._path:
+            # Messages that have ended are not in it: if their removal were lost, and it were not,
+            # they would stay for ever.
+            log.fsync()
             data = self.agenda.dump(log.synced_seq, self.note)
             self._disk.write_file_atomic(self._path, data, False)
 
@@ -59,7 +62,6 @@ class SavedAgenda:
         """Write it for the next opening, which then reads no message again."""
         if self._path:
             try:
-                self._core.log.fsync()
                 self.save()
             except OSError as error:
                 self._report(f"{self._path} could not be written: {error}")

@@ -100,7 +100,7 @@ def _look(facts: Facts, options: Options) -> list[Trouble]:
     if options.account:
         return _look_at_account(facts, options)
     accounts = jetstream.accounts() if jetstream is not None else []
-    return [one for each in accounts for one in _broken(each.name, each.streams.values())]
+    return [one for each in accounts for one in _troubles(each)]
 
 
 def _bad(error: str) -> Trouble:
@@ -113,13 +113,15 @@ def _look_at_account(facts: Facts, options: Options) -> list[Trouble]:
     jetstream = facts.jetstream()
     # an account that never had a stream has no folder, and is not found
     folder = os.path.join(jetstream.folder, name) if jetstream is not None else ""
-    if account is None or not (account.streams or os.path.isdir(folder)):
+    if account is None or not (account.streams or account.offline or os.path.isdir(folder)):
         error = f"JetStream account {_quoted(name)} not found"
         return [Trouble("ACCOUNT", error, name, status=_NOT_FOUND)]
     if not stream:
-        return list(_broken(name, account.streams.values()))
+        return _troubles(account)
     where = f"on account {_quoted(name)}"
     entry = account.streams.get(stream)
+    if entry is None and stream in account.offline:
+        return [_offline(name, stream, account.offline[stream].reason)]
     if entry is None:
         error = f"JetStream stream {_quoted(stream)} not found {where}"
         return [Trouble("STREAM", error, name, stream, status=_NOT_FOUND)]
@@ -130,6 +132,22 @@ def _look_at_account(facts: Facts, options: Options) -> list[Trouble]:
         )
         found = [Trouble("CONSUMER", error, name, stream, consumer, status=_NOT_FOUND)]
     return found
+
+
+def _troubles(account: Any) -> list[Trouble]:
+    found = _broken(account.name, account.streams.values())
+    for name, each in sorted(account.offline.items()):
+        found.append(_offline(account.name, name, each.reason))
+    for name, entry in sorted(account.streams.items()):
+        for consumer, why in sorted(entry.offline.items()):
+            error = f"JetStream consumer '{account.name} > {name} > {consumer}' is offline: {why}"
+            found.append(Trouble("CONSUMER", error, account.name, name, consumer))
+    return found
+
+
+def _offline(account: str, stream: str, reason: str) -> Trouble:
+    error = f"JetStream stream '{account} > {stream}' is offline: {reason}"
+    return Trouble("STREAM", error, account, stream)
 
 
 def _broken(account: str, entries: Any) -> list[Trouble]:

@@ -1,0 +1,122 @@
+"""What the commands of ``penstock store`` share: the folder, exit statuses, progress, confirmation.
+
+Exit status: 0 all is sound (or done); 1 damage was found, or is left; 2 it could not be done (no
+store there, in use, the disk refuses, wrong usage); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli.output import number, print_json
+from penstock.cli.tree import Lazy
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.cli.session import Session
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+SOUND, DAMAGED, FAILED = 0, 1, 2
+
+STORE = "PENSTOCK_STORE"
+
+
+class StoreGroup(Lazy):
+    """The group of commands; what fails in one of them has a status of its own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The status of the command."""
+        try:
+            return super().invoke(ctx)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.ClickException as mistake:
+            context = getattr(mistake, "ctx", None) or ctx
+            text = mistake.format_message().rstrip(".")
+            complain(f"{text}; see {context.command_path} --help")
+        except BrokenPipeError:
+            raise
+        except (PenstockError, OSError, ValueError) as problem:
+            complain(str(problem) or type(problem).__name__)
+        return FAILED
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print(f"penstock: {' '.join(text.split())}", file=sys.stderr)
+
+
+def store_argument(function: F) -> F:
+    """The folder, as an argument or from the environment."""
+    made = click.argument("store", envvar=STORE, required=True, type=click.Path(file_okay=False))
+    return made(function)
+
+
+def more_files() -> None:
+    """Allow as many open files as we may have: a live store is held open while it is read."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextlib.contextmanager
+def progress(session: Session, what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr, when that is a terminal; called with the bytes that are done."""
+    if session.as_json or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    with Progress(
+        *columns, TransferSpeedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def show_json(value: object) -> None:
+    """A report as JSON."""
+    import msgspec
+
+    print_json(msgspec.to_builtins(value))
+
+
+def style(text: str, state: str) -> str:
+    """Coloured by how good it is, on a terminal."""
+    colours = {"sound": "green", "damaged": "red", "not recoverable": "red", "worn": "yellow"}
+    colours |= {"lost": "red", "note": "cyan", "ok": "green"}
+    if not sys.stdout.isatty() or state not in colours:
+        return text
+    return click.style(text, fg=colours[state], bold=state in ("lost", "damaged"))
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Have a folder for this process alone, as a server has its store; StoreError."""
+    from penstock.core.store_lock import FolderInUse, FolderLock
+    from penstock.store.places import StoreError
+
+    try:
+        lock = FolderLock(folder)
+    except FolderInUse as other:
+        raise StoreError(f"{folder} is in use by another process (pid {other.pid})") from None
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def plural(count: int, what: str) -> str:
+    """1 file, 2 files."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,30 @@
+"""The commands of ``penstock store``, and where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.cli.store_session import StoreGroup
+
+if TYPE_CHECKING:
+    from penstock.cli.tree import Row
+
+STORE: dict[str, Row] = {
+    "ls": ("List the streams of a store.", "store", "ls"),
+    "check": ("Tell what a start of the server would find.", "store", "check"),
+    "verify": ("Read and check every byte of a store or a backup.", "store", "verify"),
+    "repair": ("Put right what can be; nothing is deleted.", "store_repair", "repair"),
+    "dump": ("Print messages, consumers, configuration of a stream.", "store_dump", "dump"),
+    "backup": ("Add a backup to a backup folder.", "store_backups", "backup"),
+    "backups": ("List the backups of a backup folder.", "store_backups", "backups"),
+    "restore": ("Put streams of a backup into a store.", "store_backups", "restore"),
+    "prune": ("Remove old backups from a backup folder.", "store_backups", "prune"),
+}
+
+store = StoreGroup(
+    name="store",
+    help="Look at a store folder, repair it, back it up: without a server, or beside one. "
+    "Exit status: 0 sound, 1 damage, 2 it could not be done.",
+    no_args_is_help=True,
+)
+store.rows = STORE

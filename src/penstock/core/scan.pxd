@@ -1,0 +1,34 @@
+"""Reading a segment from its start. Drawn and explained in scan.pyx."""
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.log cimport Log
+from penstock.core.segment cimport Segment
+from penstock.core.sidecar cimport Evidence, Sidecar
+
+
+cdef class Scan:
+    """What reading a segment from its start found besides the messages."""
+    cdef uint64_t good_end       # offset after the last record that is good or mended
+    cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
+    cdef uint64_t last_ts
+    cdef list missing            # (first sequence, count, reason) of what is not there, unless it was removed
+    cdef list damaged            # (offset, end) of bytes that are no record
+    cdef list notes              # what was mended, in words
+    cdef bint bad_end            # there is something behind good_end
+    cdef list broken             # (first, end) indexes of groups that a hole of unknown making has torn
+    cdef uint64_t group_at       # offset of the first record of a group whose last message has not come; 0: none
+    cdef uint32_t group_index    # ... and its index
+
+
+cdef class Opened:
+    """A segment on its way into the log."""
+    cdef Segment segment
+    cdef Sidecar sidecar         # believed; None: not
+    cdef Evidence evidence       # of one that is not
+    cdef Scan scan
+    cdef bint touched            # removals newer than the sidecar
+    cdef bint headless           # its head is gone, and nothing tells what it was: none of its records can be believed
+    cdef bint mended             # its head is bad on the disk
+
+
+cdef Scan scan(Log log, Segment s)
+cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, compressed or not

@@ -1,0 +1,235 @@
+"""Reading a segment from its start: every good record becomes an index entry, what is bad is passed over alone.
+
+Behind bad bytes the next record is looked for byte by byte. What was in them:
+
+    one flipped bit explains it    it is that record. A message is missing, and nothing else; what a removal or a skip says
+                                   counts all the same, for it can be checked against itself (core/mend)
+    else                           every sequence up to the next record that no removal and no skip names is missing
+
+So each sequence of a segment is a message, or named by a removal or a skip, or missing. A group of messages with a hole in it
+that no single bit explains is noted (`broken`): at the end of a log it is one that never reached the disk whole.
+
+Knows nothing of the other segments, and decides nothing. See core/recovery.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+from penstock.core.log cimport Log
+from penstock.core.mend cimport mend_bytes
+from penstock.core.record cimport (
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range,
+    check_record, plausible, ranges_add, resync,
+)
+from penstock.core.segment cimport HAS_HEADERS, Segment, push
+from penstock.core.subject_table cimport SubjectTable
+
+
+cdef class Scan:
+    """What reading a segment from its start found besides the messages."""
+
+
+cdef class Opened:
+    """A segment on its way into the log."""
+
+
+cdef bytes read_all(Log log, Segment s):
+    cdef bytes data
+    if s.packed is None:
+        return log.disk.read_file(log.segments.path(s, ".seg"))
+    data = PyBytes_FromStringAndSize(NULL, s.packed.size)
+    log.segments.read_at(s, PyBytes_AS_STRING(data), s.packed.size, 0)
+    return data
+
+
+cdef class State:
+    """Where a scan is."""
+    cdef Log log
+    cdef Segment segment
+    cdef Scan found
+    cdef bint hole               # bytes that nothing explains came since the last message or skip
+    cdef uint32_t broken_from    # of a group with a hole: index of its first message that is there ...
+    cdef bint breaking           # ... while more of it may come
+
+
+cdef Scan scan(Log log, Segment s):
+    cdef bytes data = read_all(log, s)
+    cdef char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = SEGMENT_HEAD_BYTES, size = PyBytes_GET_SIZE(data), end
+    cdef Scan found = Scan()
+    cdef State state = State()
+    cdef Head head
+    cdef uint32_t n
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.last_seq = s.first - 1
+    found.good_end = at
+    state.log, state.segment, state.found = log, s, found
+    while at < size:
+        n = check_record(p + at, size - at, s.salt, &head)
+        if n and possible(s, &head):
+            take(state, p, at, &head, False)
+        else:
+            end = resync(p, at, size, s.salt, s.first + s.count)
+            n = mend(p + at, end - at, s, &head)
+            if n == 0:
+                found.damaged.append((at, end))
+                state.hole = True
+                found.bad_end = end == size
+                at = end
+                continue
+            if head.kind == MESSAGE and not head.state & ERASED:
+                found.damaged.append((at, at + n))
+            else:
+                found.notes.append(f"one flipped bit in the record at {at} of segment {s.first} was put right in memory")
+            take(state, p, at, &head, True)
+        at += n
+        found.good_end = at
+    if state.breaking:
+        state.found.broken.append((state.broken_from, s.count))
+    return found
+
+
+cdef bint possible(Segment s, Head* head) noexcept:
+    """Whether a good record can stand here."""
+    cdef uint64_t expected = s.first + s.count
+    return head.kind != MESSAGE or (head.seq >= expected and head.seq - expected <= GAP_MAX)
+
+
+cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
+    """The length of the record that bad bytes begin with, put right in place; 0 when one flipped bit does not explain them."""
+    cdef Head claimed
+    cdef uint64_t expected = s.first + s.count
+    cdef size_t length = n
+    if mend_bytes(p, n, s.salt, head) < 0:
+        # More than one record may be bad: the first one by its own length.
+        if not plausible(p, n, &claimed) or claimed.length >= n or mend_bytes(p, claimed.length, s.salt, head) < 0:
+            return 0
+        length = claimed.length
+    if head.seq + 1 < expected or head.seq > expected + GAP_MAX or not possible(s, head):
+        return 0
+    if head.kind == REMOVE and not ranges_possible(p, head):
+        return 0
+    return <uint32_t>length
+
+
+cdef bint ranges_possible(const char* p, Head* head) noexcept:
+    cdef uint32_t k
+    cdef Range r
+    if (head.length - RECORD_EXTRA_BYTES) % sizeof(Range):
+        return False
+    for k in range((head.length - RECORD_EXTRA_BYTES) // sizeof(Range)):
+        memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
+        if r.count > head.seq or r.first > head.seq + 1 - r.count:
+            return False
+    return head.ts_ns <= head.seq + 1
+
+
+# --- one record ----------------------------------------------------------------------------------
+
+cdef int take(State state, const char* p, size_t at, Head* head, bint mended) except -1:
+    """A good record, or one put right: a message of those is missing all the same."""
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    cdef uint64_t expected = s.first + s.count, end = expected
+    if head.kind == MESSAGE:
+        end = head.seq
+    elif head.kind == REMOVE:
+        end = head.seq + 1                      # what was given before it was written before it
+    elif expected <= head.ts_ns <= head.seq:
+        end = head.ts_ns
+    if expected < end <= expected + GAP_MAX:
+        note_gap(state, expected, end, head)
+    elif state.hole:
+        found.missing.append((expected, 0, "damaged bytes"))
+    if head.kind == MESSAGE:
+        take_message(state, p + at, <uint32_t>at, head, mended)
+        found.last_ts = head.ts_ns
+    else:
+        if state.breaking:
+            end_broken(state)
+        elif state.hole:
+            found.group_at = 0                  # something whole behind the damage: the group was, too
+        if head.kind == REMOVE:
+            take_ranges(s, p + at, head)
+        else:
+            take_skip(state, head)
+    state.hole = False
+    if head.seq > found.last_seq:
+        found.last_seq = head.seq
+    return 0
+
+
+cdef int take_skip(State state, Head* head) except -1:
+    cdef Segment s = state.segment
+    cdef uint64_t next = s.first + s.count
+    if next <= head.seq < next + GAP_MAX:
+        if head.state & LOST:
+            state.found.missing.append((next, head.seq + 1 - next, "damaged bytes"))
+        s.push_holes(<uint32_t>(head.seq + 1 - next))
+    return 0
+
+
+cdef int note_gap(State state, uint64_t first, uint64_t end, Head* head) except -1:
+    """No message has these sequences."""
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    found.missing.append((first, end - first, "damaged bytes" if state.hole else "not there"))
+    if state.hole and found.group_at and not state.breaking:
+        state.breaking = True
+        state.broken_from = found.group_index
+    elif state.hole and head.kind == MESSAGE and head.state & MEMBER and not state.breaking:
+        state.breaking = True
+        state.broken_from = s.count
+    s.push_holes(<uint32_t>(end - first))
+    return 0
+
+
+cdef int end_broken(State state) except -1:
+    state.found.broken.append((state.broken_from, state.segment.count))
+    state.found.group_at = 0
+    state.breaking = False
+    return 0
+
+
+cdef int take_message(State state, const char* p, uint32_t offset, Head* head, bint mended) except -1:
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    cdef SubjectTable subjects = state.log.subjects_table
+    cdef uint32_t id, n = head.length - RECORD_EXTRA_BYTES
+    if state.breaking and not head.state & MEMBER:
+        end_broken(state)                       # another one
+    if not head.state & MORE:
+        found.group_at = 0
+    elif found.group_at == 0 or not head.state & MEMBER:
+        found.group_at = offset
+        found.group_index = s.count
+    if mended:
+        if not head.state & ERASED:
+            found.missing.append((head.seq, 1, "checksum"))
+        s.push_holes(1)
+        return 0
+    id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
+    if subjects.table[id].seen != s.serial:
+        s.add_subject(id)
+        subjects.table[id].seen = s.serial
+    s.reserve(1)
+    push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
+    if head.state & ERASED:
+        s.set_dead(s.count - 1)
+        return 0
+    s.live += 1
+    s.last_ts = head.ts_ns
+    return 0
+
+
+cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
+    cdef uint32_t k, n = (head.length - RECORD_EXTRA_BYTES) // sizeof(Range)
+    cdef Range r
+    for k in range(n):
+        memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
+        ranges_add(&s.removes, r.first, r.count)
+    if head.ts_ns > s.removed_below:
+        s.removed_below = head.ts_ns
+    return 0

@@ -1,0 +1,77 @@
+"""The lock of a store folder: one process at a time writes in it. Who finds it locked learns whose it is.
+
+The lock is flock on `<folder>/lock`, which holds two lines: the process id and the JetStream domain of the last owner.
+It ends with the process. Knows nothing of what is in the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+NAME = "lock"
+TRIES = 5
+
+
+class FolderInUse(Exception):
+    """Another process has the folder: its process id, and its domain ("" for none)."""
+
+    def __init__(self, folder: str, pid: int, domain: str) -> None:
+        """As the lock file says; process id 0 when it does not."""
+        super().__init__(f"store folder {folder} is in use by another server (pid {pid})")
+        self.folder = folder
+        self.pid = pid
+        self.domain = domain
+
+
+class FolderLock:
+    """Holds a folder for this process alone, until close() or the end of the process."""
+
+    def __init__(self, folder: str, domain: str = "") -> None:
+        """Lock a folder that is there; FolderInUse, OSError. `domain` is for those who find it locked."""
+        self._fd = os.open(os.path.join(folder, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _locked(self._fd):
+            said = os.read(self._fd, 300)
+            os.close(self._fd)
+            raise FolderInUse(folder, *_owner(said))
+        os.ftruncate(self._fd, 0)
+        os.write(self._fd, f"{os.getpid()}\n{domain}\n".encode())
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        os.close(self._fd)
+
+
+def _locked(handle: int) -> bool:
+    # Who only asks (owner_of) has it for a moment: that must not keep a server from starting.
+    for _ in range(TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.sched_yield()
+        else:
+            return True
+    return False
+
+
+def owner_of(folder: str) -> int | None:
+    """The process that has the folder now (0: not known which); None: nobody. Takes nothing and makes no file."""
+    path = Path(folder, NAME)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _owner(os.read(handle, 300))[0]
+    finally:
+        os.close(handle)
+    return None
+
+
+def _owner(said: bytes) -> tuple[int, str]:
+    lines = said.decode("utf-8", "replace").split("\n")
+    pid = int(lines[0]) if lines[0].strip().isdigit() else 0
+    return pid, lines[1] if len(lines) > 1 else ""

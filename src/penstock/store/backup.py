@@ -1,0 +1,213 @@
+"""Making backups: of a stopped store, or of one that a server writes in.
+
+A stream's folder is held as it is at one moment (core/readonly), consumers before messages, and
+copied from the held files. What results is what a power loss at that moment would have left: every
+message that was acknowledged before is in it, and the next start of a server on it recovers as it
+always does. Files that can be made again (index files) and those kept aside are left out.
+
+A file whose inode, size and times are those of the backup before is not read again: a sealed
+segment is copied once. What changes in place while it is copied (erased messages) shows as damaged
+records: such a copy is made again until it is sound, or the damage proves to be the file's own.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.api.times import format_time
+from penstock.core.losses import is_segment_name
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.segment_reader import SegmentReader
+from penstock.store.describe import configuration, consumer_states
+from penstock.store.look import look_held
+from penstock.store.manifests import (
+    BackupFolder,
+    BadManifestError,
+    FileEntry,
+    Manifest,
+    StreamEntry,
+)
+from penstock.store.places import Store, StoreError, StreamPlace
+
+Progress = Callable[[int], object]
+TRIES = 10
+SETTLED_NS = 2_000_000_000
+
+
+class _Changed(Exception):
+    """Something was changed while it was copied."""
+
+
+@dataclass
+class _Copy:
+    """One backup in the making."""
+
+    disk: ReadOnlyDisk
+    target: BackupFolder
+    known: dict[str, FileEntry]
+    began_ns: int
+    progress: Progress
+    new_bytes: int = 0
+    unsound: set[str] = field(default_factory=set)  # hashes of damaged files
+
+
+def back_up(
+    disk: ReadOnlyDisk,
+    store: Store,
+    places: list[StreamPlace],
+    target: BackupFolder,
+    now_ns: int,
+    *,
+    reread: bool = False,
+    progress: Progress = lambda done: None,
+) -> Manifest:
+    """Add a backup of these streams to a folder that this process has locked.
+
+    `reread`: also files that look unchanged. `progress` is called with bytes that are done, see
+    `size_of`. StoreError, OSError: there is no new backup; what was copied is used by the next.
+    """
+    began = format_time(now_ns)
+    name = target.free_id(began[:19].replace("-", "").replace(":", "") + "Z")
+    copy = _Copy(disk, target, {} if reread else _known(target), now_ns, progress)
+    owners = store.owners()
+    manifest = Manifest(
+        id=name,
+        time=began,
+        store=store.path,
+        live=bool(owners),
+        complete=len(places) == len(store.streams),
+    )
+    for place in places:
+        manifest.streams.append(_stream(copy, place, place.root in owners))
+    manifest.total_bytes = sum({each.sha256: each.size for each in manifest.files()}.values())
+    manifest.new_bytes = copy.new_bytes
+    target.write(manifest)
+    return manifest
+
+
+def size_of(disk: ReadOnlyDisk, places: list[StreamPlace]) -> int:
+    """The bytes of the files that a backup of these streams holds, as far as they are there now."""
+    total = 0
+    for place in places:
+        for folder in (place.consumers_folder, place.folder, place.log_folder):
+            for path, _, _ in _wanted(disk, place, folder):
+                try:
+                    total += disk.facts(path)[1]
+                except FileNotFoundError:
+                    continue
+    return total
+
+
+def _known(target: BackupFolder) -> dict[str, FileEntry]:
+    """Files of the newest backup of each stream, by their place in the store."""
+    found: dict[str, FileEntry] = {}
+    for name in target.ids()[-10:]:
+        try:
+            manifest = target.read(name)
+        except BadManifestError:
+            continue
+        for stream in manifest.streams:
+            for each in stream.files:
+                found[f"{stream.domain}/{stream.folder}/{each.path}"] = each
+    return found
+
+
+def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+    for _ in range(TRIES):
+        try:
+            return _held(copy, place, live)
+        except _Changed:
+            continue
+    raise StoreError(f"{place.label} changes too fast to be backed up; try again")
+
+
+def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+    disk = copy.disk
+    folders = (place.consumers_folder, place.folder, place.log_folder)
+    try:
+        # What a consumer has seen is in the log; what the log has lost by acks, a consumer may say
+        # later. So the consumers come first.
+        for folder in folders:
+            disk.hold(folder)
+        files = []
+        for folder in folders:
+            for path, name, role in _wanted(disk, place, folder):
+                files.append(_file(copy, place, path, name, role, live))
+        report = look_held(disk, place)
+        config, _ = configuration(disk, place)
+        entry = StreamEntry(
+            domain=place.domain,
+            account=place.account,
+            stream=report.stream,
+            folder=place.folder.removeprefix(f"{place.root}/"),
+            state=report.state,
+            messages=report.messages,
+            bytes=report.bytes,
+            first_seq=report.first_seq,
+            last_seq=report.last_seq,
+            config=config,
+            files=files,
+        )
+        consumers, _ = consumer_states(disk, place, held=True)
+        entry.consumers = list(consumers)
+        then = _facts(disk, place)
+    finally:
+        for folder in folders:
+            disk.release(folder)
+    # meta.json and sources.json speak of the log: where one changed meanwhile, once more
+    if _facts(disk, place) != then:
+        raise _Changed
+    return entry
+
+
+def _facts(disk: ReadOnlyDisk, place: StreamPlace) -> dict[str, tuple[int, int, int, int]]:
+    """Of meta.json and sources.json, as they are."""
+    found = {}
+    for name in ("meta.json", "sources.json"):
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = disk.facts(f"{place.folder}/{name}")
+    return found
+
+
+def _wanted(disk: ReadOnlyDisk, place: StreamPlace, folder: str) -> list[tuple[str, str, str]]:
+    """(path, its name below the stream's folder, role) of the files that belong into a backup."""
+    found = []
+    for name in disk.list_dir(folder):
+        role = _role(place, folder, name)
+        path = f"{folder}/{name}"
+        if role and not disk.is_dir(path):
+            found.append((path, path.removeprefix(f"{place.folder}/"), role))
+    return found
+
+
+def _role(place: StreamPlace, folder: str, name: str) -> str:
+    if name.endswith(".tmp"):
+        return ""
+    if folder == place.log_folder:
+        return "segment" if is_segment_name(name) else ""
+    if folder == place.folder:
+        return "config"
+    return "consumer" if name.endswith(".json") else "state"
+
+
+def _file(
+    copy: _Copy, place: StreamPlace, path: str, name: str, role: str, live: bool
+) -> FileEntry:
+    facts = copy.disk.facts(path)
+    relative = place.folder.removeprefix(f"{place.root}/")
+    known = copy.known.get(f"{place.domain}/{relative}/{name}")
+    if known is not None and known.facts == facts and copy.target.has(known):
+        copy.progress(facts[1])
+        return FileEntry(path=name, role=role, size=known.size, sha256=known.sha256, facts=facts)
+    data = copy.disk.read_file(path)
+    digest, new = copy.target.put(data)
+    # the clock of file times is coarse: what was changed just now may change again within a tick
+    settled = facts if copy.began_ns - facts[2] > SETTLED_NS else None
+    copy.new_bytes += len(data) if new else 0
+    copy.progress(len(data))
+    if role == "segment" and live and digest not in copy.unsound:
+        first = int(path.rpartition("/")[2][:20])
+        if not SegmentReader(copy.disk, path, first).sound():
+            copy.unsound.add(digest)  # the second time the same bytes are damaged, they are
+            raise _Changed
+    return FileEntry(path=name, role=role, size=len(data), sha256=digest, facts=settled)

@@ -1,0 +1,82 @@
+"""A stream's configuration and its consumers as plain data, as far as their files can be read."""
+
+import msgspec
+
+from penstock.api.codec import encode
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.snapshot import SPENT, unpack
+from penstock.engine.files import BadFileError, ConsumerFile, StreamFiles
+from penstock.engine.states import Found
+from penstock.store.places import StreamPlace
+
+_NUMBERS = (
+    "delivered_consumer_seq",
+    "delivered_stream_seq",
+    "next_stream_seq",
+    "last_delivery_ns",
+    "ack_floor_consumer_seq",
+    "ack_floor_stream_seq",
+    "last_ack_ns",
+)
+
+
+def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[str]]:
+    """(meta.json as data, or None; what is wrong)."""
+    try:
+        meta = StreamFiles(disk, place.folder).read()
+    except (BadFileError, OSError) as error:
+        return None, [str(error)]
+    if meta is None:
+        return None, [f"{place.folder} has no meta.json"]
+    return msgspec.json.decode(encode(meta)), []
+
+
+def consumer_states(
+    disk: ReadOnlyDisk, place: StreamPlace, *, held: bool = False
+) -> tuple[list[dict[str, object]], list[str]]:
+    """(each consumer with its configuration and its state; what is wrong). `held`: the folder is."""
+    problems: list[str] = []
+    try:
+        if not held:
+            disk.hold(place.consumers_folder)
+        files = StreamFiles(disk, place.folder)
+        metas = []
+        for meta in files.consumers():
+            if isinstance(meta, BadFileError):
+                problems.append(str(meta))
+            else:
+                metas.append(meta)
+        problems += files.states.load({(each.name, each.created): each.start_seq for each in metas})
+        found = [
+            _one(each, files.states.found.get((each.name, each.created)), problems)
+            for each in metas
+        ]
+    finally:
+        if not held:
+            disk.release(place.consumers_folder)
+    return found, problems
+
+
+def _one(meta: ConsumerFile, found: Found | None, problems: list[str]) -> dict[str, object]:
+    told = msgspec.json.decode(encode(meta))
+    assert isinstance(told, dict)
+    told["state"] = None
+    if found is None:
+        return told
+    try:
+        numbers, entries, starts = unpack(found.packed())
+    except ValueError as error:
+        problems.append(f"consumer {meta.name}: {error}")
+        return told
+    pending = [
+        {"stream_seq": seq, "consumer_seq": cseq, "time_ns": ns, "deliveries": times}
+        for seq, cseq, ns, times, state in entries
+        if state != SPENT
+    ]
+    told["state"] = dict(zip(_NUMBERS, numbers, strict=True)) | {
+        "unacknowledged": pending,
+        "spent": [entry[0] for entry in entries if entry[4] == SPENT],
+        "first_messages": starts,
+        "unknown_ranges": found.gaps,
+    }
+    return told

@@ -1,0 +1,71 @@
+"""The messages of a stream read from its folder, whatever state the folder is in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.core.columns import Columns
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.segment_reader import LogReader, SegmentReader
+from penstock.store.places import StoreError, StreamPlace
+
+ROWS = 4096
+Row = tuple[int, int, str, bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which messages: limits of sequence (both included), of time (since <= t < until), subjects."""
+
+    first: int = 1
+    last: int = 0  # 0: no limit
+    since_ns: int = 0
+    until_ns: int = 0
+    subjects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes of a segment that are no record, and the sequences they have cost."""
+
+    file: str
+    offset: int
+    data: bytes
+    lost: list[tuple[int, int, str]]
+
+
+def messages(disk: ReadOnlyDisk, place: StreamPlace, choice: Choice) -> Iterator[Row]:
+    """(sequence, time, subject, headers, payload), ascending; StoreError when there is no log."""
+    try:
+        if not disk.hold(place.log_folder):
+            raise StoreError(f"{place.folder} has no messages")
+        reader = LogReader(disk, place.log_folder, quick=True)
+        reader.seek(choice.first)
+        patterns = tuple(each.encode("utf-8", "surrogateescape") for each in choice.subjects)
+        more = True
+        while more:
+            columns = Columns(ROWS)
+            more = reader.fill(
+                columns,
+                upto=choice.last,
+                patterns=patterns,
+                since_ns=choice.since_ns,
+                until_ns=choice.until_ns,
+            )
+            yield from columns.rows()
+    finally:
+        disk.release(place.log_folder)
+
+
+def damages(disk: ReadOnlyDisk, place: StreamPlace) -> Iterator[Damage]:
+    """Every run of damaged bytes, segment by segment, all records read."""
+    try:
+        if not disk.hold(place.log_folder):
+            raise StoreError(f"{place.folder} has no messages")
+        reader = LogReader(disk, place.log_folder)
+        for segment in reader.segments:
+            if segment.faults:
+                data = SegmentReader(disk, segment.path, segment.first)
+                for at, end, lost, _ in segment.faults:
+                    yield Damage(segment.path, at, data.piece(at, end), lost)
+    finally:
+        disk.release(place.log_folder)

@@ -1,0 +1,237 @@
+"""Backup folders: files by their hash, and one manifest per backup.
+
+    <target>/penstock-backups            "penstock backups 1": what makes the folder one
+             lock                        who writes here (core/store_lock)
+             objects/<2 hex>/<64 hex>    the bytes of a file; its name is their SHA-256
+             backups/<id>.json           a manifest: one line of JSON (Manifest), then a line
+                                         `sha256 <64 hex>` over the first with its end
+
+An object is written once, whole or not at all, and shared by all backups that hold the file; a
+manifest is written after all of its objects are on the disk. So whatever is cut short leaves at
+most objects that no manifest names. The id of a backup is the time when it began, in UTC.
+
+Knows nothing of streams: who makes the entries is store.backup.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct, field
+
+from penstock.core.disk import Disk
+from penstock.store.places import StoreError
+
+FORMAT = 1
+MARK = "penstock-backups"
+_SAID = f"penstock backups {FORMAT}\n".encode()
+_ID = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_ROLES = ("segment", "config", "consumer", "state")
+
+
+class FileEntry(Struct, kw_only=True):
+    """A file of a stream; `path` is below the stream's folder."""
+
+    path: str
+    role: str  # segment, config, consumer, state
+    size: int
+    sha256: str
+    facts: tuple[int, int, int, int] | None = None  # of the source: inode, size, mtime, ctime
+
+
+class StreamEntry(Struct, kw_only=True):
+    """A stream as it was at one moment."""
+
+    domain: str = ""
+    account: str
+    stream: str
+    folder: str  # of the stream, below the store's root
+    state: str
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    config: object = None  # meta.json as data; None: it could not be read
+    consumers: list[object] = field(default_factory=list)
+    files: list[FileEntry] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """`account/stream`, with its domain if it has one."""
+        return "/".join(part for part in (self.domain, self.account, self.stream) if part)
+
+
+class Manifest(Struct, kw_only=True):
+    """One backup."""
+
+    format: int = FORMAT
+    id: str
+    time: str  # when it began
+    store: str
+    live: bool = False  # a server was writing
+    complete: bool = True  # all streams of the store; False: those that were asked for
+    streams: list[StreamEntry] = field(default_factory=list)
+    total_bytes: int = 0
+    new_bytes: int = 0  # that no earlier backup had
+
+    def files(self) -> Iterator[FileEntry]:
+        """Those of all streams."""
+        for stream in self.streams:
+            yield from stream.files
+
+
+class BadManifestError(StoreError):
+    """A manifest can't be believed; str() says which and why."""
+
+
+class BackupFolder:
+    """The files of a backup folder."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        """Nothing is touched before the first call."""
+        self._disk = disk
+        self.path = path
+        self._made: set[str] = set()
+
+    def open(self) -> None:
+        """StoreError when it is no backup folder."""
+        mark = f"{self.path}/{MARK}"
+        if not self._disk.exists(mark):
+            raise StoreError(f"{self.path} is no folder of backups")
+        said = self._disk.read_file(mark)
+        if said != _SAID:
+            raise StoreError(
+                f"{self.path}: {said[:60].decode('utf-8', 'replace').strip()}: unknown"
+            )
+
+    def make(self) -> None:
+        """Make it, or open one that is there; StoreError when other things are in the folder."""
+        if self._disk.exists(f"{self.path}/{MARK}"):
+            return self.open()
+        present = [name for name in self._disk.list_dir(self.path) if not name.startswith(MARK)]
+        if present and present != ["lock"]:
+            raise StoreError(f"{self.path} is not empty, and no folder of backups")
+        for name in ("objects", "backups"):
+            self._disk.make_dir(f"{self.path}/{name}")
+        self._disk.write_file_atomic(f"{self.path}/{MARK}", _SAID)
+        return None
+
+    def has(self, entry: FileEntry) -> bool:
+        """Whether its object is there."""
+        return self._disk.exists(self._object(entry.sha256))
+
+    def put(self, data: bytes) -> tuple[str, bool]:
+        """Store bytes durably; (their hash, whether they are new here)."""
+        name = hashlib.sha256(data).hexdigest()
+        path = self._object(name)
+        if self._disk.exists(path):
+            return name, False
+        folder = path.rpartition("/")[0]
+        if folder not in self._made:
+            self._disk.make_dir(folder)
+            self._disk.sync_dir(f"{self.path}/objects")
+            self._made.add(folder)
+        self._disk.write_file_atomic(path, data)
+        return name, True
+
+    def get(self, entry: FileEntry) -> bytes:
+        """The bytes of a file, proved by their hash; StoreError when they are not those."""
+        path = self._object(entry.sha256)
+        try:
+            data = self._disk.read_file(path)
+        except FileNotFoundError:
+            raise StoreError(f"{path} is missing ({entry.path})") from None
+        if len(data) != entry.size or hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise StoreError(f"{path} is damaged ({entry.path})")
+        return data
+
+    def objects(self) -> Iterator[tuple[str, str]]:
+        """(hash, path) of every object that is there."""
+        for folder in self._disk.list_dir(f"{self.path}/objects"):
+            for name in self._disk.list_dir(f"{self.path}/objects/{folder}"):
+                yield name, f"{self.path}/objects/{folder}/{name}"
+
+    def ids(self) -> list[str]:
+        """Of all backups, the oldest first."""
+        names = self._disk.list_dir(f"{self.path}/backups")
+        return sorted(
+            (name[:-5] for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5])),
+            key=_order,
+        )
+
+    def free_id(self, wanted: str) -> str:
+        """That id, or with a number behind it when it is taken."""
+        taken = set(self.ids())
+        number, found = 1, wanted
+        while found in taken:
+            number += 1
+            found = f"{wanted}-{number}"
+        return found
+
+    def manifest_path(self, name: str) -> str:
+        """Of a backup."""
+        return f"{self.path}/backups/{name}.json"
+
+    def write(self, manifest: Manifest) -> None:
+        """Add a backup, all of whose objects are there."""
+        line = msgspec.json.encode(manifest) + b"\n"
+        check = f"sha256 {hashlib.sha256(line).hexdigest()}\n".encode()
+        self._disk.write_file_atomic(self.manifest_path(manifest.id), line + check)
+
+    def read(self, name: str) -> Manifest:
+        """A backup; BadManifestError, StoreError when there is none of that id."""
+        path = self.manifest_path(name)
+        if not _ID.fullmatch(name) or not self._disk.exists(path):
+            have = ", ".join(self.ids()[-5:]) or "none"
+            raise StoreError(f"no backup {name} in {self.path}; the newest are: {have}")
+        line, _, rest = self._disk.read_file(path).partition(b"\n")
+        line += b"\n"
+        if rest != f"sha256 {hashlib.sha256(line).hexdigest()}\n".encode():
+            raise BadManifestError(f"{path} is damaged: its hash does not match")
+        try:
+            manifest = msgspec.json.decode(line, type=Manifest)
+        except msgspec.DecodeError as error:
+            raise BadManifestError(f"{path}: {error}") from None
+        if manifest.format != FORMAT:
+            raise BadManifestError(f"{path}: format {manifest.format}, not {FORMAT}")
+        for stream in manifest.streams:
+            _check(path, stream)
+        return manifest
+
+    def remove(self, names: list[str]) -> None:
+        """Remove backups; their objects stay."""
+        for name in names:
+            self._disk.unlink(self.manifest_path(name))
+        self._disk.sync_dir(f"{self.path}/backups")
+
+    def remove_object(self, path: str) -> None:
+        """Remove one object."""
+        self._disk.unlink(path)
+
+    def _object(self, name: str) -> str:
+        return f"{self.path}/objects/{name[:2]}/{name}"
+
+
+def is_backup(disk: Disk, path: str) -> bool:
+    """Whether the folder is one of backups."""
+    return disk.exists(f"{path}/{MARK}")
+
+
+def _order(name: str) -> tuple[str, int]:
+    time, _, number = name.partition("-")
+    return time, int(number or 1)
+
+
+def _check(path: str, stream: StreamEntry) -> None:
+    # A manifest says where files go: nothing in it may lead out of the store.
+    parts = stream.folder.split("/")
+    good = len(parts) == 4 and parts[0] == "jetstream" and parts[2] == "streams"
+    names = [*parts, *(part for file in stream.files for part in file.path.split("/"))]
+    if "/" in stream.domain:
+        good = False
+    for file in stream.files:
+        good = good and bool(_HASH.fullmatch(file.sha256)) and file.role in _ROLES
+    if not good or any(part in ("", ".", "..") or "\0" in part for part in names):
+        raise BadManifestError(f"{path}: stream {stream.label} has names that no store has")

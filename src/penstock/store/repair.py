@@ -1,0 +1,221 @@
+"""Putting right what can be, in a store that no server uses. Nothing is deleted.
+
+All is first done on a disk that keeps what is written to itself (core/readonly): flipped bits are
+mended where a checksum proves them, and the log is opened as a start of the server would. What
+came out is the plan. Only then is the store changed, file by file, each as a whole; whatever is
+replaced or taken away is on the disk in `<stream>/aside/<number>/` before.
+"""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, field
+
+from penstock.core.disk import Disk
+from penstock.core.log import Log
+from penstock.core.mend import mend_record
+from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
+from penstock.core.segment_reader import (
+    HEAD_BYTES,
+    LogReader,
+    SegmentReader,
+    pack_segment,
+    segment_head,
+)
+from penstock.store.files import bad_table
+from penstock.store.look import look, look_held
+from penstock.store.mending import mend_states, mend_text
+from penstock.store.places import StreamPlace
+from penstock.store.reports import LOST, WORN, StreamReport
+
+
+class Change(Struct, kw_only=True):
+    """One file that a repair changes."""
+
+    file: str
+    what: str  # made, replaced, taken away
+    why: str
+    bytes: int = 0
+    kept: str = ""  # where what was there before is; "": nothing was
+
+
+class RepairReport(Struct, kw_only=True):
+    """What a repair did with a stream, or would do."""
+
+    domain: str
+    account: str
+    stream: str
+    before: StreamReport
+    after: StreamReport
+    mended: int = 0  # flipped bits
+    changes: list[Change] = field(default_factory=list)
+
+
+class Plan:
+    """What a repair of one stream comes to."""
+
+    def __init__(
+        self, disk: ReadOnlyDisk, place: StreamPlace, progress: Callable[[int], object]
+    ) -> None:
+        """Works it out; OSError when the files can't be read. Nothing is changed."""
+        self.disk = disk
+        self.place = place
+        self.mended = 0
+        self._overlay = OverlayDisk(disk)
+        self._why: dict[str, str] = {}
+        self.before = look(disk, place, whole=True, progress=progress)
+        if not _wanting(self.before):
+            return
+        for path in self._small_files():
+            self._mend_small(path)
+        self._mend_segments()
+        self._drop_indexes()
+        self._open()
+
+    def changes(self) -> list[Change]:
+        """Every file that will be another one."""
+        found = []
+        for path, data in sorted(self._overlay.changes().items()):
+            there = self.disk.exists(path)
+            if data is not None and there and self.disk.read_file(path) == data:
+                continue
+            if data is None and not there:
+                continue
+            what = "taken away" if data is None else "replaced" if there else "made"
+            why = self._why.get(path) or _why(path)
+            found.append(Change(file=path, what=what, why=why, bytes=len(data or b"")))
+        return found
+
+    def carry_out(self, target: Disk) -> list[Change]:
+        """Change the store, whose lock this process has; OSError: what is not done yet stays as it
+        was, and another repair goes on.
+        """
+        changes = self.changes()
+        if not changes:
+            return []
+        contents = self._overlay.changes()
+        aside = self._aside()
+        for change in changes:
+            if change.what != "made":
+                change.kept = f"{aside}/{change.file.removeprefix(f'{self.place.folder}/')}"
+                _keep(target, self.disk.read_file(change.file), change.kept, self.place.folder)
+        for change in changes:
+            data = contents[change.file]
+            if data is None:
+                target.unlink(change.file)
+                target.sync_dir(change.file.rpartition("/")[0])
+            else:
+                target.write_file_atomic(change.file, data)
+        return changes
+
+    def after(self) -> StreamReport:
+        """How the stream will look."""
+        return look_held(self._overlay, self.place, whole=True)
+
+    def _aside(self) -> str:
+        number = 1
+        while self.disk.exists(f"{self.place.folder}/aside/{number}"):
+            number += 1
+        return f"{self.place.folder}/aside/{number}"
+
+    def _small_files(self) -> Iterator[str]:
+        folder, consumers = self.place.folder, self.place.consumers_folder
+        yield from (f"{folder}/{name}" for name in ("meta.json", "sources.json"))
+        for name in self.disk.list_dir(consumers):
+            if name.endswith(".json") or name in ("states.0", "states.1"):
+                yield f"{consumers}/{name}"
+
+    def _mend_small(self, path: str) -> None:
+        if path not in {problem.file for problem in self.before.problems}:
+            return
+        if not self.disk.exists(path):
+            return
+        data = self.disk.read_file(path)
+        states = "/states." in path
+        fixed = mend_states(data) if states else mend_text(data)
+        if fixed is not None:
+            self._overlay.write_file_atomic(path, fixed)
+            self._why[path] = "one flipped bit put right"
+            self.mended += 1
+        elif path.endswith("/sources.json"):
+            self._overlay.unlink(path)
+            self._why[path] = "damaged; positions are read from the newest messages"
+
+    def _mend_segments(self) -> None:
+        if not self.disk.exists(self.place.log_folder):
+            return
+        reader = LogReader(self.disk, self.place.log_folder)
+        for segment in reader.segments:
+            source = SegmentReader(self.disk, segment.path, segment.first)
+            data = bytearray(source.piece(0, source.size))
+            bits = source.mended_blocks
+            for at, end, _, mendable in segment.faults:
+                fixed = mend_record(bytes(data[at:end]), segment.salt) if mendable else None
+                if fixed is not None:
+                    data[at:end] = fixed
+                    bits += 1
+            if segment.mended:
+                data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
+                bits += 1
+            table = source.packed and bool(bad_table(self.disk.read_file(segment.path)))
+            if not bits and not table:
+                continue
+            written = pack_segment(bytes(data)) if source.packed else bytes(data)
+            self._overlay.write_file_atomic(segment.path, written)
+            plural = "s" if bits > 1 else ""
+            self._why[segment.path] = f"{bits} flipped bit{plural} put right"
+            self.mended += bits
+
+    def _drop_indexes(self) -> None:
+        # a start believes an index file that holds by itself: those that don't match go before
+        for problem in self.before.of_kind(WORN):
+            if problem.file.endswith(".idx") and self.disk.exists(problem.file):
+                self._overlay.unlink(problem.file)
+
+    def _open(self) -> None:
+        if not self.disk.exists(self.place.log_folder):
+            return
+        log = Log(self.place.log_folder, self._overlay, create=False)
+        log.close()
+
+
+def repair(
+    disk: ReadOnlyDisk,
+    place: StreamPlace,
+    target: Disk | None,
+    progress: Callable[[int], object] = lambda done: None,
+) -> RepairReport:
+    """Repair one stream; without a `target` only tell. OSError."""
+    plan = Plan(disk, place, progress)
+    report = RepairReport(
+        domain=place.domain,
+        account=place.account,
+        stream=plan.before.stream,
+        before=plan.before,
+        after=plan.before,
+        mended=plan.mended,
+        changes=plan.changes() if target is None else plan.carry_out(target),
+    )
+    if report.changes:
+        report.after = plan.after() if target is None else look(disk, place, whole=True)
+    return report
+
+
+def _wanting(report: StreamReport) -> bool:
+    return report.cut is not None or bool(report.of_kind(LOST) or report.of_kind(WORN))
+
+
+def _why(path: str) -> str:
+    if path.endswith(".idx"):
+        return "index made again from the records"
+    if ".torn-" in path:
+        return "the unfinished end, kept"
+    return "the unfinished end cut off"
+
+
+def _keep(target: Disk, data: bytes, path: str, top: str) -> None:
+    folder = path.rpartition("/")[0]
+    target.make_dir(folder)
+    target.write_file_atomic(path, data)
+    while folder != top:
+        folder = folder.rpartition("/")[0]
+        target.sync_dir(folder)

@@ -1,0 +1,91 @@
+"""What looking at a store finds, as plain values; the JSON forms of the command line.
+
+A problem's kind says how bad it is:
+
+    lost      messages or a configuration that should be there can't be read
+    worn      damaged, missing or old, and can be made again without loss
+    note      nothing is wrong with it; somebody may want to know
+"""
+
+from msgspec import Struct, field
+
+LOST, WORN, NOTE = "lost", "worn", "note"
+SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "not recoverable"
+
+
+class Problem(Struct, kw_only=True):
+    """One finding. `first_seq` and `count` name messages: 0 and 0 when none are concerned."""
+
+    kind: str
+    file: str
+    offset: int = 0  # in the file; of a compressed one, in what it holds
+    length: int = 0  # bytes; 0: the file as a whole
+    first_seq: int = 0
+    count: int = 0
+    reason: str
+    repair: str  # what a repair does about it
+
+
+class ConsumerReport(Struct, kw_only=True):
+    """One consumer as it was last saved."""
+
+    name: str
+    delivered: int = 0  # consumer sequence
+    delivered_seq: int = 0  # stream sequence
+    ack_floor: int = 0
+    ack_floor_seq: int = 0
+    unacknowledged: int = 0
+
+
+class StreamReport(Struct, kw_only=True):
+    """One stream."""
+
+    domain: str = ""
+    account: str
+    stream: str
+    folder: str
+    state: str = SOUND
+    messages: int = 0
+    bytes: int = 0  # as the stream's state counts them
+    first_seq: int = 0
+    last_seq: int = 0
+    first_time: str = ""
+    last_time: str = ""
+    segments: int = 0
+    compressed: int = 0  # of the segments
+    encrypted: bool = False
+    disk_bytes: int = 0
+    lost: int = 0  # messages
+    consumers: list[ConsumerReport] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    cut: tuple[str, int] | None = None  # file and offset of an end that a start would cut off
+    checked_bytes: int = 0  # read and verified
+
+    def add(self, problem: Problem) -> None:
+        """A finding; what is lost makes the stream damaged."""
+        self.problems.append(problem)
+        if problem.kind == LOST and self.state == SOUND:
+            self.state = DAMAGED
+        if problem.kind == LOST:
+            self.lost += problem.count
+
+    def of_kind(self, kind: str) -> list[Problem]:
+        """The problems of one kind."""
+        return [problem for problem in self.problems if problem.kind == kind]
+
+
+class StoreReport(Struct, kw_only=True):
+    """A store folder."""
+
+    store: str
+    used_by: int | None = None  # process id of the server that has it; 0: unknown
+    streams: list[StreamReport] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  # of no stream
+    seconds: float = 0.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is lost."""
+        return all(stream.state == SOUND for stream in self.streams) and not any(
+            problem.kind == LOST for problem in self.problems
+        )

@@ -1,0 +1,223 @@
+"""Streams of a backup put into a store that no server uses, and backups checked and removed.
+
+All bytes are proved by their hash while they are written into `restoring/` of the account, and the
+log is opened there once: what is put in place (by a rename per stream, after all of them are on the
+disk) is complete, sound and has its index files. Until then nothing of the store has changed; what
+an interrupted restore leaves is removed by the next one, or by a start of the server.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from penstock.core.disk import Disk
+from penstock.core.log import Log
+from penstock.store.manifests import BackupFolder, BadManifestError, Manifest, StreamEntry
+from penstock.store.places import StoreError
+
+Progress = Callable[[int], object]
+
+
+class BackupCheck(Struct, kw_only=True):
+    """What verifying one backup found."""
+
+    id: str
+    streams: int = 0
+    files: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class BackupsCheck(Struct, kw_only=True):
+    """What verifying a backup folder found."""
+
+    folder: str
+    backups: list[BackupCheck] = field(default_factory=list)
+    objects: int = 0
+    bytes: int = 0  # hashed
+    unreferenced: int = 0
+    seconds: float = 0.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether every backup can be restored as a whole."""
+        return not any(each.problems for each in self.backups)
+
+
+def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[StreamEntry]:
+    """The streams of these names (`stream` or `account/stream`); StoreError: there is none."""
+    if not wanted:
+        return manifest.streams
+    found = []
+    for name in wanted:
+        matching = [
+            each
+            for each in manifest.streams
+            if name in (each.stream, f"{each.account}/{each.stream}", each.label)
+        ]
+        if not matching:
+            have = ", ".join(each.label for each in manifest.streams) or "none"
+            raise StoreError(f"no stream {name} in backup {manifest.id}; it has: {have}")
+        found += [each for each in matching if each not in found]
+    return found
+
+
+def roots_of(streams: Iterable[StreamEntry], store: str) -> list[str]:
+    """The folders of a store that these streams go to: what a restore has to lock."""
+    return sorted({_root(each, store) for each in streams})
+
+
+def restore(
+    disk: Disk,
+    target: BackupFolder,
+    streams: list[StreamEntry],
+    store: str,
+    *,
+    progress: Progress = lambda done: None,
+) -> None:
+    """Put streams of a backup into a store whose folders this process has locked.
+
+    StoreError: a stream of that name is there, or something of the backup is damaged; then the
+    store is as it was. OSError likewise, unless it came from one of the last renames.
+    """
+    for each in streams:
+        _check_free(disk, each, store)
+    try:
+        for each in streams:
+            _bring(disk, target, each, store, progress)
+    except BaseException:
+        for each in streams:
+            disk.remove_tree(_waiting(each, store))
+        raise
+    for each in streams:
+        _put_in_place(disk, each, store)
+
+
+def verify(target: BackupFolder, progress: Progress = lambda done: None) -> BackupsCheck:
+    """Every manifest and every object, each hashed once."""
+    result = BackupsCheck(folder=target.path)
+    state: dict[str, str] = {}
+    for name in target.ids():
+        check = BackupCheck(id=name)
+        result.backups.append(check)
+        try:
+            manifest = target.read(name)
+        except BadManifestError as error:
+            check.problems.append(str(error))
+            continue
+        check.streams = len(manifest.streams)
+        for stream in manifest.streams:
+            for entry in stream.files:
+                check.files += 1
+                check.bytes += entry.size
+                if entry.sha256 not in state:
+                    state[entry.sha256] = ""
+                    try:
+                        target.get(entry)
+                        result.bytes += entry.size
+                        progress(entry.size)
+                    except (StoreError, OSError) as error:
+                        state[entry.sha256] = str(error)
+                if state[entry.sha256]:
+                    check.problems.append(f"{stream.label}: {state[entry.sha256]}")
+    result.objects = len(state)
+    result.unreferenced = sum(name not in state for name, _ in target.objects())
+    return result
+
+
+def size_of(target: BackupFolder) -> int:
+    """The bytes that `verify` hashes."""
+    sizes: dict[str, int] = {}
+    for name in target.ids():
+        try:
+            sizes |= {each.sha256: each.size for each in target.read(name).files()}
+        except BadManifestError:
+            continue
+    return sum(sizes.values())
+
+
+class Pruning(Struct, kw_only=True):
+    """What a prune would remove."""
+
+    backups: list[str]
+    objects: list[str]  # paths
+
+
+def plan_prune(target: BackupFolder, remove: list[str]) -> Pruning:
+    """What goes when these backups do; BadManifestError when one that stays can't be read, since
+    then nobody knows which objects it needs.
+    """
+    needed = {
+        entry.sha256
+        for name in target.ids()
+        if name not in remove
+        for entry in target.read(name).files()
+    }
+    paths = [path for name, path in target.objects() if name not in needed]
+    return Pruning(backups=remove, objects=paths)
+
+
+def prune(target: BackupFolder, plan: Pruning) -> None:
+    """Do it: first the manifests, durably, then the objects."""
+    target.remove(plan.backups)
+    for path in plan.objects:
+        target.remove_object(path)
+
+
+def _root(entry: StreamEntry, store: str) -> str:
+    return f"{store}/domain_{entry.domain}" if entry.domain else store
+
+
+def _waiting(entry: StreamEntry, store: str) -> str:
+    _, account, _, name = entry.folder.split("/")
+    return f"{_root(entry, store)}/jetstream/{account}/restoring/{name}"
+
+
+def _check_free(disk: Disk, entry: StreamEntry, store: str) -> None:
+    folder = f"{_root(entry, store)}/{entry.folder}"
+    if disk.list_dir(folder):
+        raise StoreError(f"there is a stream {entry.label} in {store} already; it is not touched")
+
+
+def _bring(
+    disk: Disk, target: BackupFolder, entry: StreamEntry, store: str, progress: Progress
+) -> None:
+    folder = _waiting(entry, store)
+    disk.remove_tree(folder)
+    for each in ("", "/log", "/consumers"):
+        disk.make_dir(f"{folder}{each}")
+    for file in entry.files:
+        disk.write_file_atomic(f"{folder}/{file.path}", target.get(file))
+        progress(file.size)
+    if any(file.role == "segment" for file in entry.files):
+        _try_out(disk, f"{folder}/log", entry)
+    for inner in (f"{folder}/log", f"{folder}/consumers", folder, folder.rpartition("/")[0]):
+        disk.sync_dir(inner)
+
+
+def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> None:
+    # Also makes the index files, so that the first start is as fast as any.
+    log = Log(folder, disk, create=False)
+    try:
+        if (log.msgs, log.last_seq) != (entry.messages, entry.last_seq):
+            raise StoreError(
+                f"{entry.label}: {log.msgs} messages up to {log.last_seq} came out, not "
+                f"{entry.messages} up to {entry.last_seq}"
+            )
+    finally:
+        log.close()
+
+
+def _put_in_place(disk: Disk, entry: StreamEntry, store: str) -> None:
+    root = _root(entry, store)
+    folder = f"{root}/{entry.folder}"
+    streams = folder.rpartition("/")[0]
+    account = streams.rpartition("/")[0]
+    disk.make_dir(streams)
+    for parent in (account, f"{root}/jetstream", root):
+        disk.sync_dir(parent)
+    if disk.exists(folder):
+        disk.remove_tree(folder)  # empty, as was looked at before
+    disk.rename(_waiting(entry, store), folder)
+    disk.sync_dir(streams)
+    disk.sync_dir(f"{account}/restoring")

@@ -1,0 +1,365 @@
+"""The simulated disk: everything a disk may do to a server, and nothing else.
+
+The target of ``penstock.core.disk.PyDisk``. Until a sync, writes and names are in memory; when power
+goes, any of them may be lost, torn at any byte, or have made it before earlier ones. A call may fail
+once or for good; a failed sync drops what it was to write, and the next one answers that all is
+well, as Linux does. It fills up, and writes what fits. A bit flips when told to. All chance comes
+from the `Random` that is handed in; without one, whatever can be lost is.
+
+    disk.fail("write", errno.EIO, "*.seg", after=3)   # the fourth write to a segment fails, once
+    disk.cut_after(10)                                # the process ends within the tenth call
+    disk.crash(random)                                # power goes
+    disk.kill()                                       # the process ends; the page cache stays
+
+Knows nothing of what is stored. Inodes and names are in inodes.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from .inodes import Entry, File, Folder, Journal
+
+if TYPE_CHECKING:
+    from random import Random
+
+CHANGES = frozenset(
+    ("make_dir", "write", "sync", "rename", "link", "sync_dir")
+)  # what `fail_after` counts
+
+
+class PowerCut(BaseException):
+    """The process ends within this call: no code of the server may catch it."""
+
+
+class Handle(NamedTuple):
+    path: str
+    node: File | Folder
+
+
+@dataclass
+class Fault:
+    """A call that fails: its verb, the path's pattern, how many succeed before, how often it fails."""
+
+    verb: str  # open, write, read, sync, truncate, make_dir, rename, link, unlink, remove_tree, sync_dir
+    error: int
+    pattern: str = "*"
+    after: int = 0
+    times: int | None = 1  # None: for good
+
+    def hits(self, verb: str, path: str) -> bool:
+        if self.verb != verb or self.times == 0 or not fnmatchcase(path, self.pattern):
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+class SimDisk:
+    """See above; `room` is how many bytes all files may have together."""
+
+    def __init__(
+        self, room: int | None = None, random: Random | None = None, *, reorders: bool = True
+    ) -> None:
+        self.room = room
+        self.reorders = reorders  # False: what a file loses is the last of its writes
+        self.random = random  # how a call fails that is told to: what of it is done nevertheless
+        self.root = Folder()
+        self.journal = Journal()
+        self.handles: dict[int, Handle] = {}
+        self.next_handle = 3
+        self.serial = 0
+        self.syncs = 0
+        self.calls = 0
+        self.counts: Counter[str] = Counter()  # what happened to it
+        self.faults: list[Fault] = []
+        self.cut_at: int | None = None  # the call within which the process ends
+        self.heal()
+
+    # --- what happens to it ----------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """No call fails any more."""
+        self.faults.clear()
+        self.fail_write = self.fail_sync = self.fail_read = (
+            0  # an errno: each of them fails with it
+        )
+        self.fail_after: int | None = None  # so many calls that change something succeed, one fails
+        self.broken = False  # all calls that change something fail
+
+    def fail(
+        self, verb: str, error: int, pattern: str = "*", *, after: int = 0, times: int | None = 1
+    ) -> None:
+        """A call will fail: that verb, on a path of that pattern, after so many; `times` None: for good."""
+        self.faults.append(Fault(verb, error, pattern, after, times))
+
+    def cut_after(self, calls: int) -> None:
+        """The process ends within the call after so many more of any kind."""
+        self.cut_at = self.calls + calls
+
+    def crash(self, random: Random | None = None) -> None:
+        """Power goes. With `random`, some of what was not synced made it; without, nothing did."""
+        self.journal.lose_power(random, self.counts)
+        self.root.names = dict(self.root.durable)
+        for _, node in self.root.walk():
+            if isinstance(node, Folder):
+                node.names = dict(node.durable)
+            else:
+                node.lose_power(random, self.counts, self.reorders)
+        self.kill()
+        self.counts["power cuts"] += 1
+
+    def kill(self) -> None:
+        """The process ends: its handles are gone, and so are the faults that were to come."""
+        self.handles.clear()
+        self.heal()
+        self.cut_at = None
+
+    def flip(self, path: str, at: int, bit: int = 0) -> None:
+        """One bit of a file flips, on the platter and in the cache."""
+        node = self.file(path)
+        node.data[at] ^= 1 << bit
+        if at < len(node.durable):
+            node.durable[at] ^= 1 << bit
+        self.counts["bits flipped"] += 1
+
+    @property
+    def names(self) -> dict[str, File]:
+        """All files by their paths."""
+        return {path: node for path, node in self.root.walk() if isinstance(node, File)}
+
+    def used(self) -> int:
+        """Bytes of all files."""
+        return sum(len(node.data) for node in self.names.values())
+
+    def file(self, path: str) -> File:
+        node = self._find(path)
+        assert isinstance(node, File), path
+        return node
+
+    # --- paths -----------------------------------------------------------------------------------
+
+    def _find(self, path: str) -> File | Folder | None:
+        node: File | Folder | None = self.root
+        for name in path.split("/"):
+            if name in ("", "."):
+                continue
+            if not isinstance(node, Folder):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _place(self, path: str) -> tuple[Folder, str]:
+        """The folder that a path is in, and its last name."""
+        head, _, name = path.rstrip("/").rpartition("/")
+        folder = self._find(head)
+        if not isinstance(folder, Folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return folder, name
+
+    def _change(self, *entries: Entry) -> None:
+        self.serial += 1
+        self.journal.change(self.serial, *entries)
+
+    def _fails(self, verb: str, path: str) -> int:
+        """The errno with which this call fails; 0: it does not."""
+        self.calls += 1
+        if self.cut_at is not None and self.calls > self.cut_at:
+            self.counts["calls cut"] += 1
+            raise PowerCut
+        for fault in self.faults:
+            if fault.hits(verb, path):
+                self.counts[f"{verb} failed"] += 1
+                return fault.error
+        if verb in CHANGES:
+            if self.fail_after is not None:
+                self.fail_after -= 1
+            if self.broken or self.fail_after == -1:
+                self.fail_after = None
+                return errno.EIO
+        return 0
+
+    def _step(self, verb: str, path: str) -> None:
+        code = self._fails(verb, path)
+        if code:
+            raise OSError(code, os.strerror(code), path)
+
+    # --- by handle -------------------------------------------------------------------------------
+
+    def _handle(self, handle: int) -> Handle:
+        try:
+            return self.handles[handle]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _open_file(self, handle: int) -> tuple[str, File]:
+        path, node = self._handle(handle)
+        if not isinstance(node, File):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return path, node
+
+    def _new_handle(self, path: str, node: File | Folder) -> int:
+        self.next_handle += 1
+        self.handles[self.next_handle] = Handle(path, node)
+        return self.next_handle
+
+    def open(self, path: str, create: bool) -> int:
+        self._step("open", path)
+        node = self._find(path)
+        if node is None and create:
+            folder, name = self._place(path)
+            node = File()
+            self._change(Entry(folder, name, node))
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return self._new_handle(path, node)
+
+    def open_folder(self, path: str) -> int:
+        self._step("open", path)
+        node = self._find(path)
+        if not isinstance(node, Folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._new_handle(path, node)
+
+    def close(self, handle: int) -> None:
+        self.handles.pop(handle, None)  # a server that crashed still closes what it had
+
+    def write_at(self, handle: int, data: bytes, offset: int) -> None:
+        path, node = self._open_file(handle)
+        try:
+            code = self._fails("write", path) or self.fail_write
+        except PowerCut:
+            self._write_part(node, data, offset)
+            raise
+        if code:
+            self._write_part(node, data, offset)
+            raise OSError(code, os.strerror(code), path)
+        if self.room is not None:
+            short = self.used() + max(offset + len(data) - len(node.data), 0) - self.room
+            if short > 0 and offset + len(data) > len(node.data):
+                # As much as fits is written, like the machine's disk does.
+                self._put(node, data[: max(len(data) - short, 0)], offset)
+                self.counts["writes to a full disk"] += 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._put(node, data, offset)
+
+    def _put(self, node: File, data: bytes, offset: int) -> None:
+        self.serial += 1
+        if data:
+            node.change(self.serial, offset, data)
+
+    def _write_part(self, node: File, data: bytes, offset: int) -> None:
+        if self.random is not None:
+            self._put(node, data[: self.random.randint(0, len(data))], offset)
+
+    def read_at(self, handle: int, n: int, offset: int) -> bytes:
+        path, node = self._open_file(handle)
+        self._step("read", path)
+        if self.fail_read:
+            raise OSError(self.fail_read, os.strerror(self.fail_read), path)
+        return bytes(node.data[offset : offset + n])
+
+    def sync(self, handle: int) -> None:
+        self.sync_upto(handle, self.serial)
+
+    def sync_upto(self, handle: int, serial: int) -> None:
+        """Sync, begun when `serial` was the newest change: later ones are not covered."""
+        path, node = self._handle(handle)
+        if isinstance(node, Folder):
+            self._sync_names(path, node, serial)
+            return
+        code = self._fails("sync", path) or self.fail_sync
+        if code:
+            node.fail_sync(serial, self.random)
+            raise OSError(code, os.strerror(code), path)
+        self.syncs += 1
+        node.sync(serial)
+
+    def size(self, handle: int) -> int:
+        return len(self._open_file(handle)[1].data)
+
+    def truncate(self, handle: int, size: int) -> None:
+        path, node = self._open_file(handle)
+        self._step("truncate", path)
+        if size != len(node.data):
+            self.serial += 1
+            node.change(self.serial, size, None)
+
+    # --- by path ---------------------------------------------------------------------------------
+
+    def make_dir(self, path: str) -> None:
+        """With its parents; each name is a change of its own."""
+        self._step("make_dir", path)
+        folder = self.root
+        for name in path.split("/"):
+            if name in ("", "."):
+                continue
+            if name not in folder.names:
+                self._change(Entry(folder, name, Folder()))
+            node = folder.names[name]
+            if not isinstance(node, Folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = node
+
+    def list_dir(self, path: str) -> list[str]:
+        node = self._find(path)
+        return list(node.names) if isinstance(node, Folder) else []
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def rename(self, old: str, new: str) -> None:
+        self._step("rename", old)
+        (source, name), (target, new_name) = self._place(old), self._place(new)
+        node, there = source.names.get(name), target.names.get(new_name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        if isinstance(there, Folder) and there.names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+        self._change(Entry(source, name, None), Entry(target, new_name, node))
+
+    def link(self, path: str, other: str) -> None:
+        self._step("link", path)
+        (source, name), (target, new_name) = self._place(path), self._place(other)
+        if name not in source.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if new_name in target.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other)
+        self._change(Entry(target, new_name, source.names[name]))
+
+    def unlink(self, path: str) -> None:
+        self._step("unlink", path)
+        if self._find(path) is not None:
+            self._change(Entry(*self._place(path), None))
+
+    def remove_tree(self, path: str) -> None:
+        self._step("remove_tree", path)
+        node = self._find(path)
+        if isinstance(node, Folder):
+            for name, inner in list(node.names.items()):
+                if isinstance(inner, Folder):
+                    self.remove_tree(f"{path}/{name}")
+                else:
+                    self.unlink(f"{path}/{name}")
+        if node is not None:
+            self._change(Entry(*self._place(path), None))
+
+    def sync_dir(self, path: str) -> None:
+        node = self._find(path)
+        if not isinstance(node, Folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._sync_names(path, node, self.serial)
+
+    def _sync_names(self, path: str, folder: Folder, serial: int) -> None:
+        self._step("sync_dir", path)
+        self.journal.sync(folder, serial)

@@ -1,0 +1,201 @@
+"""What lies on the simulated disk: files, folders, and what of both is not durable yet.
+
+A file has the bytes that readers see (the page cache), those on the platter, and the writes between
+the two. Names are changed by a journal of atomic changes: a rename is one of them. When power goes,
+any part of what is between may have made it: the worst that POSIX allows, so worse than one file
+system in one mounting mode.
+
+Knows nothing of paths, handles or faults (disk.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+SECTOR = 512
+
+
+class Write(NamedTuple):
+    """A write since the last sync; a truncation when there is no piece."""
+
+    serial: int
+    offset: int
+    piece: bytes | None
+
+    def apply(self, data: bytearray) -> None:
+        if self.piece is None:
+            del data[self.offset :]
+            data.extend(bytes(self.offset - len(data)))
+        else:
+            put(data, self.offset, self.piece)
+
+
+def put(data: bytearray, offset: int, piece: bytes) -> None:
+    """Write; a hole before it is zeros."""
+    if offset > len(data):
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(piece)] = piece
+
+
+class File:
+    """One inode: its bytes as they are read, as they are on the platter, and the writes between."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.dirty: list[Write] = []
+
+    def change(self, serial: int, offset: int, piece: bytes | None) -> None:
+        write = Write(serial, offset, piece)
+        write.apply(self.data)
+        self.dirty.append(write)
+
+    def sync(self, upto: int) -> None:
+        """The writes up to that serial are on the platter."""
+        while self.dirty and self.dirty[0].serial <= upto:
+            self.dirty.pop(0).apply(self.durable)
+
+    def fail_sync(self, upto: int, random: Random | None) -> None:
+        """A sync failed: the pages count as clean from now on, whether they made it or not."""
+        for write in self.dirty:
+            if write.serial <= upto and random is not None and random.random() < 0.5:
+                write.apply(self.durable)
+        self.dirty = [write for write in self.dirty if write.serial > upto]
+
+    def lose_power(self, random: Random | None, counts: Counter[str], reorders: bool) -> None:
+        """Some of the unsynced writes made it, some in part; without `random`, none."""
+        if random is not None and self.dirty:
+            styles = ["none", "all", "first", "first", "any", "any"] if reorders else ["first"]
+            self._some_made_it(random.choice(styles), random, counts)
+        elif self.dirty:
+            counts["writes lost"] += len(self.dirty)
+        self.dirty = []
+        self.data = bytearray(self.durable)
+
+    def _some_made_it(self, style: str, random: Random, counts: Counter[str]) -> None:
+        kept = {"none": 0, "all": len(self.dirty)}.get(style, random.randint(0, len(self.dirty)))
+        end = max((w.offset + len(w.piece) for w in self.dirty if w.piece), default=0)
+        later = False
+        for number, write in enumerate(self.dirty):
+            fate = random.random()
+            if number < kept if style != "any" else fate < 0.4:
+                write.apply(self.durable)
+                if later:
+                    counts["writes reordered"] += 1
+            elif write.piece and (number == kept if style == "first" else style == "any"):
+                tear(self.durable, write.offset, write.piece, random, style == "any")
+                counts["writes torn"] += 1
+                later = True
+            else:
+                counts["writes lost"] += 1
+                later = True
+        if style in ("none", "any") and end > len(self.durable) and random.random() < 0.3:
+            self.durable.extend(bytes(end - len(self.durable)))
+            counts["files grown with zeros"] += 1
+
+
+def tear(data: bytearray, offset: int, piece: bytes, random: Random, sectors: bool) -> None:
+    """A part of a write makes it: up to any byte, or any of its sectors."""
+    if not sectors or random.random() < 0.5:
+        put(data, offset, piece[: random.randint(0, len(piece))])
+        return
+    cuts = [0, *range(SECTOR - offset % SECTOR, len(piece), SECTOR), len(piece)]
+    for start, end in itertools.pairwise(cuts):
+        if random.random() < 0.5:
+            put(data, offset + start, piece[start:end])
+
+
+class Folder:
+    """Names: as they are seen, and as they are on the platter."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, File | Folder] = {}
+        self.durable: dict[str, File | Folder] = {}
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, File | Folder]]:
+        """All below, with their paths."""
+        for name, node in self.names.items():
+            yield path + name, node
+            if isinstance(node, Folder):
+                yield from node.walk(f"{path}{name}/")
+
+
+class Entry(NamedTuple):
+    folder: Folder
+    name: str
+    node: File | Folder | None  # what the name means from now on; None: nothing
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return id(self.folder), self.name
+
+    def apply(self, names: dict[str, File | Folder]) -> None:
+        if self.node is None:
+            names.pop(self.name, None)
+        else:
+            names[self.name] = self.node
+
+
+class Change(NamedTuple):
+    """Names that change together or not at all."""
+
+    serial: int
+    entries: tuple[Entry, ...]
+
+
+class Journal:
+    """The changes of names that no sync of a folder has made durable."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    def change(self, serial: int, *entries: Entry) -> None:
+        for entry in entries:
+            entry.apply(entry.folder.names)
+        self.changes.append(Change(serial, entries))
+
+    def sync(self, folder: Folder, upto: int) -> None:
+        """The changes in this folder are durable, and those before them of the same names."""
+        keys: set[tuple[int, str]] = set()
+        chosen: list[Change] = []
+        for change in reversed(self.changes):
+            if change.serial <= upto and any(e.folder is folder for e in change.entries):
+                keys.update(e.key for e in change.entries)
+            elif not any(e.key in keys for e in change.entries):
+                continue
+            keys.update(e.key for e in change.entries)
+            chosen.append(change)
+        for change in reversed(chosen):
+            self.changes.remove(change)
+            make_durable(change)
+
+    def lose_power(self, random: Random | None, counts: Counter[str]) -> None:
+        """Each change made it or not; none without those before it of the same names."""
+        likely = random.choice([0.0, 0.5, 0.9, 1.0]) if random is not None else 0.0
+        lost: set[tuple[int, str]] = set()
+        for change in self.changes:
+            keys = [entry.key for entry in change.entries]
+            if random is None or random.random() >= likely or not lost.isdisjoint(keys):
+                lost.update(keys)
+                kind = (
+                    "renames"
+                    if len(keys) > 1
+                    else "creates"
+                    if change.entries[0].node
+                    else "unlinks"
+                )
+                counts[f"{kind} lost"] += 1
+            else:
+                make_durable(change)
+        self.changes = []
+
+
+def make_durable(change: Change) -> None:
+    for entry in change.entries:
+        entry.apply(entry.folder.durable)
