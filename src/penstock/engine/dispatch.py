@@ -168,6 +168,7 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+        later=True,
     ),
     Call(
         "STREAM.SNAPSHOT.*",
@@ -202,6 +203,7 @@ CALLS = (
         SuccessResponse,
         "stream_msg_delete_response",
         Body.REQUIRED,
+        later=True,
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
