@@ -19,7 +19,7 @@ from tests.peers import running_server
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 10)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 8)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 CLIENTS = 3
 NAMES = 4  # streams of each client

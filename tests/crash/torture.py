@@ -37,7 +37,9 @@ JOIN_S = 30.0
 MODES: dict[str, str] = {
     "always": "jetstream { sync_interval: always }\n",
     "2m": "jetstream { sync_interval: 2m }\n",
+    "encrypted": "jetstream { sync_interval: always, cipher: aes, key: torture }\n",
 }
+ON_DISK = ("always", "encrypted")  # where an ack means the disk
 
 
 @dataclass
