@@ -204,7 +204,8 @@ def outcome(store: Store, place: Path) -> Result:
         told = 0
         streams = wire.ok("STREAM.NAMES")["streams"] or []
         for name, held in store.held.items():
-            if name not in streams:
+            # there, and serves what is asked of it
+            if name not in streams or "error" in wire.api(f"STREAM.INFO.{name}"):
                 result.streams_gone.append(name)
                 result.lost += len(held)
                 continue
