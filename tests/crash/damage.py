@@ -61,6 +61,7 @@ class Result:
     consumers_gone: list[str] = field(default_factory=list)
     not_started: bool = False
     logged: bool = False
+    why: str = ""  # it did not start
 
     @property
     def silent(self) -> int:
@@ -197,8 +198,10 @@ def outcome(store: Store, place: Path) -> Result:
     try:
         try:
             server.start()
-        except RuntimeError:
+        except RuntimeError as exc:
             result.not_started = True
+            said = re.search(r"panic: .*|\[FTL\].*|fatal error: .*", str(exc))
+            result.why = said[0] if said else str(exc)[-200:]
             result.lost = sum(len(held) for held in store.held.values())
             result.told = result.lost
             return result
