@@ -28,10 +28,10 @@ from penstock.core.mend cimport find_salt
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
-    ranges_free,
+    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, never_written, plausible, put_skip,
+    ranges_add, ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, read_all, scan
+from penstock.core.scan cimport Opened, Scan, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -235,32 +235,6 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
     s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
     return True
-
-
-cdef bint never_written(const char* p, uint64_t first) except -1:
-    """Whether a bad head is one of which a part is still zeros."""
-    cdef Out out
-    cdef int i
-    cdef bint same = True
-    memset(&out, 0, sizeof(Out))
-    put_segment_head(&out, first, 0)
-    for i in range(SEGMENT_HEAD_BYTES - 4):
-        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
-            same = False
-    out_free(&out)
-    return same
-
-
-cdef Scan nothing(Segment s, uint64_t last_seq):
-    """As when there was nothing but a head."""
-    cdef Scan found = Scan()
-    found.last_seq = last_seq
-    found.missing = []
-    found.damaged = []
-    found.notes = []
-    found.broken = []
-    found.good_end = SEGMENT_HEAD_BYTES
-    return found
 
 
 cdef bint find_head(Log log, Opened o) except -1:

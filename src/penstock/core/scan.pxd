@@ -32,3 +32,4 @@ cdef class Opened:
 
 cdef Scan scan(Log log, Segment s)
 cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, compressed or not
+cdef Scan nothing(Segment s, uint64_t last_seq)     # what is found where there is nothing but a head

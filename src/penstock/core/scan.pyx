@@ -17,8 +17,8 @@ from libc.string cimport memcpy
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, TAGGED, Head, Range, check_record,
-    plausible, ranges_add, resync,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEGMENT_HEAD_BYTES, TAGGED, Head, Range,
+    check_record, plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
@@ -253,3 +253,15 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     if head.ts_ns > s.removed_below:
         s.removed_below = head.ts_ns
     return 0
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
