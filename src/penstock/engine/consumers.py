@@ -153,15 +153,32 @@ def recover(account: Account, stream: StreamEntry) -> None:
             account.report(f"consumer file is left aside: {meta.why}")
             stream.offline[meta.name or meta.why] = meta.why
             continue
-        entry = _start(account, stream, meta)
         found = files.states.found.pop((meta.name, meta.created), None)
+        ahead = _brought_back(stream, meta, found)
+        entry = _start(account, stream, meta)
         if found is not None:
             _restore(account, stream, entry, found)
+        if ahead:
+            stream.changed.add(entry)
     files.states.found.clear()
-    if problems:
+    if problems or stream.changed:
         save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
     if not stream.offline:
         stream.core.review()
+
+
+def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) -> bool:
+    """Bring a consumer's place back to the stream's end, when it is beyond it: what it had passed
+    was lost with the power, and those sequences are given again. Whether it was; it has to be
+    written then, before they are.
+    """
+    last = stream.core.log.last_seq
+    asked = meta.config.deliver_policy == "by_start_sequence" and meta.start_seq > last
+    if asked and (found is None or not found.numbers[0]):
+        return False  # it waits for a sequence to come
+    ahead = meta.start_seq > last + 1
+    meta.start_seq = min(meta.start_seq, last + 1)
+    return (found is not None and found.forget_above(last)) or ahead
 
 
 def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:

@@ -49,6 +49,7 @@ class Pending:
                 self.files.log_folder,
                 account.disk,
                 first_seq=self.config.first_seq or 1,
+                segment_bytes=account.settings.segment_bytes,
                 gradually=True,
             )
             self.steps = streams.recover(account, self.files, self.meta, self.log)

@@ -330,7 +330,12 @@ def _open(
             # the configuration first: a folder without one holds no message that anybody was told
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
-        log = Log(files.log_folder, account.disk, first_seq=first_seq)
+        log = Log(
+            files.log_folder,
+            account.disk,
+            first_seq=first_seq,
+            segment_bytes=account.settings.segment_bytes,
+        )
     durable = (
         files is not None
         and not account.settings.sync_interval_ns
@@ -350,6 +355,7 @@ def _open(
     entry = StreamEntry(config, created_ns, core, files)
     if files is not None:
         entry.journal = AckJournal(account.hub, account.disk, files.states.folder, durable=durable)
+        entry.journal.keep_bytes = account.settings.journal_bytes
         entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry
