@@ -8,6 +8,7 @@ from typing import Any
 from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.engine import Engine, Settings
+from penstock.vault import Vault
 from tests.core.wires import Server
 
 START_NS = 1_700_000_000_000_000_000
@@ -23,6 +24,7 @@ class House:
         now_ns: int = START_NS,
         disk: Disk | None = None,
         account_limits: dict[str, AccountLimits] | None = None,
+        vault: Vault | None = None,
         gradually: bool = False,
         **settings: Any,
     ) -> None:
@@ -31,6 +33,7 @@ class House:
         self.disk = disk or Disk()
         self.settings = settings
         self.account_limits = account_limits
+        self.vault = vault
         self.server = Server(now_ns)
         self.reports: list[str] = []
         self.engine = Engine(
@@ -40,6 +43,7 @@ class House:
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
             random=Random(1),
             report=self.reports.append,
+            vault=vault,
         )
         self.account = self.engine.add("$G", self.server.router, account_limits)
         self.server.hub.turn()  # takes the clock's time
@@ -53,7 +57,7 @@ class House:
 
     def alarms(self) -> list[str]:
         """What it reported, without what any loss of power may cause: bytes that were never synced."""
-        usual = (" lost: ", "agenda is passed over", "not a journal of acks")
+        usual = (" lost: ", "they were cut and are kept", " are damaged", "agenda is passed over", "not a journal of acks")
         return [line for line in self.reports if not any(words in line for words in usual)]
 
     # -- as a client
@@ -138,6 +142,7 @@ class House:
             later_ns,
             self.disk,
             self.account_limits,
+            self.vault,
             gradually=gradually,
             **self.settings,
         )

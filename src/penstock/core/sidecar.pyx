@@ -13,6 +13,8 @@
                   bitmap of the removed: words x u64
                   ranges of its REMOVE records: x { u64 first, u64 count }
 
+That of an encrypted segment is encrypted, too (core/sealing).
+
 Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
 made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
 of the segment agree, and it is not doubtful: of a segment with damage, which each opening looks at. One that is not believed
@@ -25,6 +27,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport crc32c, hash_bytes
 from penstock.core.record cimport Range, Ranges, ranges_add
+from penstock.core.sealing cimport INDEX_TAIL_BYTES, open_entries, open_tables, seal_index
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.subject_table cimport SubjectTable
 
@@ -78,6 +81,8 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
     try:
         segments.need(s)
         data = encode(subjects, s, last_seq)
+        if s.key_number:
+            data = seal_index(segments.cipher, s.key_number, data, s.count * sizeof(Entry))
         segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
     except OSError:
         s.has_index = False
@@ -167,7 +172,7 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
     # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
     # salt unless s.salt is 0: not known.
     cdef int handle
-    cdef uint64_t at, n
+    cdef uint64_t at, n, tags
     cdef Sidecar found = Sidecar()
     cdef uint64_t size
     try:
@@ -178,7 +183,9 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         size = segments.disk.size(handle)
         if segments.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) != INDEX_HEAD_BYTES:
             return None
-        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) != INDEX_VERSION or get32(head, 108) != crc32c(head, 108, 0):
+        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) - INDEX_VERSION > 1 or get32(head, 108) != crc32c(head, 108, 0):
+            return None
+        if not evidence and (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
         if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
             return None
@@ -188,7 +195,8 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         if at > size:
             return None
         n = size - at
-        if n != (<uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
+        tags = INDEX_TAIL_BYTES if get32(head, 8) != INDEX_VERSION else 0
+        if n != (tags + <uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
                  + <uint64_t>get32(head, 84) * sizeof(Range)):
             return None
         found.tables = PyBytes_FromStringAndSize(NULL, n)
@@ -198,8 +206,13 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         return None
     finally:
         segments.disk.close(handle)
+    n -= tags
     if get32(head, 96) != crc32c(PyBytes_AS_STRING(found.tables), n, 0):
         return None
+    if tags:
+        found.tables = open_tables(segments.cipher, head, found.tables)
+        if found.tables is None:
+            return None
     found.rows = <const LocalSubject*>PyBytes_AS_STRING(found.tables)
     found.row_count = get32(head, 72)
     found.range_count = get32(head, 84)
@@ -304,11 +317,13 @@ cdef Evidence read_evidence(SegmentList segments, Segment s):
         try:
             if segments.disk.read_at(handle, PyBytes_AS_STRING(data), count * sizeof(Entry), INDEX_HEAD_BYTES) != <int64_t>len(data):
                 return None
+            if get32(head, 100) != crc32c(PyBytes_AS_STRING(data), len(data), 0):
+                return None
+            if not open_entries(segments.cipher, segments.disk, handle, head, PyBytes_AS_STRING(data), len(data)):
+                return None
         finally:
             segments.disk.close(handle)
     except OSError:
-        return None
-    if get32(head, 100) != crc32c(PyBytes_AS_STRING(data), len(data), 0):
         return None
     evidence = Evidence()
     evidence.salt = get32(head, 12)

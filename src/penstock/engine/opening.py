@@ -49,7 +49,9 @@ class Pending:
                 self.files.log_folder,
                 account.disk,
                 first_seq=self.config.first_seq or 1,
+                segment_bytes=account.settings.segment_bytes,
                 gradually=True,
+                cipher=self.files.small.cipher,
             )
             self.steps = streams.recover(account, self.files, self.meta, self.log)
         return self.steps

@@ -35,10 +35,12 @@ from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.logs.log import Log
-from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings import COMPATIBLE_VERSION, Encryption, Settings
 from penstock.server.settings.accounts import JetStreamLimits
 from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
+from penstock.vault import CIPHERS, Vault, VaultError
+from penstock.vault import NAMES as CIPHER_NAMES
 
 if TYPE_CHECKING:
     from penstock.server.remote import Remote
@@ -104,6 +106,7 @@ class JetStream:
             settings=self._engine_settings,
             random=Random(os.urandom(16)),
             report=log.warn,
+            vault=_vault(settings.encryption),
         )
         self._refusals: dict[str, CallbackSink] = {}  # of accounts that are not served
         self._domains: dict[str, CallbackSink] = {}
@@ -303,6 +306,8 @@ class JetStream:
         log.info(f"  Max Memory:      {format_size(self._max_memory())}")
         log.info(f"  Max Storage:     {format_size(self._max_storage())}")
         log.info(f'  Store Directory: "{self.folder}"')
+        if settings.encryption.key:
+            log.info(f"  Encryption:      {CIPHER_NAMES[CIPHERS[settings.encryption.cipher]]}")
         log.info(f"  Sync Interval:   {self._sync()}")
         log.info(f"  API Level:       {API_LEVEL}")
         log.info("-------------------------------------------")
@@ -504,6 +509,14 @@ def _asks_elsewhere(account: ServerAccount) -> bool:
         wanted.service and collide(local_pattern(wanted), _INFO)
         for wanted in account.settings.imports
     )
+
+
+def _vault(encryption: Encryption) -> Vault | None:
+    """The keys that are configured; StartError."""
+    try:
+        return Vault.of(encryption.key, encryption.previous, encryption.cipher, random=os.urandom)
+    except VaultError as problem:
+        raise StartError(f"Can't start JetStream: {problem}") from None
 
 
 def _limits(tiers: dict[str, JetStreamLimits]) -> dict[str, AccountLimits]:
