@@ -161,7 +161,7 @@ cdef bytes taken_back(Log log, Segment s, list holes):
     elif s is log.active:
         seal_tail(log, s, p + from_file)
     if s.head is not None:
-        memcpy(p, PyBytes_AS_STRING(s.head), s.begins)
+        memcpy(p, PyBytes_AS_STRING(s.head), min(<size_t>s.begins, <size_t>s.size))
         return data
     memset(&head, 0, sizeof(Out))
     try:
