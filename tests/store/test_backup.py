@@ -34,7 +34,7 @@ def save(store: Path, target: Path, now_ns: int = LATER, disk: Disk | None = Non
 
 def bring_back(
     target: Path, store: Path, names: tuple[str, ...] = (), at: str = "", disk: Disk | None = None
-) -> None:
+) -> list[str]:
     folder = BackupFolder(Disk(), str(target))
     folder.open()
     manifest = folder.read(at or folder.ids()[-1])
