@@ -29,14 +29,16 @@ class SegmentReader:
     size: int
     stored: int
     packed: bool
+    sealed: bool  # encrypted
+    locked: bool  # ... and compressed, and there is no key: its records can't be looked at
     headless: bool
     mended: bool
     mended_blocks: int
     unmade: bool
     salt: int
 
-    def __init__(self, disk: Disk, path: str, first: int) -> None:
-        """Read the file; `first` is the sequence in its name. OSError."""
+    def __init__(self, disk: Disk, path: str, first: int, cipher: object = None) -> None:
+        """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError."""
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
     def sound(self) -> bool:
@@ -80,8 +82,10 @@ class LogReader:
         *,
         quick: bool = False,
         progress: Callable[[int], object] | None = None,
+        cipher: object = None,
     ) -> None:
-        """Open a folder without changing anything in it; OSError.
+        """Open a folder without changing anything in it; OSError, LogLocked when it is encrypted and
+        `cipher` (the stream's data keys) does not open it.
 
         Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
         `progress` is called with the bytes of large reads.
