@@ -16,7 +16,6 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.core.disk import PyDisk
-
 from tests.engine.house import House
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
@@ -93,7 +92,7 @@ def step(house: House, source: Input) -> None:
     head, _, rest = body.partition(b"\r\n\r\n")
     headers = head + b"\r\n\r\n" if body.startswith(b"NATS/1.0\r\n") else b""
     payload = rest if headers else body
-    if which == PUBLISH or which == BATCH:
+    if which in (PUBLISH, BATCH):
         subject = ("s.a", "s.b", "s.c.d", "v.x")[names % 4]
         if which == BATCH:
             headers = (

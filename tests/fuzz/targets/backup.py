@@ -20,7 +20,6 @@ from penstock.engine.peer_files import (
     read_stream_meta,
     unpack_state,
 )
-
 from tests.fuzz.folders import everything
 from tests.fuzz.inputs import pieces
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.s2 import FrameReader, FrameWriter, compress, decompress
-
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 8192

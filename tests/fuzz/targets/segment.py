@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log
-
 from tests.fuzz import folders, seals
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.subjects import SubjectTrie, collide, literal, matches, subset, valid
-
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 600
