@@ -68,7 +68,7 @@ class Plan:
         self._overlay = OverlayDisk(disk)
         self._why: dict[str, str] = {}
         self.before = look(disk, place, whole=True, progress=progress)
-        if not _wanting(self.before):
+        if self.before.encrypted or not _wanting(self.before):
             return
         self._mend_configurations()
         self._mend_segments()
