@@ -84,11 +84,14 @@ def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, li
         "-detect_leaks=0",
         *([f"-dict={path}"] if (path := out / "words").stat().st_size else []),
     ]
-    folders = [
-        str(found),
-        str(out / "seeds"),
-        *([str(kept)] if (kept := corpus.FOLDER / name).exists() else []),
-    ]
+    kept, seeds = corpus.FOLDER / name, out / "seeds"
+    if quiet:
+        # All that is known runs before anything new does: for a short search, what was kept is enough.
+        found = out / "brief"
+        found.mkdir(exist_ok=True)
+        folders = [str(found), str(kept if kept.exists() else seeds)]
+    else:
+        folders = [str(found), str(seeds), *([str(kept)] if kept.exists() else [])]
     command = [sys.executable, "-m", "tests.fuzz.engine", name, *options, *folders]
     figures = Figures()
     tail: list[str] = []
