@@ -194,6 +194,7 @@ def keep(names: Sequence[str]) -> int:
             "tests.fuzz.engine",
             name,
             "-merge=1",
+            f"-artifact_prefix={OUT / name}/",
             f"-max_len={targets_limit(name)}",
             *folders,
         ]
