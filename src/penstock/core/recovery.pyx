@@ -535,11 +535,19 @@ cdef int count(Log log, Opened o) except -1:
     if o.sidecar is None and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
-        if s.damaged:
+        if s.damaged and lost_in(log, s):
             return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        s.damaged = False
         log.retire(s)
     log.segments.make_room(s)
     return 0
+
+
+cdef bint lost_in(Log log, Segment s) except -1:
+    for first, _, _ in log.lost:
+        if s.first <= first <= s.first + s.count:
+            return True
+    return False
 
 
 # --- while the log is open: a sidecar that no longer holds ---------------------------------------

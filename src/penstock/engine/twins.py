@@ -47,9 +47,7 @@ def unsealed(path: str, data: bytes) -> bytes:
             raise DamagedFileError(f"{path}: damaged: it is empty")
         return data
     if data != sealed(line):
-        raise DamagedFileError(
-            f"{path}: damaged: the checksum in its second line does not match"
-        )
+        raise DamagedFileError(f"{path}: damaged: the checksum in its second line does not match")
     return line
 
 
