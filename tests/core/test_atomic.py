@@ -203,7 +203,7 @@ def test_a_full_disk_takes_the_whole_group_or_none() -> None:
         store_whole(site.stream, group(b"1", b"2"))
     assert set(contents(Log("S", PyDisk(copy.deepcopy(disk))))) == {1}
     disk.room = None
-    site.stream.expire()
+    assert site.stream.mend()
     site.hub.settle()
     assert site.stream.visible == 3
     disk.crash()

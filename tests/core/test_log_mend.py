@@ -41,6 +41,8 @@ class NthFails(SimDisk):
         number, self.count = self.count, self.count + 1
         if verb == "read" and self.code != errno.EIO:
             return 0
+        if self.code == errno.EMFILE and not verb.startswith("open"):
+            return 0
         if number == self.nth or (self.forever and 0 <= self.nth < number):
             self.failed.append(f"{number}: {verb} {path}")
             return self.code
@@ -205,24 +207,12 @@ def cases(code: int, kind: tuple[bool, bool]) -> range:
     return range(first, end, step)
 
 
-def run(owner: Owner, disk: NthFails, how: str) -> None:
-    """The scenario, then what becomes of the log: `repair`, `kill` or `power` while it is broken."""
+def run(owner: Owner, disk: NthFails) -> None:
+    """The scenario, then the disk is repaired."""
     for _ in scenario(owner):
         owner.check(owner.log, sure_of=owner.acked, broken=True)  # reads go on
-    if how == "repair":
-        disk.repair()
-        owner.mend()
-    else:
-        # the process ends while the disk may be broken still; it is whole when the next one comes
-        disk.repair()
-        if how == "power":
-            disk.crash(Random(disk.count))
-        else:
-            disk.kill()
-        last = max(owner.acked, default=0)
-        owner.log = owner.open()
-        assert owner.log.last_seq >= last
-        owner.given = {seq: data for seq, data in owner.given.items() if owner.log.get(seq)}
+    disk.repair()
+    owner.mend()
     assert owner.log.lost == []
     # from here on all is well
     before = owner.log.last_seq
@@ -248,7 +238,134 @@ def test_any_call_may_fail(kind: tuple[bool, bool], code: int, forever: bool) ->
     for nth in cases(code, kind):
         disk = NthFails(Random(nth), nth, code, forever=forever)
         try:
-            run(Owner(disk, durable=kind[0], compress=kind[1]), disk, "repair")
+            run(Owner(disk, durable=kind[0], compress=kind[1]), disk)
         except BaseException:
             print(f"call {nth} failed: {disk.failed[:3]}")
             raise
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=["durable", "page cache"])
+@pytest.mark.parametrize("how", ["kill", "power"])
+def test_the_process_ends_before_it_goes_on(kind: tuple[bool, bool], how: str) -> None:
+    for nth in cases(errno.EIO, kind):
+        disk = NthFails(Random(nth), nth, errno.EIO, forever=False)
+        owner = Owner(disk, durable=kind[0], compress=kind[1])
+        try:
+            for _ in scenario(owner):
+                pass
+            disk.repair()
+            disk.kill()
+            if how == "power":
+                disk.crash(Random(nth))
+            if how == "power" and not owner.durable:
+                owner.acked.clear()
+            ends(owner, disk)
+        except BaseException:
+            print(f"call {nth} failed: {disk.failed[:3]}")
+            raise
+
+
+def ends(owner: Owner, disk: NthFails) -> None:
+    """The next process: what was acked is there, what it says is there stays, also when power goes."""
+    owner.log = owner.open()
+    assert owner.log.last_seq >= max(owner.acked, default=0)
+    # what waited for the disk may have made it or not, and so may removals
+    owner.doubtful |= owner.removed
+    owner.removed = set()
+    owner.check(owner.log, sure_of=owner.acked)
+    there = {seq for seq in owner.given if owner.log.get(seq)}
+    shown = owner.log.last_seq
+    disk.crash(Random(disk.count))
+    again = owner.open()
+    assert again.last_seq >= shown
+    owner.check(again, sure_of=there - owner.doubtful)
+    assert not {seq for seq in there if again.get(seq) is None}
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["EIO", "old bytes"])
+def test_what_can_not_be_read_back_is_told_and_the_old_file_kept(*, refused: bool) -> None:
+    """The tail in memory holds only the newest bytes; what is before them has to come from the file."""
+    disk = SimDisk()
+    log = Log(FOLDER, PyDisk(disk))
+    given = {}
+    for number in range(400):
+        payload = Random(number).randbytes(9000)
+        given[log.add(number + 1, "s", payload)] = payload
+        if number == 99:
+            log.fsync()
+        elif number == 199:
+            log.flush()
+            log.delete(150)
+    log.flush()
+    disk.fail("sync", errno.EIO, "*.seg")
+    with pytest.raises(OSError, match="Input/output"):
+        log.fsync()
+    path = f"{FOLDER}/{log.segments.items[-1].first:020d}.seg"
+    file = disk.file(path)
+    if refused:
+        # bytes of message 110 can't be read, now and ever
+        where = file.data.index(given[110][:64])
+        read = disk.read_at
+
+        def broken(handle: int, n: int, offset: int) -> bytes:
+            if disk.handles[handle].node is file and offset <= where < offset + n:
+                raise OSError(errno.EIO, "a bad sector")
+            return read(handle, n, offset)
+
+        disk.read_at = broken  # type: ignore[method-assign] # a disk of its own kind
+        for _ in range(4):
+            with pytest.raises(OSError, match="read back"):
+                log.mend()
+    else:
+        # the page cache let go of the pages that it took for clean
+        file.data[: len(file.durable)] = file.durable
+        for at in range(len(file.durable), len(file.durable) + 20000):
+            file.data[at] = 0
+    assert log.mend()
+    lost = {seq for first, count, _ in log.lost for seq in range(first, first + count)}
+    assert lost == ({109, 110, 111} & lost if refused else {101, 102, 103} & lost)
+    assert lost
+    for seq, payload in given.items():
+        message = log.get(seq)
+        assert (message is None) == (seq in lost or seq == 150), seq
+        assert message is None or message.payload == payload
+    assert disk.exists(path.removesuffix(".seg") + ".failed-1")
+    assert log.add(999, "s", b"next") == 401
+    log.fsync()
+    disk.crash()
+    again = Log(FOLDER, PyDisk(disk))
+    assert {seq for seq in given if again.get(seq) is None} == lost | {150}
+    assert {seq for first, count, _ in again.lost for seq in range(first, first + count)} == lost
+
+
+def test_an_empty_segment_is_not_begun_over_itself() -> None:
+    """Removals of older messages alone make the newest file large: it still holds the next ones."""
+    disk = SimDisk()
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
+    for number in range(40000):
+        log.add(number + 1, "s", b"x" * 30)
+    log.flush()
+    log.purge(39999)
+    log.flush()
+    log.purge()
+    log.flush()
+    for number in range(40000):
+        log.add(number + 1, "s", b"x" * 30)
+    log.flush()
+    first = log.first_seq
+    for seq in range(log.segments.items[-1].first, log.last_seq + 1):
+        log.delete(seq)
+    log.flush()
+    log.maintain()
+    for _ in range(2):
+        for seq in range(first, first + 30000, 2):
+            log.delete(seq)
+            log.flush()  # a record of its own for each
+        log.maintain()
+        first += 1
+    given = log.add(1, "s", b"after")
+    log.fsync()
+    again = Log(FOLDER, PyDisk(disk), segment_bytes=1 << 20)
+    message = again.get(given)
+    assert message is not None
+    assert message.payload == b"after"

@@ -69,6 +69,8 @@ from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
+_LEVEL_DIGITS_MAX = 9
+_QUIET_NS = 60_000_000_000
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
 
 
@@ -166,6 +168,7 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+        later=True,
     ),
     Call(
         "STREAM.SNAPSHOT.*",
@@ -200,6 +203,7 @@ CALLS = (
         SuccessResponse,
         "stream_msg_delete_response",
         Body.REQUIRED,
+        later=True,
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
@@ -358,6 +362,7 @@ class Dispatcher:
         """Serves the account's API subjects from now on."""
         self._account = account
         self._strict = account.settings.strict
+        self._quiet_until_ns: dict[str, int] = {}  # what the operator was told of a short time ago
         self._rows: dict[str, list[tuple[int, bool, Call]]] = {}
         for call in CALLS:
             tokens = call.pattern.split(".")
@@ -452,8 +457,11 @@ class Dispatcher:
             answer = error.body()
         except OSError as error:
             # the disk failed where no call has a better word for it
-            account.report(f"{call.pattern}: {error}")
-            answer = errors.StreamGeneralError(error).body()
+            now_ns = account.now_ns
+            if now_ns >= self._quiet_until_ns.get(call.pattern, 0):
+                self._quiet_until_ns[call.pattern] = now_ns + _QUIET_NS
+                account.report(f"{call.pattern}: {error}")
+            answer = errors.StreamGeneralError(error.strerror or error).body()
         except Exception as error:
             # a fault of ours: the caller gets an answer, the operator a line, the server lives on
             account.report(f"{call.pattern}: internal error: {error!r}")
@@ -486,7 +494,7 @@ class Dispatcher:
         if match is None:
             return
         text = match[1].strip()
-        if not text.isdigit() or int(text) > self._account.settings.api_level:
+        if not text.isdigit() or len(text) > _LEVEL_DIGITS_MAX or int(text) > self._account.settings.api_level:
             raise errors.RequiredApiLevelError()
 
     def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:

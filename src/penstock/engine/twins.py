@@ -14,15 +14,33 @@ Knows nothing of what the files mean.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from penstock.core.buffer import crc32c_of
-from penstock.core.disk import Disk
 
 COPY = ".copy"
 _SUM = b"crc32c"
 _MENDED_MAX_BYTES = 1 << 16
 T = TypeVar("T")
+
+
+class Files(Protocol):
+    """Where the files are: a disk, or one that encrypts (engine/small_files)."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+
+    def read_file(self, path: str) -> bytes:
+        """All of it."""
+
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace it as a whole."""
+
+    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
+        """Replace several with the same, durably."""
+
+    def unlink(self, path: str) -> None:
+        """Remove it, if it is there."""
 
 
 class BadFileError(Exception):
@@ -66,24 +84,24 @@ def mended(data: bytes) -> bytes | None:
     return None
 
 
-def write(disk: Disk, path: str, data: bytes) -> None:
+def write(disk: Files, path: str, data: bytes) -> None:
     """Replace a file and its copy, durably."""
     disk.write_files_atomic([path, path + COPY], sealed(data))
 
 
-def remove(disk: Disk, path: str) -> None:
+def remove(disk: Files, path: str) -> None:
     """Remove a file and its copy; durable when the folder is synced."""
     disk.unlink(path)
     disk.unlink(path + COPY)
 
 
-def exists(disk: Disk, path: str) -> bool:
+def exists(disk: Files, path: str) -> bool:
     """Whether there is the file, or its copy."""
     return disk.exists(path) or disk.exists(path + COPY)
 
 
 def read(
-    disk: Disk, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+    disk: Files, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
 ) -> T | None:
     """What a file says; None when there is none. `decode` gets path and bytes and raises
     BadFileError. What was wrong and is mended is told to `report`. BadFileError: neither the file
@@ -106,7 +124,7 @@ def read(
     raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
 
 
-def _read(disk: Disk, path: str) -> bytes | None:
+def _read(disk: Files, path: str) -> bytes | None:
     return disk.read_file(path) if disk.exists(path) else None
 
 
@@ -126,7 +144,7 @@ def _understood(
 
 
 def _restore(
-    disk: Disk,
+    disk: Files,
     path: str,
     found: tuple[bytes | None, bytes | None],
     bad: list[bool],
