@@ -26,6 +26,7 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
+    notes: list[str]
     compress: bool
     """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     guard: Any

@@ -31,7 +31,7 @@ from penstock.core.record cimport (
     get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
     ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -237,32 +237,6 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     return True
 
 
-cdef bint never_written(const char* p, uint64_t first) except -1:
-    """Whether a bad head is one of which a part is still zeros."""
-    cdef Out out
-    cdef int i
-    cdef bint same = True
-    memset(&out, 0, sizeof(Out))
-    put_segment_head(&out, first, 0)
-    for i in range(SEGMENT_HEAD_BYTES - 4):
-        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
-            same = False
-    out_free(&out)
-    return same
-
-
-cdef Scan nothing(Segment s, uint64_t last_seq):
-    """As when there was nothing but a head."""
-    cdef Scan found = Scan()
-    found.last_seq = last_seq
-    found.missing = []
-    found.damaged = []
-    found.notes = []
-    found.broken = []
-    found.good_end = SEGMENT_HEAD_BYTES
-    return found
-
-
 cdef bint find_head(Log log, Opened o) except -1:
     """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one."""
     cdef Segment s = o.segment
@@ -290,24 +264,6 @@ cdef int restart(Log log, Segment s) except -1:
     s.size = s.written_size = s.begins
     s.synced_size = 0
     return 0
-
-
-cdef uint64_t guess_last(Log log, Segment s) except? 0:
-    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again.
-    cdef bytes data = read_all(log, s)
-    cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
-    cdef Head head
-    cdef uint64_t last = s.first - 1
-    while at + RECORD_EXTRA_BYTES <= size:
-        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
-            if head.seq > last:
-                last = head.seq
-            at += head.length
-        else:
-            at += 1
-    return last
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:

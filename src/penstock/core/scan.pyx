@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, TAGGED, Head, Range, check_record,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEGMENT_HEAD_BYTES, TAGGED, Head, Range, check_record,
     plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
@@ -253,3 +253,47 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     if head.ts_ns > s.removed_below:
         s.removed_below = head.ts_ns
     return 0
+
+
+# --- a segment without a head ----------------------------------------------------------------------
+
+cdef bint never_written(const char* p, uint64_t first) noexcept:
+    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything."""
+    cdef const char* magic = b"PNSTKSEG"
+    cdef int i
+    for i in range(28):
+        if p[i] == 0 or 8 <= i < 16:
+            continue
+        if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
+            return False
+    return True
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
+
+
+cdef uint64_t guess_last(Log log, Segment s) except? 0:
+    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
+    # those must not be given again.
+    cdef bytes data = read_all(log, s)
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
+    cdef Head head
+    cdef uint64_t last = s.first - 1
+    while at + RECORD_EXTRA_BYTES <= size:
+        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
+            if head.seq > last:
+                last = head.seq
+            at += head.length
+        else:
+            at += 1
+    return last

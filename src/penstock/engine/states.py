@@ -145,7 +145,7 @@ class ConsumerStates:
         """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:
         where each consumer, by name and creation time, began.
         """
-        problems = []
+        problems: list[str] = []
         rows: list[_Row] = []
         for slot in (0, 1):
             path = f"{self.folder}/states.{slot}"
