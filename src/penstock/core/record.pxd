@@ -74,8 +74,6 @@ cdef bint get_sealed_half(char* head, uint32_t* number) noexcept
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept
 cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept   # one flipped bit put right; False: more is wrong
 
-cdef bint never_written(const char* p, uint64_t first) except -1    # whether a bad head is one of which a part is still zeros
-
 cdef void seal_record(char* p, uint32_t length, uint32_t salt) noexcept nogil     # writes the checksum of a record in place
 # The length of the good record at p, or 0: head plausible, all bytes there, checksum right.
 cdef uint32_t check_record(const char* p, size_t avail, uint32_t salt, Head* head) noexcept nogil

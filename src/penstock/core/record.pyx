@@ -30,7 +30,7 @@ disk, never pass as a record of this one. Memory segments hold the same records 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
-from penstock.core.buffer cimport Out, crc32c, out_free, out_reserve
+from penstock.core.buffer cimport Out, crc32c, out_reserve
 
 cdef const char* SEGMENT_MAGIC = b"PNSTKSEG"
 cdef enum:
@@ -197,20 +197,6 @@ cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcep
             return True
         head[bit >> 3] ^= 1 << (bit & 7)
     return False
-
-
-cdef bint never_written(const char* p, uint64_t first) except -1:
-    """Whether a bad head is one of which a part is still zeros."""
-    cdef Out out
-    cdef int i
-    cdef bint same = True
-    memset(&out, 0, sizeof(Out))
-    put_segment_head(&out, first, 0)
-    for i in range(SEGMENT_HEAD_BYTES - 4):
-        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
-            same = False
-    out_free(&out)
-    return same
 
 
 # --- records -------------------------------------------------------------------------------------

@@ -28,10 +28,10 @@ from penstock.core.mend cimport find_salt
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, never_written, plausible, put_skip,
-    ranges_add, ranges_free,
+    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
+    ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, nothing, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -264,24 +264,6 @@ cdef int restart(Log log, Segment s) except -1:
     s.size = s.written_size = s.begins
     s.synced_size = 0
     return 0
-
-
-cdef uint64_t guess_last(Log log, Segment s) except? 0:
-    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again.
-    cdef bytes data = read_all(log, s)
-    cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
-    cdef Head head
-    cdef uint64_t last = s.first - 1
-    while at + RECORD_EXTRA_BYTES <= size:
-        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
-            if head.seq > last:
-                last = head.seq
-            at += head.length
-        else:
-            at += 1
-    return last
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
@@ -529,11 +511,19 @@ cdef int count(Log log, Opened o) except -1:
     if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
-        if s.damaged:
+        if s.damaged and lost_in(log, s):
             return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        s.damaged = False
         log.retire(s)
     log.segments.make_room(s)
     return 0
+
+
+cdef bint lost_in(Log log, Segment s) except -1:
+    for first, _, _ in log.lost:
+        if s.first <= first <= s.first + s.count:
+            return True
+    return False
 
 
 # --- while the log is open: a sidecar that no longer holds ---------------------------------------

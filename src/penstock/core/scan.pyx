@@ -255,6 +255,20 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     return 0
 
 
+# --- a segment without a head ----------------------------------------------------------------------
+
+cdef bint never_written(const char* p, uint64_t first) noexcept:
+    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything."""
+    cdef const char* magic = b"PNSTKSEG"
+    cdef int i
+    for i in range(28):
+        if p[i] == 0 or 8 <= i < 16:
+            continue
+        if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
+            return False
+    return True
+
+
 cdef Scan nothing(Segment s, uint64_t last_seq):
     """As when there was nothing but a head."""
     cdef Scan found = Scan()
@@ -265,3 +279,21 @@ cdef Scan nothing(Segment s, uint64_t last_seq):
     found.broken = []
     found.good_end = SEGMENT_HEAD_BYTES
     return found
+
+
+cdef uint64_t guess_last(Log log, Segment s) except? 0:
+    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
+    # those must not be given again.
+    cdef bytes data = read_all(log, s)
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
+    cdef Head head
+    cdef uint64_t last = s.first - 1
+    while at + RECORD_EXTRA_BYTES <= size:
+        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
+            if head.seq > last:
+                last = head.seq
+            at += head.length
+        else:
+            at += 1
+    return last
