@@ -8,6 +8,7 @@ median of the rounds' ratios; above 1 Penstock is better, also in the rows of ti
     make bench                                  every row, acks from the page cache on both sides
     make bench ARGS='--durability disk'         every ack after an fsync, on both sides
     make bench ARGS='--only fetch --rounds 5'   some rows, more rounds
+    make bench ARGS='--cipher aes'              both stores encrypted; chacha or aes
     make bench ARGS='--markdown table.md'       also as a Markdown table
 
 The load comes from natsload.c beside this file, compiled into a temporary folder.
@@ -329,6 +330,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peer", help="the nats-server to compare with (else NATS_SERVER, PATH)")
     parser.add_argument("--ours", help="our server (else penstock-server of this environment)")
     parser.add_argument("--durability", choices=["page-cache", "disk"], default="page-cache")
+    parser.add_argument("--cipher", choices=["chacha", "aes"], help="encrypt both stores")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each row and server")
     parser.add_argument("--seconds", type=float, default=0.7, help="length of a run")
     parser.add_argument(
@@ -345,9 +347,11 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     always = options.durability == "disk"
     config = folder / "peer.conf"
     interval = "always" if always else "2m"
-    config.write_text(f'jetstream {{ sync_interval: "{interval}" }}\n')
+    cipher = f", cipher: {options.cipher}, key: bench" if options.cipher else ""
+    config.write_text(f'jetstream {{ sync_interval: "{interval}"{cipher} }}\n')
     peer = Server("peer", options.peer or find_peer(), folder, ["-c", str(config)])
-    ours = Server("ours", options.ours or find_ours(), folder, ["--sync_interval", interval])
+    flags = ["--sync_interval", interval, *(["-c", str(config)] if cipher else [])]
+    ours = Server("ours", options.ours or find_ours(), folder, flags)
     comparison = Comparison(peer, ours, build_load(folder), options.rounds, options.seconds)
     print(f"{peer.version()} and {ours.version()}; {machine()}")
     print(f"{'':50s} {'nats-server':>13s} {'Penstock':>13s} {'':6s} {'ratio':>7s}")

@@ -14,7 +14,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 
-VALUES = {"errors", "clock", "subject", "headers", "nuid", "nkeys"}
+VALUES = {"errors", "clock", "subject", "headers", "nuid", "nkeys", "vault"}
 BASE = VALUES | {"core"}
 SHARED = BASE | {"api"}
 CLIENT_SIDE = SHARED | {"client"}

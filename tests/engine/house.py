@@ -8,6 +8,7 @@ from typing import Any
 from penstock.api.calls import AccountLimits
 from penstock.core.disk import Disk
 from penstock.engine import Engine, Settings
+from penstock.vault import Vault
 from tests.core.wires import Server
 
 START_NS = 1_700_000_000_000_000_000
@@ -23,12 +24,16 @@ class House:
         now_ns: int = START_NS,
         disk: Disk | None = None,
         account_limits: dict[str, AccountLimits] | None = None,
+        vault: Vault | None = None,
+        gradually: bool = False,
         **settings: Any,
     ) -> None:
+        """gradually: its streams are recovered by `engine.open_more`."""
         self.folder = folder
         self.disk = disk or Disk()
         self.settings = settings
         self.account_limits = account_limits
+        self.vault = vault
         self.server = Server(now_ns)
         self.reports: list[str] = []
         self.engine = Engine(
@@ -38,17 +43,21 @@ class House:
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
             random=Random(1),
             report=self.reports.append,
+            vault=vault,
         )
         self.account = self.engine.add("$G", self.server.router, account_limits)
         self.server.hub.turn()  # takes the clock's time
-        self.engine.start()
+        if gradually:
+            self.engine.begin("$G")
+        else:
+            self.engine.start()
         self.client = self.server.client()
         self.client.send("SUB _I.> 1\r\n")
         self.requests = 0
 
     def alarms(self) -> list[str]:
         """What it reported, without what any loss of power may cause: bytes that were never synced."""
-        usual = (" lost: ", "agenda is passed over", "not a journal of acks")
+        usual = (" lost: ", "they were cut and are kept", " are damaged", "agenda is passed over", "not a journal of acks")
         return [line for line in self.reports if not any(words in line for words in usual)]
 
     # -- as a client
@@ -124,8 +133,16 @@ class House:
         self.engine.close()
         return self.crash()
 
-    def crash(self) -> "House":
+    def crash(self, *, gradually: bool = False) -> "House":
         """The next one, as if this one had been killed now."""
         assert not self.server.errors, self.server.errors
         later_ns = self.server.clock.now() + SECOND
-        return House(self.folder, later_ns, self.disk, self.account_limits, **self.settings)
+        return House(
+            self.folder,
+            later_ns,
+            self.disk,
+            self.account_limits,
+            self.vault,
+            gradually=gradually,
+            **self.settings,
+        )

@@ -22,6 +22,10 @@ cdef class AckJournal(Confirmer):
     cdef Hub hub
     cdef Disk disk
     cdef str folder
+    cdef object cipher                 # data keys of the stream; None: it has none
+    cdef object aead                   # that of the file; None: it is not encrypted
+    cdef uint32_t counter              # records sealed with it
+    cdef Out sealed                    # records as they go to the file
     cdef bint durable                  # a confirmation promises the disk
     cdef public uint64_t keep_bytes    # a journal below this is not worth a new base
     cdef public object on_failure      # called with an OSError; or None
@@ -56,6 +60,7 @@ cdef class AckJournal(Confirmer):
     cdef char* begin_record(self, Mark mark, int kind, size_t n) except NULL
     cdef int end_record(self, size_t n) except -1
     cdef int write(self) except -1
+    cdef int seal(self) except -1
     cdef int start_file(self) except -1
     cdef int begin_sync(self) except -1
     cdef int sync_folder(self) except -1

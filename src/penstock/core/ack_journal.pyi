@@ -9,8 +9,10 @@ from penstock.core.hub import Hub
 class AckJournal:
     """Acks that ask for an answer get it when they are written, or (durable) on the disk: one write and one fsync for those of a turn."""
 
-    def __init__(self, hub: Hub, disk: Disk, folder: str, *, durable: bool) -> None:
-        """Nothing is touched before something is written."""
+    def __init__(
+        self, hub: Hub, disk: Disk, folder: str, *, durable: bool, cipher: object = None
+    ) -> None:
+        """Nothing is touched before something is written. `cipher`: the stream's data keys, if it is encrypted."""
     number: int  # of the file that is written, or was last
     since_bytes: int  # in the files since the base
     keep_bytes: int  # a journal below this is not worth a new base: 1 MiB unless set

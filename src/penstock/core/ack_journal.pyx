@@ -21,6 +21,9 @@ A journal file:
                         messages delivered since and still pending (u64 stream sequence, u64 consumer sequence, u64 time),
                         acknowledged sequences (u64)
 
+Of an encrypted stream (core/sealing) it begins with "PSACKSE\\n", its head goes on with u32 number of the data key, 24 random bytes,
+u32 CRC32C of these 28; behind the name of a record come u32, which counts them, ciphertext and 16 bytes of a tag.
+
 So a confirmed ack costs some 150 bytes, whatever else its consumer has pending. Each record can be applied to any older or newer
 state: what it says is never taken back. All acks of a turn that ask for an answer are one write, and one fsync in the sync threads
 when the stream promises the disk; the answers go out when it has ended. A torn record ends its file; what it would have confirmed
@@ -42,9 +45,13 @@ from penstock.core.disk cimport Disk
 from penstock.core.handout cimport POLICY_ALL, Confirmer, Handout
 from penstock.core.hub cimport Hub
 from penstock.core.pending cimport GONE, Pending, PendingMessages
+from penstock.core.record cimport FRESH_BYTES, TAG_BYTES
+from penstock.core.sealing cimport seal_part
 
 cdef enum:
     FILE_HEAD = 16
+    SEALED_FILE_HEAD = 48
+    COUNTER_BYTES = 4
     RECORD_HEAD = 24
     STATE = 1
     ACKS = 2
@@ -60,6 +67,7 @@ cdef enum:
     SYNC_BASE = 1
 
 _MAGIC = b"PSACKS1\n"
+_SEALED_MAGIC = b"PSACKSE\n"
 
 
 cdef inline void put32(char* p, uint32_t value) noexcept:
@@ -80,13 +88,15 @@ cdef class AckJournal(Confirmer):
 
     def __cinit__(self):
         memset(&self.out, 0, sizeof(Out))
+        memset(&self.sealed, 0, sizeof(Out))
         self.handle = self.folder_handle = self.base_handle = -1
 
-    def __init__(self, Hub hub, Disk disk, str folder, *, bint durable) -> None:
+    def __init__(self, Hub hub, Disk disk, str folder, *, bint durable, object cipher = None) -> None:
         self.hub = hub
         self.disk = disk
         self.folder = folder
         self.durable = durable
+        self.cipher = cipher
         self.keep_bytes = 1048576
         self.marks = {}
         self.touched = []
@@ -94,6 +104,7 @@ cdef class AckJournal(Confirmer):
 
     def __dealloc__(self):
         out_free(&self.out)
+        out_free(&self.sealed)
 
     def begin(self, *, oldest: int, number: int, size_bytes: int, base_bytes: int, base_slot: int, base_upto: int) -> None:
         """The files that are there were read: go on behind them."""
@@ -251,33 +262,75 @@ cdef class AckJournal(Confirmer):
         cdef size_t at = 0
         cdef uint32_t length
         cdef char* p
+        cdef Out* written = &self.out
         if self.out.len == 0:
             return 0
         if self.handle < 0:
             self.start_file()
-        while at < self.out.len:
-            p = self.out.data + at
+        if self.aead is not None:
+            self.seal()
+            written = &self.sealed
+        while at < written.len:
+            p = written.data + at
             memcpy(&length, p, 4)
             put32(p + 4, crc32c(p + 8, length - 8, self.salt))
             at += length
-        self.disk.write_at(self.handle, self.out.data, self.out.len, self.size)
-        self.size += self.out.len
-        self.since_bytes += self.out.len
+        self.disk.write_at(self.handle, written.data, written.len, self.size)
+        self.size += written.len
+        self.since_bytes += written.len
         self.out.len = 0
         self.write_mark += 1
         return 0
 
+    cdef int seal(self) except -1:
+        """The records as ciphertext. A counter that no record of the file has had is the nonce, also after a failed write."""
+        cdef size_t at = 0, body, named
+        cdef uint32_t length
+        cdef uint16_t name_len
+        cdef const char* p
+        cdef char* to
+        cdef bytes ciphertext
+        self.sealed.len = 0
+        while at < self.out.len:
+            p = self.out.data + at
+            memcpy(&length, p, 4)
+            memcpy(&name_len, p + 10, 2)
+            named = RECORD_HEAD + name_len
+            body = length - named
+            to = out_reserve(&self.sealed, length + COUNTER_BYTES + TAG_BYTES)
+            memcpy(to, p, named)
+            put32(to, length + COUNTER_BYTES + TAG_BYTES)
+            self.counter += 1
+            put32(to + named, self.counter)
+            ciphertext = seal_part(self.aead, self.counter, p + named, body, to[:4] + to[8:named])
+            memcpy(to + named + COUNTER_BYTES, PyBytes_AS_STRING(ciphertext), body + TAG_BYTES)
+            self.sealed.len += length + COUNTER_BYTES + TAG_BYTES
+            at += length
+        return 0
+
     cdef int start_file(self) except -1:
-        cdef char head[FILE_HEAD]
+        cdef char head[SEALED_FILE_HEAD]
+        cdef size_t n = FILE_HEAD
+        cdef bytes fresh
         cdef uint64_t number = self.number + 1
         cdef int handle = self.disk.open(f"{self.folder}/acks.{number}", True)
         self.salt = <uint32_t>(self.hub.random() >> 16)
         memcpy(head, PyBytes_AS_STRING(_MAGIC), 8)
         put32(head + 8, self.salt)
+        self.aead = None
+        if self.cipher is not None and self.cipher.number:
+            fresh = self.cipher.fresh()
+            memcpy(head, PyBytes_AS_STRING(_SEALED_MAGIC), 8)
+            put32(head + FILE_HEAD, self.cipher.number)
+            memcpy(head + FILE_HEAD + 4, PyBytes_AS_STRING(fresh), FRESH_BYTES)
+            put32(head + SEALED_FILE_HEAD - 4, crc32c(head + FILE_HEAD, 4 + FRESH_BYTES, 0))
+            self.aead = self.cipher.aead(self.cipher.number, b"journal " + head[8:12] + head[FILE_HEAD:SEALED_FILE_HEAD - 4])
+            self.counter = 0
+            n = SEALED_FILE_HEAD
         put32(head + 12, crc32c(head, 12, 0))
         try:
             self.disk.truncate(handle, 0)
-            self.disk.write_at(handle, head, FILE_HEAD, 0)
+            self.disk.write_at(handle, head, n, 0)
         except OSError:
             self.disk.close(handle)
             raise
@@ -285,8 +338,8 @@ cdef class AckJournal(Confirmer):
         self.number = number
         if self.oldest == 0:
             self.oldest = number
-        self.size = FILE_HEAD
-        self.since_bytes += FILE_HEAD
+        self.size = n
+        self.since_bytes += n
         self.named = False
         return 0
 

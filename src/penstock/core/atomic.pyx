@@ -19,7 +19,7 @@ from penstock.core.expect cimport RARE_BATCH, PublishHeaders, scan_headers
 from penstock.core.intake cimport REFUSED, Intake
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport HOLDS, TAKES
-from penstock.core.record cimport GAP_MAX, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, seal_record
+from penstock.core.record cimport GAP_MAX, MEMBER, MORE, RECORD_HEAD_BYTES, Head, seal_record
 from penstock.core.router cimport Message
 from penstock.core.segment cimport SIZE_MASK, Segment
 from penstock.core.usage cimport full
@@ -45,7 +45,7 @@ def store_whole(Intake stream, list drafts) -> list:
     cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
     cdef list given = []
     for draft in drafts:
-        size += len(draft.subject.encode("utf-8", "surrogateescape")) + len(draft.headers) + len(draft.payload) + RECORD_EXTRA_BYTES
+        size += len(draft.subject.encode("utf-8", "surrogateescape")) + len(draft.headers) + len(draft.payload) + log.record_extra
     if full(log.usage, size):
         stream.refuse_for_room()
         raise StreamRefused(*stream.refusal)
@@ -119,7 +119,7 @@ cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
     while i < end:
         if s.entries[i].offset:
             p = log.tail.data + (s.entries[i].offset - log.tail_base)
-            length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+            length = (s.entries[i].size & SIZE_MASK) + s.extra
             memcpy(&head, p, RECORD_HEAD_BYTES)
             head.state |= (MORE if i + 1 < last else 0) | (MEMBER if member else 0)
             memcpy(p, &head, RECORD_HEAD_BYTES)

@@ -23,6 +23,7 @@ class Log(LogFiles):
         segment_bytes: int = 16 * 1024 * 1024,
         first_seq: int = 1,
         create: bool = True,
+        cipher: object = None,
         gradually: bool = False,
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
@@ -30,9 +31,11 @@ class Log(LogFiles):
         Recovery never deletes: a torn tail is cut at the last good record and what was cut is kept
         beside it as ``*.torn-<n>``; a bad record in the middle is quarantined alone and reported in
         ``lost``. What it found written it syncs, so that all of it counts as synced afterwards.
-        OSError when the folder can't be used; ValueError for arguments out of range.
+        OSError when the folder can't be used, LogLocked (one) when it is encrypted and there is no
+        key; ValueError for arguments out of range.
 
         gradually: it is not open before open_more() said so; nothing else may be asked until then.
+        cipher: the data keys of an encrypted stream (penstock.vault.StreamCipher).
         """
     def open_more(self) -> bool:
         """Open about one more segment; whether there is more to be done. Raises as the opening."""
@@ -97,13 +100,16 @@ class Log(LogFiles):
         """
     def sync_done(self, upto: int, error: int = 0) -> None:
         """The handles of sync_start are synced; with an errno: LogClosed, now and for good."""
+    @property
+    def unconverted(self) -> int:
+        """Segments that are not encrypted as new ones are."""
     def mend(self) -> bool:
         """Try to take appends again after a failed write or fsync, a piece per call; True: they are
         taken, and all that was accepted is on the disk. To be called now and then while ``condition``
         is FULL or FAILED. OSError: the disk is not well yet. What was lost is told in ``lost``.
         """
     def maintain(self) -> bool:
-        """Compact one segment that is mostly dead, or compress one; whether one was. It may take 0.1 s."""
+        """Compact one segment that is mostly dead, convert or compress one; whether one was. It may take 0.1 s."""
     def close(self) -> None:
         """Flush, fsync, update the index files; it takes nothing afterwards, reads go on."""
     def destroy(self) -> None:

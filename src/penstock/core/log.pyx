@@ -9,16 +9,17 @@ from collections import namedtuple
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, out_reserve
 from penstock.core.disk cimport Disk
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES, LogFiles
 from penstock.core.log_files import LogClosed
 from penstock.core.pages cimport Pages
 from penstock.core.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, Head, check_record, put_skip, ranges_add,
-    seal_record,
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
+    TAGGED, Head, check_record, put_skip, ranges_add, seal_record,
 )
+from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
 from penstock.core.subject_table cimport SubjectState, SubjectTable
 from penstock.core.usage cimport Usage, use
@@ -35,7 +36,7 @@ cdef class Log(LogFiles):
     """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
 
     def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
-                 first_seq: int = 1, create: bool = True, gradually: bool = False) -> None:
+                 first_seq: int = 1, create: bool = True, gradually: bool = False, cipher: object = None) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
         gradually: it is not open before open_more() has said so, and nothing else may be asked of it until then.
@@ -50,6 +51,13 @@ cdef class Log(LogFiles):
         self.segment_bytes = segment_bytes
         self.size_extra = 16 if self.memory else 30
         self.header_extra = 0 if self.memory else 4
+        self.cipher = None if self.memory else cipher
+        self.record_extra = RECORD_EXTRA_BYTES
+        self.checks = not self.memory
+        if self.cipher is not None and self.cipher.number:
+            self.record_extra = SEALED_EXTRA_BYTES
+            self.record_state = TAGGED
+            self.checks = False
         self.usage = Usage()
         self.lost = []
         self.notes = []
@@ -60,6 +68,7 @@ cdef class Log(LogFiles):
         self.segments = SegmentList()
         self.segments.disk = self.disk
         self.segments.folder = folder
+        self.segments.cipher = self.cipher
         self.subjects_table = SubjectTable(self.segments)
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
@@ -84,6 +93,17 @@ cdef class Log(LogFiles):
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
+
+    def go_on(self) -> None:
+        """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
+        if self.cipher is None or not (self.active.key_number or self.cipher.number):
+            return
+        self.begin_anew = True
+        try:
+            self.resume()
+        except OSError as error:
+            self.condition = FULL
+            self.failure = error.errno or 5
 
     def open_more(self) -> bool:
         """Open one more segment of a log that is opened gradually; whether there is more to be done."""
@@ -143,10 +163,10 @@ cdef class Log(LogFiles):
             raise IndexError("no such subject id")
         name = subjects.table[subject_id].state.name
         name_len = subjects.table[subject_id].state.name_len
-        if name_len > 65535 or hlen > body_len or <uint64_t>name_len + body_len > RECORD_MAX_BYTES - RECORD_EXTRA_BYTES:
+        if name_len > 65535 or hlen > body_len or <uint64_t>name_len + body_len > RECORD_MAX_BYTES - SEALED_EXTRA_BYTES:
             raise ValueError("a subject of more than 65535 bytes, or a message of more than 64 MiB")
         n = name_len + body_len
-        length = n + RECORD_EXTRA_BYTES
+        length = n + self.record_extra
         if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
             self.roll(seq)
             s = self.active
@@ -161,7 +181,7 @@ cdef class Log(LogFiles):
         subjects.appended(subject_id, seq)
         head.length = length
         head.kind = MESSAGE
-        head.state = 0
+        head.state = self.record_state
         head.flags = flags
         head.subject_len = <uint16_t>name_len
         head.mark = RECORD_MARK
@@ -171,8 +191,10 @@ cdef class Log(LogFiles):
         memcpy(p, &head, RECORD_HEAD_BYTES)
         memcpy(p + RECORD_HEAD_BYTES, name, name_len)
         memcpy(p + RECORD_HEAD_BYTES + name_len, body, body_len)
-        if not self.memory:
+        if self.checks:
             seal_record(p, length, s.salt)
+        elif self.record_state:
+            memset(p + RECORD_HEAD_BYTES + n, 0, TAG_BYTES)
         out.len += length
         s.last_ts = ts_ns
         push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
@@ -230,11 +252,15 @@ cdef class Log(LogFiles):
             return s.memory.data + e.offset
         if s is self.active and e.offset >= self.tail_base:
             return self.tail.data + (e.offset - self.tail_base)
-        length = (e.size & SIZE_MASK) + RECORD_EXTRA_BYTES
+        length = (e.size & SIZE_MASK) + s.extra
         p = self.pages.get(self.segments, s, e.offset, length)
         if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
             return NULL
-        return p
+        if s.aead is None:
+            if head.state & SEALED:
+                return NULL
+            return p
+        return open_record(s.aead, self.cipher, p, &self.unsealed)
 
     cdef int read(self, uint64_t seq, Record* out) except -1:
         cdef Segment s = self.reading
@@ -264,7 +290,7 @@ cdef class Log(LogFiles):
         out.subject_id = s.entries[i].subject
         out.body = p + RECORD_HEAD_BYTES + head.subject_len
         out.hlen = head.hlen
-        out.body_len = head.length - RECORD_EXTRA_BYTES - head.subject_len
+        out.body_len = head.length - s.extra - head.subject_len
         out.flags = head.flags
         return 1
 
@@ -542,6 +568,16 @@ cdef class Log(LogFiles):
         """The highest live sequence whose subject matches; 0 when there is none."""
         from penstock.core import log_queries
         return log_queries.last_seq(self, pattern)
+
+    @property
+    def unconverted(self) -> int:
+        """Segments that are not encrypted as new ones are; maintain() makes them anew, but for damaged ones."""
+        cdef Segment s
+        cdef uint32_t wanted = 0 if self.cipher is None else self.cipher.number
+        cdef int n = 0
+        for s in self.segments.items:
+            n += s.key_number != wanted
+        return 0 if self.memory else n
 
     def mend(self) -> bool:
         """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""

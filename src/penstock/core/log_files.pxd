@@ -61,6 +61,13 @@ cdef class LogFiles:
     cdef public uint64_t guard_above         # ... of messages with a higher sequence
     cdef uint64_t segment_bytes
     cdef public bint compress                # segments that are full are compressed by maintain(); those that are stay so
+    cdef readonly object cipher              # data keys of the stream (core/sealing); None: it has none
+    cdef uint32_t record_extra               # bytes of a new message's record besides subject, headers and payload
+    cdef uint8_t record_state                # ... and its state: TAGGED where messages are encrypted
+    cdef bint checks                         # a new record gets its checksum at once: a file log whose messages are not encrypted
+    cdef bint begin_anew                     # the active segment takes no message any more: see resume
+    cdef Out sealed                          # what is about to be written, encrypted
+    cdef Out unsealed                        # the message that was read last, decrypted
     cdef uint32_t size_extra                 # accounted bytes of a message besides subject, headers and payload
     cdef uint32_t header_extra               # ... and of its headers, when it has any
     cdef readonly Usage usage                # whose bytes these are; never None
@@ -87,6 +94,9 @@ cdef class LogFiles:
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int refuse(self) except -1                     # raises what `condition` says, after a try to write when full
     cdef int start_segment(self, uint64_t first) except -1
+    cdef int put_head(self, Segment s, Out* out) except -1                  # of a new file for s, in the form that is wanted now
+    cdef int resume(self) except -1                                         # an encrypted log goes on in a new segment
+    cdef const char* unwritten(self) except NULL                            # the bytes of the tail that are not in the file, as they go there
     cdef int begin_segment(self, uint64_t first) except -1
     cdef int roll(self, uint64_t next_seq) except -1
     cdef int put_removals(self) except -1

@@ -14,12 +14,15 @@ removals in memory go on.
 import os
 from errno import EDQUOT, EFBIG, ENOMEM, ENOSPC
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memmove
-from penstock.core.buffer cimport Out, hash_bytes, out_free, out_reserve
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from penstock.core.buffer cimport Out, hash_bytes, out_free, out_put, out_reserve
 from penstock.core.record cimport (
-    SEGMENT_HEAD_BYTES, put_ranges, put_segment_head, ranges_add, ranges_free, ranges_sort,
+    RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, put_ranges, put_segment_head, ranges_add,
+    ranges_free, ranges_sort,
 )
+from penstock.core.sealing cimport begin_file, seal_records
 from penstock.core.segment cimport Entry, Segment, SegmentList
 from penstock.core.sidecar cimport write_sidecar
 
@@ -42,12 +45,16 @@ cdef class LogFiles:
 
     def __dealloc__(self) -> None:
         out_free(&self.tail)
+        out_free(&self.sealed)
+        out_free(&self.unsealed)
         ranges_free(&self.ranges)
 
     cdef int refuse(self) except -1:
         if self.condition == HOLDS:
             return 0
         if self.condition == FULL:
+            if self.begin_anew:
+                self.resume()
             self.write()
             if self.roll_failed:
                 self.roll(self.last_seq + 1)
@@ -73,10 +80,59 @@ cdef class LogFiles:
             self.tail.len = 0
             self.tail_base = 0
             self.tail_written = 0
-            put_segment_head(&self.tail, first, s.salt)
-            s.size = SEGMENT_HEAD_BYTES
+            self.put_head(s, &self.tail)
+            s.size = s.begins
         self.segments.add(s)
         self.active = s
+        return 0
+
+    cdef int put_head(self, Segment s, Out* out) except -1:
+        if self.cipher is None or self.cipher.number == 0:
+            put_segment_head(out, s.first, s.salt)
+            s.begins = SEGMENT_HEAD_BYTES
+            s.extra = RECORD_EXTRA_BYTES
+            s.key_number = 0
+            s.aead = None
+            return 0
+        s.aead = begin_file(self.cipher, out, s.first, s.salt, False)
+        s.head = PyBytes_FromStringAndSize(out.data + out.len - SEALED_HEAD_BYTES, SEALED_HEAD_BYTES)
+        s.begins = SEALED_HEAD_BYTES
+        s.extra = SEALED_EXTRA_BYTES
+        s.key_number = self.cipher.number
+        return 0
+
+    cdef int resume(self) except -1:
+        # A message that was written before this opening and never seen may have had the next sequence, and so its nonce: what
+        # comes next goes to a file with another key. One that holds no message is made anew, what it says of others with it.
+        cdef Segment s = self.active
+        cdef bytes records
+        if s.count or s.first != self.last_seq + 1:
+            self.begin_anew = False
+            self.condition = TAKES
+            try:
+                self.roll(self.last_seq + 1)
+            except OSError:
+                self.begin_anew = self.active is s
+                raise
+            return 0
+        self.begin_anew = True
+        self.write()
+        records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
+        if self.disk.read_at(s.handle, PyBytes_AS_STRING(records), s.size - s.begins, s.begins) != <int64_t>(s.size - s.begins):
+            raise OSError(5, "a segment is shorter than it was", self.segments.path(s, ".seg"))
+        self.tail.len = 0
+        self.put_head(s, &self.tail)
+        records = PyBytes_FromStringAndSize(self.tail.data, self.tail.len) + records
+        self.tail.len = self.tail_written = 0
+        self.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
+        s.synced_size = 0
+        self.segments.close_handle(s)
+        self.disk.write_file_atomic(self.segments.path(s, ".seg"), records, s.size > s.begins)
+        self.segments.handle(s)
+        self.folder_dirty = True
+        self.unnamed.append(s)
+        self.begin_anew = False
+        self.condition = TAKES
         return 0
 
     cdef int roll(self, uint64_t next_seq) except -1:
@@ -152,7 +208,7 @@ cdef class LogFiles:
         if self.ranges.count:
             self.put_removals()
         self.write_tail()
-        self.condition = TAKES
+        self.condition = FULL if self.begin_anew else TAKES
         self.written_seq = self.last_seq
         self.check_watermarks()
         if self.tail_written > TAIL_MAX_BYTES:
@@ -166,7 +222,7 @@ cdef class LogFiles:
         cdef size_t n = self.tail.len - self.tail_written
         if n:
             try:
-                self.disk.write_at(s.handle, self.tail.data + self.tail_written, n, self.tail_base + self.tail_written)
+                self.disk.write_at(s.handle, self.unwritten(), n, self.tail_base + self.tail_written)
             except OSError as error:
                 self.write_failed(error)
             self.tail_written = self.tail.len
@@ -245,13 +301,25 @@ cdef class LogFiles:
             raise error
         # Room was made by dead segments: once more.
         try:
-            self.disk.write_at(s.handle, self.tail.data + self.tail_written, self.tail.len - self.tail_written,
-                               self.tail_base + self.tail_written)
+            self.disk.write_at(s.handle, self.unwritten(), self.tail.len - self.tail_written, self.tail_base + self.tail_written)
         except OSError as second:
             if second.errno not in NO_ROOM:
                 self.fail(second)
             raise
         return 0
+
+    cdef const char* unwritten(self) except NULL:
+        cdef Segment s = self.active
+        cdef const char* p = self.tail.data + self.tail_written
+        cdef size_t n = self.tail.len - self.tail_written, head = 0
+        if s.aead is None:
+            return p
+        self.sealed.len = 0
+        if self.tail_base + self.tail_written == 0:
+            head = s.begins
+            out_put(&self.sealed, p, head)
+        seal_records(s.aead, p + head, n - head, s.salt, &self.sealed)
+        return self.sealed.data
 
     cdef int fail(self, object error) except -1:
         cdef Segment s

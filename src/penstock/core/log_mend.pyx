@@ -27,8 +27,9 @@ from penstock.core.disk cimport Disk
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.record cimport (
-    MESSAGE, RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, Head, check_record, put_segment_head, resync,
+    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_segment_head, resync,
 )
+from penstock.core.sealing cimport seal_records
 from penstock.core.segment cimport SIZE_MASK, Segment, is_live
 
 cdef enum:
@@ -46,9 +47,7 @@ def mend(Log log) -> bool:
     if log.condition == CLOSED:
         log.refuse()
     if log.condition == FULL:
-        log.write()
-        if log.roll_failed:
-            log.roll(log.last_seq + 1)
+        log.refuse()
         return True
     if log.condition < FAILED:
         return True
@@ -153,8 +152,13 @@ cdef bytes taken_back(Log log, Segment s, list holes):
         except OSError:
             read_pieces(log, s, p, at, at + n, holes)
         at += n
-    if s is log.active:
+    if s is log.active and s.aead is None:
         memcpy(p + from_file, log.tail.data, log.tail.len)
+    elif s is log.active:
+        seal_tail(log, s, p + from_file)
+    if s.head is not None:
+        memcpy(p, PyBytes_AS_STRING(s.head), s.begins)
+        return data
     memset(&head, 0, sizeof(Out))
     try:
         put_segment_head(&head, s.first, s.salt)
@@ -162,6 +166,19 @@ cdef bytes taken_back(Log log, Segment s, list holes):
     finally:
         out_free(&head)
     return data
+
+
+cdef int seal_tail(Log log, Segment s, char* p) except -1:
+    # Encrypted again the same bytes give the same: no nonce is used for anything new.
+    cdef size_t head = s.begins if log.tail_base == 0 else 0
+    cdef Out out
+    memset(&out, 0, sizeof(Out))
+    try:
+        seal_records(s.aead, log.tail.data + head, log.tail.len - head, s.salt, &out)
+        memcpy(p + head, out.data, out.len)
+    finally:
+        out_free(&out)
+    return 0
 
 
 cdef int read_pieces(Log log, Segment s, char* p, uint64_t at, uint64_t end, list holes) except -1:
@@ -180,7 +197,7 @@ cdef int read_pieces(Log log, Segment s, char* p, uint64_t at, uint64_t end, lis
 cdef list damage_in(Segment s, bytes data):
     # (offset, end) of bytes that are no record.
     cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = SEGMENT_HEAD_BYTES, size = PyBytes_GET_SIZE(data), end
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
     cdef uint64_t expected = s.first
     cdef uint32_t n
     cdef Head head
@@ -224,7 +241,7 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
             log.say_removed(older)
     i = s.next_live(0)
     while i < s.count:
-        length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+        length = (s.entries[i].size & SIZE_MASK) + s.extra
         if check_record(PyBytes_AS_STRING(data) + s.entries[i].offset, length, s.salt, &head) != length or head.seq != s.first + i:
             log.quarantine(s, i, "the disk failed before it was written")
         i = s.next_live(i + 1)

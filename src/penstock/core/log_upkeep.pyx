@@ -21,9 +21,10 @@ from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.log_mend cimport take_handle, write_beside
 from penstock.core.packed cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
 from penstock.core.record cimport (
-    ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, Head, Range, Ranges, put_ranges, put_segment_head, put_skip, ranges_add, ranges_free,
-    ranges_sort, seal_record,
+    ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAGGED, Head, Range, Ranges,
+    is_sealed_head, put_ranges, put_skip, ranges_add, ranges_free, ranges_sort, seal_record,
 )
+from penstock.core.sealing cimport plain_image, seal_records
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
 from penstock.core.sidecar cimport doubt_sidecar, read_ranges, write_sidecar
 from penstock.core.usage cimport use
@@ -163,6 +164,8 @@ def delete(Log log, seq: int, erase: bool) -> bool:
     if s is None or not is_live(s, seq - s.first):
         return False
     # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).
+    while s.packed is not None and log.cipher is not None and s.key_number != log.cipher.number:
+        compact(log, s, True)                # it would be made anew in the form that is no longer wanted
     # Whatever the disk says to that, the message is removed.
     log.segments.need(s)
     try:
@@ -179,7 +182,7 @@ def delete(Log log, seq: int, erase: bool) -> bool:
 
 cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
     cdef uint32_t offset = s.entries[i].offset
-    cdef uint32_t length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+    cdef uint32_t length = (s.entries[i].size & SIZE_MASK) + s.extra
     cdef const char* p = log.record_at(s, i)
     cdef Head head
     cdef bytes data
@@ -195,6 +198,9 @@ cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
         q = PyBytes_AS_STRING(data)
         memcpy(&head, q, RECORD_HEAD_BYTES)
         head.state |= ERASED
+        if head.state & TAGGED:
+            head.subject_len = 0             # it can't be encrypted a second time, and must not be there plain
+            head.hlen = 0
         body = RECORD_HEAD_BYTES + head.subject_len
         memcpy(q, &head, RECORD_HEAD_BYTES)
         memset(q + body, 0, length - body)
@@ -224,7 +230,7 @@ cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint
     memcpy(PyBytes_AS_STRING(data) + offset, q, length)
     old = log.disk.open(log.segments.path(s, ".seg"), False)
     try:
-        write_segment(log, s, data, True)
+        write_segment(log, s, data, True, None)
         log.sync_folder()                    # not before no power cut can bring back the old one
         zeros = bytes(was.starts[end] - was.starts[k])
         log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
@@ -241,21 +247,26 @@ cdef bytes all_of(Log log, Segment s):
     return data
 
 
-cdef bint write_segment(Log log, Segment s, bytes data, bint compress) except -1:
-    # Replace the file of a sealed segment by one with these bytes, which are on the disk; whether it is compressed. The folder is
-    # the caller's to sync: whichever of the two files a power cut leaves, it is whole. OSError: it is still the old one.
+cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment fresh) except -1:
+    # Replace the file of a sealed segment by one with these bytes (messages plain; encrypted when their head says so), which are on
+    # the disk; whether it is compressed. `fresh`: the head is a new one, of this form. The folder is the caller's to sync: whichever
+    # of the two files a power cut leaves, it is whole. OSError: it is still the old one.
     cdef str path = log.segments.path(s, ".seg")
     cdef bytes packed
     cdef Packed blocks = None
     cdef int handle
+    cdef object cipher = log.cipher if is_sealed_head(PyBytes_AS_STRING(data)) else None
+    cdef object aead = s.aead if fresh is None else fresh.aead
     if compress:
-        packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16
+        packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), cipher)
+        compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16 or (cipher is not None and aead is None)
         s.unpackable = not compress
+    if cipher is not None and not compress:
+        data = sealed_image(aead, data, s.salt if fresh is None else fresh.salt)
     handle = write_beside(log.disk, path, packed if compress else data)
     try:
         if compress:
-            blocks = open_packed(log.disk, handle)
+            blocks = open_packed(log.disk, handle, cipher, path)
         log.disk.rename(path + ".tmp", path)
     except OSError:
         with suppress(OSError):
@@ -264,10 +275,25 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress) except -1
             log.disk.unlink(path + ".tmp")
         raise
     take_handle(log, s, handle)
+    log.pages.forget(s.serial)               # what was read is ciphertext where it is plain in blocks
     s.packed = blocks
+    s.aead = None if compress else aead
+    s.key_number = 0 if cipher is None else cipher.number
     s.synced_size = s.written_size
     log.folder_dirty = True
     return compress
+
+
+cdef bytes sealed_image(object aead, bytes data, uint32_t salt):
+    cdef Out out
+    cdef const char* p = PyBytes_AS_STRING(data)
+    memset(&out, 0, sizeof(Out))
+    try:
+        out_put(&out, p, SEALED_HEAD_BYTES)
+        seal_records(aead, p + SEALED_HEAD_BYTES, PyBytes_GET_SIZE(data) - SEALED_HEAD_BYTES, salt, &out)
+        return PyBytes_FromStringAndSize(out.data, out.len)
+    finally:
+        out_free(&out)
 
 
 # --- compaction ----------------------------------------------------------------------------------
@@ -275,8 +301,10 @@ cdef bint write_segment(Log log, Segment s, bytes data, bint compress) except -1
 def maintain(Log log) -> bool:
     """Compact or compress at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
     cdef Segment s, worst = None
+    cdef uint32_t wanted
     if log.memory or log.condition != TAKES:
         return False
+    wanted = 0 if log.cipher is None else log.cipher.number
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
         return True
@@ -287,10 +315,13 @@ def maintain(Log log) -> bool:
             if not still_futile(log, s):
                 worst = s
     if worst is not None:
-        return compact(log, worst)
+        return compact(log, worst, False)
+    for s in log.segments.items:
+        if s.key_number != wanted and s is not log.active and s.live and not (s.damaged or s.sync_target):
+            return compact(log, s, True)
     if log.compress:
         for s in log.segments.items:
-            if s is not log.active and s.live and s.packed is None and not (s.damaged or s.unpackable or s.sync_target):
+            if s is not log.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
                 return compress(log, s)
     return False
 
@@ -305,8 +336,10 @@ cdef bint compress(Log log, Segment s) except -1:
     if log.folder_dirty:
         log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
     data = all_of(log, s)
-    if pack_helps(data):
-        compressed = write_segment(log, s, data, True)
+    if s.aead is not None:
+        data = plain_image(s.aead, log.cipher, data, s.salt)
+    if data is not None and pack_helps(data):
+        compressed = write_segment(log, s, data, True, None)
         log.sync_folder()
         return compressed
     s.unpackable = True
@@ -316,15 +349,15 @@ cdef bint compress(Log log, Segment s) except -1:
 cdef bint pack_helps(bytes data):
     """Whether the first blocks get smaller: what does not compress is not rewritten."""
     cdef size_t n = min(<size_t>PyBytes_GET_SIZE(data), <size_t>4 * PACKED_BLOCK_BYTES)
-    return len(pack(PyBytes_AS_STRING(data), n)) < n - n // 16
+    return len(pack(PyBytes_AS_STRING(data), n, None)) < n - n // 16
 
 
-cdef bint compact(Log log, Segment s) except -1:
+cdef bint compact(Log log, Segment s, bint convert) except -1:
     cdef Out out
     cdef Ranges kept
     cdef bytes places = PyBytes_FromStringAndSize(NULL, s.count * sizeof(uint32_t))
     cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
-    cdef uint32_t salt = s.salt * 2654435761u + 40503u
+    cdef Segment fresh = Segment()
     cdef size_t before = s.size
     memset(&out, 0, sizeof(Out))
     memset(&kept, 0, sizeof(Ranges))
@@ -333,17 +366,19 @@ cdef bint compact(Log log, Segment s) except -1:
         log.write()
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
-        put_segment_head(&out, s.first, salt)
-        copy_live(log, s, &out, offsets, salt)
+        fresh.first = s.first
+        fresh.salt = s.salt * 2654435761u + 40503u
+        log.put_head(fresh, &out)
+        copy_live(log, s, &out, offsets, fresh)
         if s.live == 0 or s.damaged:
             return True
-        put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, salt)
-        if out.len >= before:
+        put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, fresh.salt)
+        if out.len >= before and not convert:
             s.futile_first = (<Segment>log.segments.items[0]).first
             s.futile_bytes = max(s.live_bytes, 1)
             return False
-        write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress)
-        take_over(log, s, salt, out.len, offsets)
+        write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress, fresh)
+        take_over(log, s, fresh, out.len, offsets)
         ranges_free(&s.removes)
         s.removes = kept
         memset(&kept, 0, sizeof(Ranges))
@@ -417,9 +452,11 @@ cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
     return True
 
 
-cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, uint32_t salt) except -1:
-    cdef uint32_t i, length
+cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, Segment fresh) except -1:
+    cdef uint32_t i, length, n
     cdef const char* p
+    cdef char* to
+    cdef Head head
     log.segments.need(s)
     i = s.next_live(0)
     while i < s.count:
@@ -427,24 +464,34 @@ cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, uint32_t sal
         if p == NULL:
             log.quarantine(s, i, "checksum")
         else:
-            length = (s.entries[i].size & SIZE_MASK) + RECORD_EXTRA_BYTES
+            n = RECORD_HEAD_BYTES + (s.entries[i].size & SIZE_MASK)
+            length = n - RECORD_HEAD_BYTES + fresh.extra
             offsets[i] = <uint32_t>out.len
-            out_put(out, p, length)
+            out_put(out, p, n)
+            to = out_reserve(out, length - n) - n
+            memset(to + n, 0, length - n)
+            memcpy(&head, to, RECORD_HEAD_BYTES)
+            head.length = length
             # it has long been whole, and its last message may be gone
-            out.data[out.len - length + STATE_AT] &= ~(MORE | MEMBER) & 0xFF
-            seal_record(out.data + out.len - length, length, salt)
+            head.state = head.state & ~(MORE | MEMBER | TAGGED) | (TAGGED if fresh.extra == SEALED_EXTRA_BYTES else 0)
+            memcpy(to, &head, RECORD_HEAD_BYTES)
+            out.len += length - n
+            seal_record(to, length, fresh.salt)
         i = s.next_live(i + 1)
     return 0
 
 
-cdef int take_over(Log log, Segment s, uint32_t salt, uint64_t size, const uint32_t* offsets) except -1:
+cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint32_t* offsets) except -1:
     # The file is the new one: the index follows.
     cdef uint32_t i, n = 0
     cdef uint32_t* subjects = s.subjects
     log.pages.forget(s.serial)
     log.segments.serials += 1
     s.serial = log.segments.serials
-    s.salt = salt
+    s.salt = fresh.salt
+    s.begins = fresh.begins
+    s.head = fresh.head
+    s.extra = fresh.extra
     s.size = s.written_size = s.synced_size = size
     s.has_index = False
     s.relog_low = s.relog_high = 0

@@ -6,7 +6,10 @@
               count x { u32 the length again, u32 crc32c of that many bytes }
               u64 bytes of the segment   u32 count   u32 crc32c from the lengths to here   "PNSTKEN2"
 
-All numbers are little-endian. The segment's own first 32 bytes are in the first block too, with version 1, so that offsets are the
+An encrypted one has a longer head, with version 4, and each block behind its length is ciphertext and 16 bytes of a tag; the nonce is
+the number of the block, which is bound to its length. The records in it are plain (core/sealing).
+
+All numbers are little-endian. The segment's own head is in the first block too, with version 1 or 3, so that offsets are the
 same before and after. When the table at the end is damaged the blocks are found one after the other, and their checksums are not
 known. One flipped bit in a block would cost all that is in it: it is put right in memory when the block's checksum says which it is
 (the records in it have theirs, too). A block that can't be decompressed reads as zeros, which are no records.
@@ -20,7 +23,10 @@ from libc.string cimport memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, crc32c, out_free, out_put, out_reserve
 from penstock.core.disk cimport Disk
 from penstock.core.mend cimport flipped_bit
-from penstock.core.record cimport SEGMENT_HEAD_BYTES, put_packed_head
+from penstock.core.record cimport (
+    SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, TAG_BYTES, get_sealed_half, get_segment_head, mend_segment_head, put_packed_head,
+)
+from penstock.core.sealing cimport aead_of, begin_file, open_part, seal_part
 from penstock.core.s2 cimport s2_bound, s2_decode, s2_decoded_len, s2_encode
 
 cdef const char* END_MAGIC = b"PNSTKEN2"
@@ -45,7 +51,7 @@ cdef uint64_t ids = 0
 memset(cache, 0, sizeof(cache))
 
 
-cdef bytes pack(const char* p, size_t n):
+cdef bytes pack(const char* p, size_t n, object cipher):
     """The file that a segment's n bytes make."""
     cdef Out out
     cdef Out lengths
@@ -53,10 +59,18 @@ cdef bytes pack(const char* p, size_t n):
     cdef uint32_t said, count = 0, crc
     cdef uint64_t size = n
     cdef char* to
+    cdef object aead = None
+    cdef bytes sealed
+    cdef uint64_t first
+    cdef uint32_t salt
     memset(&out, 0, sizeof(Out))
     memset(&lengths, 0, sizeof(Out))
     try:
-        put_packed_head(&out, p)
+        if cipher is None:
+            put_packed_head(&out, p)
+        else:
+            get_segment_head(p, n, &first, &salt)
+            aead = begin_file(cipher, &out, first, salt, True)
         while at < n:
             part = min(n - at, <size_t>PACKED_BLOCK_BYTES)
             to = out_reserve(&out, LENGTH_BYTES + s2_bound(part)) + LENGTH_BYTES
@@ -66,6 +80,12 @@ cdef bytes pack(const char* p, size_t n):
                 memcpy(to, p + at, part)
                 length = part
                 said = <uint32_t>part | PLAIN
+            if aead is not None:
+                length += TAG_BYTES
+                said += TAG_BYTES
+                sealed = seal_part(aead, count, to, length - TAG_BYTES, bound_to(said))
+                to = out_reserve(&out, LENGTH_BYTES + length) + LENGTH_BYTES
+                memcpy(to, PyBytes_AS_STRING(sealed), length)
             memcpy(to - LENGTH_BYTES, &said, LENGTH_BYTES)
             out.len += LENGTH_BYTES + length
             out_put(&lengths, <const char*>&said, LENGTH_BYTES)
@@ -85,13 +105,29 @@ cdef bytes pack(const char* p, size_t n):
         out_free(&lengths)
 
 
-cdef Packed open_packed(Disk disk, int handle):
+cdef inline bytes bound_to(uint32_t said):
+    return PyBytes_FromStringAndSize(<const char*>&said, LENGTH_BYTES)
+
+
+cdef Packed open_packed(Disk disk, int handle, object cipher, str path):
     """What the file behind a handle holds."""
     global ids
     cdef Packed found = Packed()
+    cdef char[SEALED_HEAD_BYTES] head
+    cdef uint64_t first
+    cdef uint32_t number, salt
     ids += 1
     found.id = ids
     found.stored = disk.size(handle)
+    found.begins = SEGMENT_HEAD_BYTES
+    if cipher is not None:
+        found.cipher = cipher
+        found.begins = SEALED_HEAD_BYTES
+        disk.read_at(handle, head, SEALED_HEAD_BYTES, 0)
+        if not get_segment_head(head, SEALED_HEAD_BYTES, &first, &salt):
+            mend_segment_head(head, &first, &salt)
+        get_sealed_half(head, &number)
+        found.aead = aead_of(cipher, head, path)
     if not read_table(found, disk, handle):
         walk(found, disk, handle)
     return found
@@ -101,10 +137,10 @@ cdef bint read_table(Packed found, Disk disk, int handle) except -1:
     """The table at the end, when all of it is sound."""
     cdef char[END_BYTES] end
     cdef uint32_t count, crc, length, k
-    cdef uint64_t size, at = SEGMENT_HEAD_BYTES
+    cdef uint64_t size, at = found.begins
     cdef bytes table
     cdef const char* p
-    if found.stored < SEGMENT_HEAD_BYTES + END_BYTES:
+    if found.stored < found.begins + END_BYTES:
         return False
     if disk.read_at(handle, end, END_BYTES, found.stored - END_BYTES) != END_BYTES or memcmp(end + 16, END_MAGIC, 8) != 0:
         return False
@@ -113,7 +149,7 @@ cdef bint read_table(Packed found, Disk disk, int handle) except -1:
     memcpy(&crc, end + 12, 4)
     if size > <uint64_t>count * PACKED_BLOCK_BYTES or (count and size <= <uint64_t>(count - 1) * PACKED_BLOCK_BYTES):
         return False
-    if <uint64_t>count * ROW_BYTES > found.stored - SEGMENT_HEAD_BYTES - END_BYTES:
+    if <uint64_t>count * ROW_BYTES > found.stored - found.begins - END_BYTES:
         return False
     table = PyBytes_FromStringAndSize(NULL, count * ROW_BYTES)
     p = PyBytes_AS_STRING(table)
@@ -141,13 +177,14 @@ cdef bint read_table(Packed found, Disk disk, int handle) except -1:
 cdef bint ends_packed(Disk disk, int handle) except -1:
     """Whether a file whose head says nothing ends as a compressed one does."""
     cdef Packed found = Packed()
+    found.begins = SEGMENT_HEAD_BYTES
     found.stored = disk.size(handle)
     return read_table(found, disk, handle)
 
 
 cdef int walk(Packed found, Disk disk, int handle) except -1:
     """Find the blocks one after the other, as far as their lengths make sense."""
-    cdef uint64_t at = SEGMENT_HEAD_BYTES
+    cdef uint64_t at = found.begins
     cdef uint32_t said, length, cap = 0
     cdef uint8_t[8] lead
     cdef long long size
@@ -165,8 +202,13 @@ cdef int walk(Packed found, Disk disk, int handle) except -1:
         disk.read_at(handle, <char*>lead, 8, at)
         memcpy(&said, lead, LENGTH_BYTES)
         length = said & ~PLAIN
-        size = length if said & PLAIN else s2_decoded_len(lead + LENGTH_BYTES, 4)
-        if length == 0 or not 1 <= size <= PACKED_BLOCK_BYTES or length > s2_bound(PACKED_BLOCK_BYTES):
+        if found.aead is not None:
+            if length > s2_bound(PACKED_BLOCK_BYTES) + TAG_BYTES or at + LENGTH_BYTES + length > found.stored:
+                break
+            size = found.measure(disk, handle, at, said)
+        else:
+            size = length if said & PLAIN else s2_decoded_len(lead + LENGTH_BYTES, 4)
+        if length == 0 or not 1 <= size <= PACKED_BLOCK_BYTES or length > s2_bound(PACKED_BLOCK_BYTES) + TAG_BYTES:
             break
         if at + LENGTH_BYTES + length > found.stored:
             break
@@ -202,6 +244,25 @@ cdef class Packed:
         for k in range(CACHED):
             if cache[k].owner == self.id:
                 cache[k].owner = cache[k].used = 0
+
+    cdef bytes opened(self, bytes raw, uint32_t said, uint32_t k):
+        # An encrypted block with its length before it, decrypted; empty behind the length when it is not what was written.
+        cdef bytes lead = bound_to(said)
+        cdef bytes plain = open_part(self.aead, self.cipher, k, PyBytes_AS_STRING(raw) + LENGTH_BYTES,
+                                     PyBytes_GET_SIZE(raw) - LENGTH_BYTES, lead)
+        return lead if plain is None else lead + plain
+
+    cdef long long measure(self, Disk disk, int handle, uint64_t at, uint32_t said) except -1:
+        # What the next encrypted block has, decompressed; 0: it can't be read.
+        cdef size_t n = LENGTH_BYTES + (said & ~PLAIN)
+        cdef bytes raw = PyBytes_FromStringAndSize(NULL, n)
+        if disk.read_at(handle, PyBytes_AS_STRING(raw), n, at) != <int64_t>n:
+            return 0
+        raw = self.opened(raw, said, self.count)
+        n = PyBytes_GET_SIZE(raw) - LENGTH_BYTES
+        if said & PLAIN or n == 0:
+            return n
+        return max(s2_decoded_len(<const uint8_t*>PyBytes_AS_STRING(raw) + LENGTH_BYTES, n), 0)
 
     cdef int64_t read_at(self, Disk disk, int handle, char* p, size_t n, uint64_t offset) except -1:
         cdef size_t done = 0, part, inside
@@ -247,9 +308,13 @@ cdef class Packed:
             if self.table is not None:
                 self.mend(<char*>p, n, k)
             memcpy(&said, p, LENGTH_BYTES)
+            if self.aead is not None:
+                raw = self.opened(raw, said, k)
+                p = PyBytes_AS_STRING(raw)
+                n = PyBytes_GET_SIZE(raw)
             if said & PLAIN and n - LENGTH_BYTES == size:
                 memcpy(slot.data, p + LENGTH_BYTES, size)
-            elif said & PLAIN or s2_decoded_len(<const uint8_t*>p + LENGTH_BYTES, n - LENGTH_BYTES) != <long long>size or not s2_decode(
+            elif said & PLAIN or n <= LENGTH_BYTES or s2_decoded_len(<const uint8_t*>p + LENGTH_BYTES, n - LENGTH_BYTES) != <long long>size or not s2_decode(
                     <const uint8_t*>p + LENGTH_BYTES, n - LENGTH_BYTES, <uint8_t*>slot.data, size):
                 memset(slot.data, 0, PACKED_BLOCK_BYTES)
         slot.owner = self.id

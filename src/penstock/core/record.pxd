@@ -8,6 +8,10 @@ from penstock.core.buffer cimport Out
 
 cdef enum:
     SEGMENT_HEAD_BYTES = 32
+    SEALED_HEAD_BYTES = 64       # of a segment whose messages are encrypted
+    TAG_BYTES = 16               # what an encrypted message has behind its payload
+    SEALED_EXTRA_BYTES = 52      # RECORD_EXTRA_BYTES with it
+    FRESH_BYTES = 24             # random bytes in the head of an encrypted segment
     RECORD_HEAD_BYTES = 32
     RECORD_EXTRA_BYTES = 36      # head and checksum: what a record has besides subject, headers and payload
     RECORD_MARK = 0xA75E
@@ -23,6 +27,8 @@ cdef enum RecordKind:
 cdef enum RecordState:
     ERASED = 1       # the body was overwritten with zeros
     LOST = 2         # of a SKIP: damage took what had these sequences
+    TAGGED = 4       # 16 bytes of a tag come before the checksum (zeros in memory, where the message is plain)
+    SEALED = 8       # subject, headers and payload are ciphertext
     MEMBER = 64      # of a group that is stored whole or not at all: the message before belongs to it too
     MORE = 128       # ... and so does the next
 
@@ -60,6 +66,11 @@ cdef int put_segment_head(Out* out, uint64_t first_seq, uint32_t salt) except -1
 # The head of the file that holds the same segment compressed (core/packed), from the segment's own.
 cdef int put_packed_head(Out* out, const char* head) except -1
 cdef bint is_packed_head(const char* p) noexcept             # of a good head: whether it is that one
+cdef bint is_sealed_head(const char* p) noexcept             # ... whether 32 bytes more belong to it: the file is encrypted
+# The longer head: number of the data key, 24 random bytes. Its first half is as that of a plain one.
+cdef int put_sealed_head(Out* out, uint64_t first_seq, uint32_t salt, uint32_t number, const char* fresh, bint packed) except -1
+# Of 64 bytes whose first half is good: whether the second is, one flipped bit put right.
+cdef bint get_sealed_half(char* head, uint32_t* number) noexcept
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept
 cdef bint mend_segment_head(char* head, uint64_t* first, uint32_t* salt) noexcept   # one flipped bit put right; False: more is wrong
 

@@ -6,7 +6,8 @@
          0  u32 length        the whole record, this field and the checksum included
          4  u8  kind          1 message, 2 remove, 3 skip
          5  u8  state         bit 0: erased (the body was overwritten with zeros); bit 1, of a skip: its sequences were lost;
-                              bit 6: the message before, bit 7: the next one belongs to the same group, which counts only
+                              bit 2: 16 bytes of a tag come before the checksum; bit 3: subject and body are ciphertext
+                              (core/sealing); bit 6: the message before, bit 7: the next one belongs to the same group, which counts only
                               with its last message, the one without bit 7 (core/atomic)
          6  u16 flags         the owner's, given back as they came
          8  u16 subject_len
@@ -17,7 +18,11 @@
         32  subject, body (headers then payload; remove: (u64 first, u64 count)*)
        end  u32 crc32c of everything before it, started with the segment's salt
 
-Version 1 is drawn here; version 2 is the head of a file that holds such a segment compressed (core/packed).
+Version 1 is drawn here; version 2 is the head of a file that holds such a segment compressed (core/packed). Version 3 is a segment
+whose messages are encrypted, version 4 one that is compressed and then encrypted. Their heads are longer:
+
+        24  u32 number of the data key
+        32  24 random bytes   56  u32 0   60  u32 crc32c of the 28 bytes before
 
 The salt differs per file, so that the image of a record inside somebody's payload, or bytes an earlier file left on the
 disk, never pass as a record of this one. Memory segments hold the same records without the checksum's value.
@@ -31,6 +36,8 @@ cdef const char* SEGMENT_MAGIC = b"PNSTKSEG"
 cdef enum:
     SEGMENT_VERSION = 1
     PACKED_VERSION = 2
+    SEALED_VERSION = 3
+    SEALED_PACKED_VERSION = 4
 
 
 # --- ranges of sequences -------------------------------------------------------------------------
@@ -123,7 +130,49 @@ cdef int put_packed_head(Out* out, const char* head) except -1:
 cdef bint is_packed_head(const char* p) noexcept:
     cdef uint32_t version
     memcpy(&version, p + 8, 4)
-    return version == PACKED_VERSION
+    return version == PACKED_VERSION or version == SEALED_PACKED_VERSION
+
+
+cdef bint is_sealed_head(const char* p) noexcept:
+    cdef uint32_t version
+    memcpy(&version, p + 8, 4)
+    return version >= SEALED_VERSION
+
+
+cdef int put_sealed_head(Out* out, uint64_t first_seq, uint32_t salt, uint32_t number, const char* fresh, bint packed) except -1:
+    cdef char* p = out_reserve(out, SEALED_HEAD_BYTES)
+    cdef uint32_t version = SEALED_PACKED_VERSION if packed else SEALED_VERSION, crc
+    put_segment_head(out, first_seq, salt)
+    memcpy(p + 8, &version, 4)
+    memcpy(p + 24, &number, 4)
+    crc = crc32c(p, 28, 0)
+    memcpy(p + 28, &crc, 4)
+    memcpy(p + SEGMENT_HEAD_BYTES, fresh, FRESH_BYTES)
+    memset(p + SEGMENT_HEAD_BYTES + FRESH_BYTES, 0, 4)
+    crc = crc32c(p + SEGMENT_HEAD_BYTES, 28, 0)
+    memcpy(p + 60, &crc, 4)
+    out.len += SEALED_HEAD_BYTES - SEGMENT_HEAD_BYTES
+    return 0
+
+
+cdef inline bint good_half(const char* p) noexcept:
+    cdef uint32_t crc
+    memcpy(&crc, p + 28, 4)
+    return crc == crc32c(p, 28, 0)
+
+
+cdef bint get_sealed_half(char* head, uint32_t* number) noexcept:
+    cdef char* p = head + SEGMENT_HEAD_BYTES
+    cdef int bit
+    memcpy(number, head + 24, 4)
+    if good_half(p):
+        return True
+    for bit in range(SEGMENT_HEAD_BYTES * 8):
+        p[bit >> 3] ^= 1 << (bit & 7)
+        if good_half(p):
+            return True
+        p[bit >> 3] ^= 1 << (bit & 7)
+    return False
 
 
 cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_t* salt) noexcept:
@@ -132,7 +181,7 @@ cdef bint get_segment_head(const char* p, size_t n, uint64_t* first_seq, uint32_
         return False
     memcpy(&version, p + 8, 4)
     memcpy(&crc, p + 28, 4)
-    if (version != SEGMENT_VERSION and version != PACKED_VERSION) or crc != crc32c(p, 28, 0):
+    if not SEGMENT_VERSION <= version <= SEALED_PACKED_VERSION or crc != crc32c(p, 28, 0):
         return False
     memcpy(salt, p + 12, 4)
     memcpy(first_seq, p + 16, 8)

@@ -17,7 +17,7 @@ Knows nothing of what a caller asks of the log afterwards.
 """
 import errno
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
@@ -27,14 +27,16 @@ from penstock.core.losses cimport find_orphans, ranges_said, tell_lost
 from penstock.core.mend cimport find_salt
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges, get_segment_head, is_packed_head,
-    mend_segment_head, plausible, put_segment_head, put_skip, ranges_add, ranges_free,
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
+    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
+    ranges_free,
 )
 from penstock.core.scan cimport Opened, Scan, read_all, scan
+from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
-from penstock.core.tally cimport count_bytes, count_entries, merge, recount
+from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.losses import is_segment_name
 
@@ -78,6 +80,7 @@ def opening(log: Log, create: bool):
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
     log.active = last
+    mark_seen(log.subjects_table, last)          # it is appended to
     apply_removals(log, opened, orphans)
     if o.sidecar is not None:
         log.segments.need(last)
@@ -108,6 +111,8 @@ def opening(log: Log, create: bool):
     if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
         # It says how the segment was before: now that this is written down in the log, one day its size might agree again.
         log.disk.unlink(log.segments.path(last, ".idx"))
+    if log.active is last:
+        log.go_on()
 
 
 cdef int start_empty(Log log, list orphans) except -1:
@@ -157,7 +162,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     """None: a file that is no part of this log."""
     cdef Opened o = Opened()
     cdef Segment s = Segment()
-    cdef char head[SEGMENT_HEAD_BYTES]
+    cdef char head[SEALED_HEAD_BYTES]
     cdef uint64_t named = 0
     cdef size_t got
     cdef bint good
@@ -170,12 +175,19 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
     s.sealed = True
-    got = log.disk.read_at(s.handle, head, SEGMENT_HEAD_BYTES, 0)
+    got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt)
-    if not good and got == SEGMENT_HEAD_BYTES:
+    if not good and got >= SEGMENT_HEAD_BYTES:
         good = o.mended = mend_segment_head(head, &named, &s.salt)
-    if good and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
-        s.packed = open_packed(log.disk, s.handle)
+    if good and named == first and is_sealed_head(head):
+        s.begins = SEALED_HEAD_BYTES
+        good = open_sealed(log, s, head, got)
+    if good and is_packed_head(head) and s.key_number:
+        s.packed = open_packed(log.disk, s.handle, log.cipher, log.segments.path(s, ".seg"))
+        s.aead = None
+        s.size = s.written_size = s.synced_size = s.packed.size
+    elif good and named == first and is_packed_head(head) or not good and ends_packed(log.disk, s.handle):
+        s.packed = open_packed(log.disk, s.handle, None, log.segments.path(s, ".seg"))
         s.size = s.written_size = s.synced_size = s.packed.size
         if not good and s.packed.read_at(log.disk, s.handle, head, SEGMENT_HEAD_BYTES, 0) == SEGMENT_HEAD_BYTES:
             good = o.mended = get_segment_head(head, SEGMENT_HEAD_BYTES, &named, &s.salt)
@@ -186,22 +198,23 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if not good:
         s.salt = 0
         o.evidence = read_evidence(log.segments, s)
-        if is_last and got < SEGMENT_HEAD_BYTES and o.evidence is None:
+        if is_last and got < s.begins and o.evidence is None:
             restart(log, s)
             return o
         good = o.mended = find_head(log, o)
+        if not good and is_last and never_written(head, first):
+            # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
+            o.scan = nothing(s, guess_last(log, s))
+            restart(log, s)
+            return o
     if o.mended:
         s.damaged = True
         log.notes.append(f"the head of segment {first} is damaged; what it said is known all the same")
     if not good:
         o.headless = True
         s.damaged = True
-        o.scan = Scan()
-        o.scan.last_seq = guess_last(log, s)
-        o.scan.missing = []
+        o.scan = nothing(s, guess_last(log, s))
         o.scan.damaged = [(0, s.size)]
-        o.scan.notes = []
-        o.scan.broken = []
         o.scan.good_end = s.size
         log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
         return o
@@ -216,8 +229,43 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if s.packed is not None and s.packed.mended:
         s.damaged = True
         log.notes.append(f"one flipped bit in a compressed block of segment {first} was put right in memory")
-    mark_seen(log.subjects_table, s)
     return o
+
+
+cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
+    """Take the key of an encrypted segment from its head; False: the second half of that is damaged."""
+    s.extra = SEALED_EXTRA_BYTES
+    if got < SEALED_HEAD_BYTES or not get_sealed_half(head, &s.key_number):
+        return False
+    s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
+    s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
+    return True
+
+
+cdef bint never_written(const char* p, uint64_t first) except -1:
+    """Whether a bad head is one of which a part is still zeros."""
+    cdef Out out
+    cdef int i
+    cdef bint same = True
+    memset(&out, 0, sizeof(Out))
+    put_segment_head(&out, first, 0)
+    for i in range(SEGMENT_HEAD_BYTES - 4):
+        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
+            same = False
+    out_free(&out)
+    return same
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
 
 
 cdef bint find_head(Log log, Opened o) except -1:
@@ -239,12 +287,12 @@ cdef int restart(Log log, Segment s) except -1:
     memset(&out, 0, sizeof(Out))
     keep_aside(log, s, 0)
     s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8)
-    put_segment_head(&out, s.first, s.salt)
+    log.put_head(s, &out)
     try:
         log.disk.write_at(s.handle, out.data, out.len, 0)
     finally:
         out_free(&out)
-    s.size = s.written_size = SEGMENT_HEAD_BYTES
+    s.size = s.written_size = s.begins
     s.synced_size = 0
     return 0
 
@@ -499,18 +547,17 @@ cdef int settle(Log log, Opened o) except -1:
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
-    cdef uint32_t k
+    cdef bint indexed = o.sidecar is not None
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:
-        for k in range(s.subject_count):
-            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                  s.first + o.sidecar.rows[k].last)
+        merge_rows(log.subjects_table, s, o.sidecar.rows)
+        o.sidecar = None
     else:
         count_entries(log, s)
     log.msgs += s.live
     log.bytes += s.live_bytes
-    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+    if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
         if s.damaged:
@@ -540,6 +587,10 @@ cdef class Rebuild:
         fresh.first = s.first
         fresh.salt = s.salt
         fresh.packed = s.packed
+        fresh.begins = s.begins
+        fresh.extra = s.extra
+        fresh.key_number = s.key_number
+        fresh.aead = s.aead
         fresh.size = s.size
         fresh.sealed = True
         log.segments.serials += 1

@@ -17,9 +17,10 @@ from libc.string cimport memcpy
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEGMENT_HEAD_BYTES, Head, Range,
-    check_record, plausible, ranges_add, resync,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, TAGGED, Head, Range, check_record,
+    plausible, ranges_add, resync,
 )
+from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
 from penstock.core.subject_table cimport SubjectTable
 
@@ -54,10 +55,11 @@ cdef class State:
 cdef Scan scan(Log log, Segment s):
     cdef bytes data = read_all(log, s)
     cdef char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = SEGMENT_HEAD_BYTES, size = PyBytes_GET_SIZE(data), end
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
     cdef Scan found = Scan()
     cdef State state = State()
     cdef Head head
+    cdef const char* plain
     cdef uint32_t n
     found.missing = []
     found.damaged = []
@@ -68,8 +70,11 @@ cdef Scan scan(Log log, Segment s):
     state.log, state.segment, state.found = log, s, found
     while at < size:
         n = check_record(p + at, size - at, s.salt, &head)
-        if n and possible(s, &head):
-            take(state, p, at, &head, False)
+        plain = p + at
+        if n and head.kind == MESSAGE:
+            plain = message_of(log, s, p + at, &head)
+        if n and plain != NULL and possible(s, &head):
+            take(state, plain, at, &head, False)
         else:
             end = resync(p, at, size, s.salt, s.first + s.count)
             n = mend(p + at, end - at, s, &head)
@@ -83,12 +88,24 @@ cdef Scan scan(Log log, Segment s):
                 found.damaged.append((at, at + n))
             else:
                 found.notes.append(f"one flipped bit in the record at {at} of segment {s.first} was put right in memory")
-            take(state, p, at, &head, True)
+            take(state, p + at, at, &head, True)
         at += n
         found.good_end = at
     if state.breaking:
         state.found.broken.append((state.broken_from, s.count))
     return found
+
+
+cdef const char* message_of(Log log, Segment s, const char* p, Head* head) except? NULL:
+    """The record of a message whose checksum holds, decrypted if need be; NULL: it is not what was written there."""
+    if head.length < s.extra or <uint64_t>head.subject_len + head.hlen > head.length - s.extra or (
+            bool(head.state & TAGGED) != (s.extra != RECORD_EXTRA_BYTES)):
+        return NULL
+    if s.aead is None or head.state & ERASED:
+        if head.state & SEALED:
+            return NULL
+        return p
+    return open_record(s.aead, log.cipher, p, &log.unsealed)
 
 
 cdef bint possible(Segment s, Head* head) noexcept:
@@ -144,7 +161,7 @@ cdef int take(State state, const char* p, size_t at, Head* head, bint mended) ex
     elif state.hole:
         found.missing.append((expected, 0, "damaged bytes"))
     if head.kind == MESSAGE:
-        take_message(state, p + at, <uint32_t>at, head, mended)
+        take_message(state, p, <uint32_t>at, head, mended)
         found.last_ts = head.ts_ns
     else:
         if state.breaking:
@@ -152,7 +169,7 @@ cdef int take(State state, const char* p, size_t at, Head* head, bint mended) ex
         elif state.hole:
             found.group_at = 0                  # something whole behind the damage: the group was, too
         if head.kind == REMOVE:
-            take_ranges(s, p + at, head)
+            take_ranges(s, p, head)
         else:
             take_skip(state, head)
     state.hole = False
@@ -197,7 +214,7 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
     cdef Segment s = state.segment
     cdef Scan found = state.found
     cdef SubjectTable subjects = state.log.subjects_table
-    cdef uint32_t id, n = head.length - RECORD_EXTRA_BYTES
+    cdef uint32_t id, n = head.length - s.extra
     if state.breaking and not head.state & MEMBER:
         end_broken(state)                       # another one
     if not head.state & MORE:
@@ -209,6 +226,9 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         if not head.state & ERASED:
             found.missing.append((head.seq, 1, "checksum"))
         s.push_holes(1)
+        return 0
+    if head.state & ERASED and head.subject_len == 0:
+        s.push_holes(1)                         # an encrypted one: its subject is gone, too
         return 0
     id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:

@@ -34,6 +34,11 @@ cdef class Segment:
     cdef uint64_t synced_size             # of which on the disk
     cdef uint64_t sync_target             # what a running sync will have reached
     cdef uint32_t salt
+    cdef uint32_t begins                  # offset of its first record: bytes of its head
+    cdef uint32_t extra                   # bytes of a message's record besides subject, headers and payload
+    cdef uint32_t key_number              # of the data key that its file is encrypted with; 0: it is not
+    cdef bytes head                       # of an encrypted file as it was made; else None
+    cdef object aead                      # the cipher of its records; None: they are not encrypted one by one
     cdef int handle                       # -1: not open
     cdef readonly Packed packed           # its file is compressed; None: it is not
     cdef bint unpackable                  # compressing it was of no use
@@ -87,6 +92,7 @@ cdef class SegmentList:
     cdef Segment active
     cdef Disk disk
     cdef str folder
+    cdef object cipher                    # data keys of the stream; None: it has none
     cdef object rebuild                   # called with a segment whose entries can't be read back from its sidecar
     cdef uint64_t tick
     cdef size_t loaded_bytes              # entry arrays of sealed segments in memory

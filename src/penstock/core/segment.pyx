@@ -5,7 +5,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport crc32c, out_free
 from penstock.core.disk cimport Disk
-from penstock.core.record cimport ranges_free
+from penstock.core.record cimport RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, ranges_free
+from penstock.core.sealing cimport open_entries
 
 cdef extern from *:
     int popcount "__builtin_popcountll"(uint64_t) nogil
@@ -24,6 +25,8 @@ cdef class Segment:
 
     def __cinit__(self) -> None:
         self.handle = -1
+        self.begins = SEGMENT_HEAD_BYTES
+        self.extra = RECORD_EXTRA_BYTES
 
     def __dealloc__(self) -> None:
         free(self.entries)
@@ -254,7 +257,8 @@ cdef class SegmentList:
                     if self.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) == INDEX_HEAD_BYTES:
                         if self.disk.read_at(handle, <char*>entries, n, INDEX_HEAD_BYTES) == <int64_t>n:
                             memcpy(&crc, head + 100, 4)
-                            good = crc == crc32c(<char*>entries, n, 0)
+                            good = crc == crc32c(<char*>entries, n, 0) and open_entries(
+                                self.cipher, self.disk, handle, head, <char*>entries, n)
                 finally:
                     self.disk.close(handle)
             except OSError:

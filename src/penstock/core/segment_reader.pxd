@@ -19,6 +19,9 @@ cdef class SegmentReader:
     cdef readonly uint64_t size          # bytes of the segment, decompressed
     cdef readonly uint64_t stored        # bytes of the file
     cdef readonly bint packed            # the file is compressed
+    cdef readonly bint sealed            # it is encrypted
+    cdef readonly bint locked            # ... and compressed, and there is no key: its records can't be looked at
+    cdef size_t begins                   # bytes of its head
     cdef readonly uint32_t mended_blocks # of a compressed one: flipped bits put right in memory
     cdef readonly bint headless          # its head is damaged beyond mending, or of another segment
     cdef readonly bint mended            # one flipped bit of the head was put right, in memory
@@ -31,7 +34,7 @@ cdef class SegmentReader:
     cdef uint64_t expected               # sequence of the next message if nothing is missing
     cdef Head head                       # of the record that step() came to
     cdef size_t record                   # ... and its offset; damage: the first damaged byte
-    cdef int load(self, Disk disk) except -1
+    cdef int load(self, Disk disk, object cipher) except -1
     cdef int step(self) noexcept nogil   # goes to the next record: its kind, DAMAGE (bytes from `record` to `at`), or AT_END
 
 
@@ -60,6 +63,7 @@ cdef class LogReader:
     cdef readonly list segments          # SegmentScan, ascending
     cdef readonly uint64_t next_seq      # fill goes on here
     cdef Disk disk
+    cdef object cipher                   # data keys of an encrypted stream; None
     cdef SegmentReader current
     cdef Segment segment                 # that `current` reads
     cdef Py_ssize_t index                # of it in the log

@@ -10,6 +10,10 @@ from penstock.core.readonly import OverlayDisk
 _Patterns = tuple[bytes, ...]
 
 HEAD_BYTES: int
+INDEX_HEAD_BYTES: int
+
+def doubted(head: bytes) -> bytes:
+    """The head of an index file that is evidence only; what is none stays as it is."""
 
 def segment_head(first: int, salt: int) -> bytes:
     """The head of a segment that is not compressed."""
@@ -25,14 +29,16 @@ class SegmentReader:
     size: int
     stored: int
     packed: bool
+    sealed: bool  # encrypted
+    locked: bool  # ... and compressed, and there is no key: its records can't be looked at
     headless: bool
     mended: bool
     mended_blocks: int
     unmade: bool
     salt: int
 
-    def __init__(self, disk: Disk, path: str, first: int) -> None:
-        """Read the file; `first` is the sequence in its name. OSError."""
+    def __init__(self, disk: Disk, path: str, first: int, cipher: object = None) -> None:
+        """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError."""
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
     def sound(self) -> bool:
@@ -76,8 +82,10 @@ class LogReader:
         *,
         quick: bool = False,
         progress: Callable[[int], object] | None = None,
+        cipher: object = None,
     ) -> None:
-        """Open a folder without changing anything in it; OSError.
+        """Open a folder without changing anything in it; OSError, LogLocked when it is encrypted and
+        `cipher` (the stream's data keys) does not open it.
 
         Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
         `progress` is called with the bytes of large reads.

@@ -16,12 +16,12 @@ from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, crc32c, out_free
 from penstock.core.columns cimport Columns
 from penstock.core.disk cimport Disk
-from penstock.core.log cimport Log
+from penstock.core.log cimport Log, Record
 from penstock.core.packed cimport Packed, ends_packed, open_packed, pack
 from penstock.core.readonly cimport OverlayDisk
 from penstock.core.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, SKIP, check_record, get_segment_head,
-    is_packed_head, mend_segment_head, put_segment_head, resync,
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, SKIP, check_record,
+    get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, put_segment_head, resync,
 )
 from penstock.core.segment cimport Segment, is_live
 from penstock.core.subjects cimport subject_matches
@@ -31,8 +31,9 @@ from penstock.core.mend import mend_record
 
 HEAD_BYTES = SEGMENT_HEAD_BYTES
 
+INDEX_HEAD_BYTES = 112            # core/sidecar
+
 cdef enum:
-    INDEX_HEAD_BYTES = 112        # core/sidecar
     DOUBT_AT = 104
     CHECK_AT = 108
 
@@ -42,13 +43,13 @@ cdef enum:
 cdef class SegmentReader:
     """The records of one segment, one after the other."""
 
-    def __init__(self, Disk disk, str path, uint64_t first) -> None:
+    def __init__(self, Disk disk, str path, uint64_t first, object cipher=None) -> None:
         """Read the file; OSError."""
         self.path = path
         self.first = self.expected = first
-        self.load(disk)
+        self.load(disk, cipher)
 
-    cdef int load(self, Disk disk) except -1:
+    cdef int load(self, Disk disk, object cipher) except -1:
         cdef int handle = disk.open(self.path, False)
         cdef char* head
         cdef uint64_t named = 0
@@ -56,6 +57,7 @@ cdef class SegmentReader:
         cdef Packed packed
         cdef bint good
         cdef char[SEGMENT_HEAD_BYTES] copy
+        self.begins = SEGMENT_HEAD_BYTES
         try:
             self.stored = self.size = disk.size(handle)
             self.data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>max(self.stored, <uint64_t>SEGMENT_HEAD_BYTES))
@@ -69,8 +71,15 @@ cdef class SegmentReader:
                 good = self.mended = mend_segment_head(copy, &named, &self.salt)
                 if good:
                     head = copy
-            if good and is_packed_head(head) or not good and ends_packed(disk, handle):
-                packed = open_packed(disk, handle)
+            if good and is_sealed_head(head):
+                self.sealed = True
+                self.begins = SEALED_HEAD_BYTES
+                self.locked = is_packed_head(head) and cipher is None
+            if self.locked:
+                self.packed = True
+                got = 0                          # nothing can be said of its records
+            elif good and is_packed_head(head) or not good and ends_packed(disk, handle):
+                packed = open_packed(disk, handle, cipher if self.sealed else None, self.path)
                 self.packed = True
                 self.size = packed.size
                 self.data = PyBytes_FromStringAndSize(NULL, packed.size)
@@ -87,7 +96,7 @@ cdef class SegmentReader:
             disk.close(handle)
         self.p = PyBytes_AS_STRING(self.data)
         self.end = <size_t>got
-        self.at = min(<size_t>SEGMENT_HEAD_BYTES, self.end)
+        self.at = min(self.begins, self.end)
         return 0
 
     cdef int step(self) noexcept nogil:
@@ -150,7 +159,7 @@ def segment_head(first: int, salt: int) -> bytes:
 
 def pack_segment(bytes data) -> bytes:
     """The compressed file of a segment's bytes."""
-    return pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), None)
 
 
 # --- a folder ------------------------------------------------------------------------------------
@@ -175,7 +184,7 @@ def doubted(head: bytes) -> bytes:
 cdef class LogReader:
     """The messages of a folder, as an opening would find them, and a place in them."""
 
-    def __init__(self, Disk disk, str folder, *, bint quick=False, progress=None) -> None:
+    def __init__(self, Disk disk, str folder, *, bint quick=False, progress=None, cipher=None) -> None:
         """Open it; see the stub."""
         cdef list names = disk.list_dir(folder)
         cdef dict by_first = {}
@@ -190,7 +199,8 @@ cdef class LogReader:
                 if name.endswith(".idx") and is_segment_name(name[:-4] + ".seg"):
                     path = f"{folder}/{name}"
                     self.overlay.patch(path, doubted(self.overlay.read_start(path, INDEX_HEAD_BYTES)))
-        self.log = Log(folder, self.overlay, create=False)
+        self.cipher = cipher
+        self.log = Log(folder, self.overlay, create=False, cipher=cipher)
         self.wanted = {}
         self.patterns = ()
         self.seek(1)
@@ -226,7 +236,7 @@ cdef class LogReader:
 
     cdef int find_faults(self, SegmentScan s, Segment segment, uint64_t following) except -1:
         # Where in the file the damage is, and which of the lost sequences are its.
-        cdef SegmentReader r = SegmentReader(self.disk, s.path, s.first)
+        cdef SegmentReader r = SegmentReader(self.disk, s.path, s.first, self.cipher)
         cdef int kind = DAMAGE
         cdef uint64_t low = s.first
         cdef list run = []
@@ -305,7 +315,7 @@ cdef class LogReader:
             self.index += 1
             s = <Segment>items[self.index]
             if s.live and s.first + s.count > self.next_seq:
-                self.current = SegmentReader(self.overlay, self.log.segments.path(s, ".seg"), s.first)
+                self.current = SegmentReader(self.overlay, self.log.segments.path(s, ".seg"), s.first, self.cipher)
                 self.current.salt = s.salt
                 self.segment = s
                 return True
@@ -333,6 +343,8 @@ cdef class LogReader:
         cdef uint64_t i
         cdef int64_t[5] numbers
         cdef const char* subject
+        cdef Record opened
+        cdef uint32_t length
         memset(numbers, 0, sizeof(numbers))
         if patterns != self.patterns:
             self.patterns = patterns
@@ -357,12 +369,17 @@ cdef class LogReader:
                 return False
             if r.head.ts_ns < since_ns or (until_ns and r.head.ts_ns >= until_ns):
                 continue
-            subject = r.p + r.record + RECORD_HEAD_BYTES
+            if r.sealed:
+                if not self.log.read(r.head.seq, &opened):
+                    continue
+                subject, length = opened.subject, opened.body_len
+            else:
+                subject = r.p + r.record + RECORD_HEAD_BYTES
+                length = r.head.length - RECORD_EXTRA_BYTES - r.head.subject_len
             if self.patterns and not self.wants(subject, r.head.subject_len):
                 continue
             numbers[1] = <int64_t>r.head.seq
             numbers[3] = <int64_t>r.head.ts_ns
-            columns.put(subject, r.head.subject_len, subject + r.head.subject_len, r.head.hlen,
-                        r.head.length - RECORD_EXTRA_BYTES - r.head.subject_len, numbers)
+            columns.put(subject, r.head.subject_len, subject + r.head.subject_len, r.head.hlen, length, numbers)
             self.next_seq = r.head.seq + 1
         return True

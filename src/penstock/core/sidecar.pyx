@@ -13,6 +13,8 @@
                   bitmap of the removed: words x u64
                   ranges of its REMOVE records: x { u64 first, u64 count }
 
+That of an encrypted segment is encrypted, too (core/sealing).
+
 Opening a log reads head and tables; entries are read when a message of the segment is first asked for. All of it can be
 made again from the segment, so it is written without fsync and believed only when every checksum, the salt and the size
 of the segment agree, and it is not doubtful: of a segment with damage, which each opening looks at. One that is not believed
@@ -23,8 +25,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
-from penstock.core.buffer cimport crc32c
+from penstock.core.buffer cimport crc32c, hash_bytes
 from penstock.core.record cimport Range, Ranges, ranges_add
+from penstock.core.sealing cimport INDEX_TAIL_BYTES, open_entries, open_tables, seal_index
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.subject_table cimport SubjectTable
 
@@ -32,6 +35,7 @@ cdef const char* INDEX_MAGIC = b"PNSTKIDX"
 cdef enum:
     INDEX_VERSION = 1
     INDEX_HEAD_BYTES = 112
+    AT_ONCE = 32
 
 
 cdef class Sidecar:
@@ -77,6 +81,8 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
     try:
         segments.need(s)
         data = encode(subjects, s, last_seq)
+        if s.key_number:
+            data = seal_index(segments.cipher, s.key_number, data, s.count * sizeof(Entry))
         segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
     except OSError:
         s.has_index = False
@@ -166,7 +172,7 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
     # Head and tables of a sidecar that belongs to s (salt, first and size agree), or None. Of evidence first agrees, and the
     # salt unless s.salt is 0: not known.
     cdef int handle
-    cdef uint64_t at, n
+    cdef uint64_t at, n, tags
     cdef Sidecar found = Sidecar()
     cdef uint64_t size
     try:
@@ -177,7 +183,9 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         size = segments.disk.size(handle)
         if segments.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) != INDEX_HEAD_BYTES:
             return None
-        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) != INDEX_VERSION or get32(head, 108) != crc32c(head, 108, 0):
+        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) - INDEX_VERSION > 1 or get32(head, 108) != crc32c(head, 108, 0):
+            return None
+        if not evidence and (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
         if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
             return None
@@ -187,7 +195,8 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         if at > size:
             return None
         n = size - at
-        if n != (<uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
+        tags = INDEX_TAIL_BYTES if get32(head, 8) != INDEX_VERSION else 0
+        if n != (tags + <uint64_t>get32(head, 72) * sizeof(LocalSubject) + get32(head, 76) + <uint64_t>get32(head, 80) * 8
                  + <uint64_t>get32(head, 84) * sizeof(Range)):
             return None
         found.tables = PyBytes_FromStringAndSize(NULL, n)
@@ -197,8 +206,13 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         return None
     finally:
         segments.disk.close(handle)
+    n -= tags
     if get32(head, 96) != crc32c(PyBytes_AS_STRING(found.tables), n, 0):
         return None
+    if tags:
+        found.tables = open_tables(segments.cipher, head, found.tables)
+        if found.tables is None:
+            return None
     found.rows = <const LocalSubject*>PyBytes_AS_STRING(found.tables)
     found.row_count = get32(head, 72)
     found.range_count = get32(head, 84)
@@ -207,12 +221,31 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
     return found
 
 
+cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows, uint32_t n, const char** name, const char* end) except -2:
+    # The next n names; -1: they don't fit. With a million subjects each look-up waits for memory, so several wait together.
+    cdef uint64_t hashes[AT_ONCE]
+    cdef const char* p = name[0]
+    cdef uint32_t k
+    for k in range(n):
+        if rows[k].name_len > <size_t>(end - p):
+            return -1
+        hashes[k] = hash_bytes(p, rows[k].name_len)
+        subjects.ids.look(hashes[k])
+        p += rows[k].name_len
+    for k in range(n):
+        subjects.ids.look_closer(hashes[k])
+    for k in range(n):
+        s.add_subject(subjects.intern_hashed(name[0], rows[k].name_len, hashes[k]))
+        name[0] += rows[k].name_len
+    return 0
+
+
 cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
     cdef char head[INDEX_HEAD_BYTES]
     cdef Sidecar found = open_sidecar(segments, s, head)
     cdef const char* name
     cdef const char* end
-    cdef uint32_t k, words
+    cdef uint32_t k, n, words
     if found is None:
         return None
     words = get32(head, 80)
@@ -222,13 +255,14 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
         return None
     name = PyBytes_AS_STRING(found.tables) + found.row_count * sizeof(LocalSubject)
     end = name + get32(head, 76)
-    for k in range(found.row_count):
-        if found.rows[k].name_len > <size_t>(end - name):
+    k = 0
+    while k < found.row_count:
+        n = min(found.row_count - k, <uint32_t>AT_ONCE)
+        if intern_some(subjects, s, found.rows + k, n, &name, end) < 0:
             s.count = 0
             s.subject_count = 0
             return None
-        s.add_subject(subjects.intern(name, found.rows[k].name_len))
-        name += found.rows[k].name_len
+        k += n
     if words:
         s.dead = <uint64_t*>calloc(words, 8)
         if s.dead == NULL:
@@ -283,11 +317,13 @@ cdef Evidence read_evidence(SegmentList segments, Segment s):
         try:
             if segments.disk.read_at(handle, PyBytes_AS_STRING(data), count * sizeof(Entry), INDEX_HEAD_BYTES) != <int64_t>len(data):
                 return None
+            if get32(head, 100) != crc32c(PyBytes_AS_STRING(data), len(data), 0):
+                return None
+            if not open_entries(segments.cipher, segments.disk, handle, head, PyBytes_AS_STRING(data), len(data)):
+                return None
         finally:
             segments.disk.close(handle)
     except OSError:
-        return None
-    if get32(head, 100) != crc32c(PyBytes_AS_STRING(data), len(data), 0):
         return None
     evidence = Evidence()
     evidence.salt = get32(head, 12)

@@ -29,6 +29,7 @@ from penstock.engine.hashes import short_hash
 from penstock.engine.settings import Settings
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
     from random import Random
@@ -74,6 +75,7 @@ class Account:
         storage: Usage | None = None,
         batches: OpenBatches | None = None,
         everyone: "list[Account] | None" = None,
+        vault: Vault | None = None,
     ) -> None:
         """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
         `storage` and `batches` count for the whole server, `everyone` are all its accounts.
@@ -83,11 +85,12 @@ class Account:
         self.hub = hub
         self.disk = disk
         self.settings = settings
-        self.files = AccountFiles(disk, store, name)
+        self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
         self.offline: dict[str, Offline] = {}  # streams that are on the disk and can't be opened
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
+        self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> what is to go
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
         self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)

@@ -100,7 +100,9 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
         stream.files.states.drop(entry.name)
         try:
             stream.files.remove_consumer(entry.name)
+            stream.rewrites.pop(entry.name, None)
         except OSError as error:
+            _remove_later(stream, entry.name)
             raise errors.StreamGeneralError(error) from error
     if stream.config.retention == "interest":
         stream.core.review(floor + 1, orphans=True)
@@ -161,6 +163,9 @@ def recover(account: Account, stream: StreamEntry) -> None:
     files.states.found.clear()
     if problems or stream.changed:
         save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
+    if files.states.outdated:
+        for _ in range(2):  # both bases, and the journal that the older one needs
+            save_states(account, stream, durable=True)
     if not stream.offline:
         stream.core.review()
 
@@ -297,11 +302,20 @@ def _create(
         assert stream.files is not None
         try:
             stream.files.write_consumer(meta)
+            stream.rewrites.pop(name, None)
         except OSError as error:
+            _remove_later(stream, name)
             raise errors.ConsumerStoreFailedError(error) from error
     entry = _start(account, stream, meta)
     account.advisories.consumer(stream.config.name, name, "create", account.now_ns)
     return entry
+
+
+def _remove_later(stream: StreamEntry, name: str) -> None:
+    """A file of a consumer that is not there may be on the disk."""
+    files = stream.files
+    assert files is not None
+    stream.rewrites[name] = lambda: files.remove_consumer(name)
 
 
 def _update(
@@ -325,8 +339,11 @@ def _write(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) ->
     if stream.files is not None and entry.persistent:
         try:
             stream.files.write_consumer(entry.file())
+            stream.rewrites.pop(entry.name, None)
         except OSError as error:
             entry.config = old
+            files = stream.files
+            stream.rewrites[entry.name] = lambda: files.write_consumer(entry.file())
             raise errors.ConsumerStoreFailedError(error) from error
 
 

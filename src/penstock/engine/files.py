@@ -1,6 +1,7 @@
 """Where an account's streams and consumers live on disk, and their configuration files.
 
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
+                                                 key.0, key.1          its keys (engine/small_files)
                                                  log/                  its messages (core.log)
                                                  sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
@@ -32,9 +33,12 @@ from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
 from penstock.core.disk import Disk
 from penstock.engine import twins
+from penstock.engine.small_files import LockedError as LockedError
+from penstock.engine.small_files import SmallFiles
 from penstock.engine.states import ConsumerStates
 from penstock.engine.twins import BadFileError as BadFileError
 from penstock.engine.twins import DamagedFileError, sealed, unsealed
+from penstock.vault import Vault
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
@@ -75,9 +79,10 @@ P = TypeVar("P", bound=Dated)
 class AccountFiles:
     """The folders of one account."""
 
-    def __init__(self, disk: Disk, store: str, account: str) -> None:
+    def __init__(self, disk: Disk, store: str, account: str, vault: Vault | None = None) -> None:
         """Nothing is touched before the first call."""
         self._disk = disk
+        self._vault = vault
         root = f"{store}/jetstream/{file_name(account)}"
         self._streams = f"{root}/streams"
         self._deleted = f"{root}/deleted"
@@ -96,11 +101,11 @@ class AccountFiles:
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
         """The files of a stream, by its name or by its folder."""
         folder = f"{self._streams}/{file_name(folder_or_name)}" if by_name else folder_or_name
-        return StreamFiles(self._disk, folder)
+        return StreamFiles(self._disk, folder, self._vault)
 
     def restoring(self, unique: str) -> "StreamFiles":
         """The files of a stream that is being restored; a start of the server removes them."""
-        return StreamFiles(self._disk, f"{self._restoring}/{unique}")
+        return StreamFiles(self._disk, f"{self._restoring}/{unique}", self._vault)
 
     def adopt(self, files: "StreamFiles", name: str) -> "StreamFiles":
         """A restored stream's folder becomes the one of this stream, durably; all in it is on disk.
@@ -115,38 +120,53 @@ class AccountFiles:
         self._disk.rename(files.folder, placed.folder)
         self._disk.sync_dir(self._streams)
         self._disk.sync_dir(self._restoring)
+        placed.small.take_keys(files.small)
         return placed
 
     def remove(self, files: "StreamFiles", unique: str) -> None:
         """Delete a stream's folder; what it holds is gone even if this is cut short after the
         rename.
         """
+        self.finish_removal(self.move_away(files, unique))
+
+    def move_away(self, files: "StreamFiles", unique: str) -> str:
+        """The first half: the folder has another name, where nobody looks for a stream."""
         name = files.folder.rpartition("/")[2]
         target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
         self._disk.rename(files.folder, target)
+        return target
+
+    def finish_removal(self, target: str) -> None:
+        """The second half; what it leaves is removed at the next start."""
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
 
-    def discard(self, files: "StreamFiles", unique: str) -> None:
-        """Take back a create that failed half way, as far as the disk lets us: the next start finds
-        nothing of it.
+    def discard(self, files: "StreamFiles", unique: str) -> bool:
+        """Take back a create that failed half way, so that the next start finds nothing of it;
+        False: the disk did not let us do all of that.
         """
         try:
-            self.remove(files, unique)
+            if self._disk.exists(files.folder):
+                self.remove(files, unique)
+            else:
+                self._disk.sync_dir(self._streams)
         except OSError:
             files.discard()
+            return False
+        return True
 
 
 class StreamFiles:
     """The files of one stream."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
+    def __init__(self, disk: Disk, folder: str, vault: Vault | None = None) -> None:
         """Nothing is touched before the first call."""
         self._disk = disk
         self.folder = folder
+        self.small = SmallFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
-        self.states = ConsumerStates(disk, self._consumers)
+        self.states = ConsumerStates(disk, self._consumers, self.small)
 
     def create(self) -> None:
         """Make the folders, durably; FileExistsError when there is a stream in them already.
@@ -158,6 +178,7 @@ class StreamFiles:
         self._disk.make_dir(self.folder)
         self._disk.make_dir(self._consumers)
         self._disk.sync_dir(self.folder.rpartition("/")[0])
+        self.small.begin()
 
     def check_free(self) -> None:
         """FileExistsError when there is a stream in the folder."""
@@ -183,14 +204,18 @@ class StreamFiles:
 
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json and its copy, durably."""
-        twins.write(self._disk, f"{self.folder}/meta.json", encode(meta))
+        twins.write(self.small, f"{self.folder}/meta.json", encode(meta))
 
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
-        """meta.json; None when there is none. BadFileError: it can't be understood. `report` is
-        told what was damaged and is mended.
+        """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
+        understood (LockedError: it is encrypted and can't be opened). `report` is told what was
+        damaged and is mended.
         """
         path = f"{self.folder}/meta.json"
-        meta = twins.read(self._disk, path, partial(_decode, StreamFile), report)
+        if not twins.exists(self._disk, path):
+            return None
+        self.small.unlock("meta.json")
+        meta = twins.read(self.small, path, partial(_decode, StreamFile), report)
         if meta is not None and not meta.config.name:
             raise BadFileError(f"{path}: no stream name")
         return meta
@@ -204,11 +229,11 @@ class StreamFiles:
         path = f"{self.folder}/sources.json"
         if not self._disk.exists(path):
             return None
-        return _decode(kind, path, self._disk.read_file(path))
+        return _decode(kind, path, self.small.read_file(path))
 
     def write_positions(self, positions: Struct) -> None:
         """Replace sources.json."""
-        self._disk.write_file_atomic(f"{self.folder}/sources.json", sealed(encode(positions)))
+        self.small.write_file_atomic(f"{self.folder}/sources.json", sealed(encode(positions)))
 
     def consumers(self, report: Callable[[str], None]) -> list[ConsumerFile | BadConsumer]:
         """Every consumer, by file name; a file that is no consumer as the reason. `report` is told
@@ -219,7 +244,7 @@ class StreamFiles:
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._consumers}/{name}"
             try:
-                meta = twins.read(self._disk, path, partial(_decode, ConsumerFile), report)
+                meta = twins.read(self.small, path, partial(_decode, ConsumerFile), report)
                 if meta is None or not meta.name:
                     raise BadFileError(f"{path}: no consumer name")
                 found.append(meta)
@@ -229,7 +254,7 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration and its copy, durably."""
-        twins.write(self._disk, self._consumer(meta.name), encode(meta))
+        twins.write(self.small, self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably."""

@@ -26,11 +26,15 @@ from penstock.core.buffer import crc32c_of
 from penstock.core.disk import Disk
 from penstock.core.mend import flipped_bit_of
 from penstock.core.snapshot import SPENT, pack, unpack
+from penstock.engine.small_files import STATES, SmallFiles
+from penstock.vault import Aead, StreamCipher, VaultError
 
 _MAGIC = b"PSSTATE2"
 _HEAD_BYTES = len(_MAGIC) + 4
 _JOURNAL_MAGIC = b"PSACKS1\n"
+_SEALED_MAGIC = b"PSACKSE\n"
 _JOURNAL_HEAD_BYTES = 16
+_SEALED_HEAD_BYTES = 48
 _RECORD = struct.Struct("<IIHHIQ")
 _ACKS = struct.Struct("<8QII")
 _MESSAGE = struct.Struct("<3Q")
@@ -117,10 +121,14 @@ class Found:
 class ConsumerStates:
     """The states of one stream's consumers as they were last saved, in memory and in a folder."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
-        """Nothing is touched before `load`."""
+    def __init__(self, disk: Disk, folder: str, small: SmallFiles | None = None) -> None:
+        """Nothing is touched before `load`. `small` has the stream's keys; None: it has none."""
         self._disk = disk
         self.folder = folder
+        self._small = small or SmallFiles(disk, folder)
+        self.outdated = (
+            False  # some of it is not encrypted as it should be: two new bases mend that
+        )
         self._states: dict[str, tuple[int, bytes]] = {}
         self.found: dict[tuple[str, int], Found] = {}
         self.oldest = 0  # of the journal files that are there
@@ -145,8 +153,9 @@ class ConsumerStates:
                 if not self._disk.exists(path):
                     continue
                 data = self._disk.read_file(path)
-                upto, found = _unpack(data, problems.append)
-            except (OSError, ValueError) as error:
+                self.outdated = self.outdated or not self._small.current(data)
+                upto, found = _unpack(self._plain(data), problems.append)
+            except (OSError, ValueError, VaultError) as error:
                 problems.append(f"{path}: {error}")
                 continue
             problems[before:] = [f"{path}: {what}" for what in problems[before:]]
@@ -167,11 +176,20 @@ class ConsumerStates:
             try:
                 data = self._disk.read_file(path)
                 self.journal_bytes += len(data)
+                self.outdated = self.outdated or journal_key(data) != self._number
                 problems += [f"{path}: {what}" for what in self._replay(data, start_seqs)]
             except (OSError, ValueError) as error:
                 problems.append(f"{path}: {error}")
         self.oldest = numbers[0] if numbers else 0
         return problems
+
+    @property
+    def _number(self) -> int:
+        return 0 if self._small.cipher is None else self._small.cipher.number
+
+    def _plain(self, data: bytes) -> bytes:
+        cipher = self._small.cipher
+        return data if cipher is None else cipher.open(STATES, data)
 
     def _take(self, name: bytes, created_ns: int, state: bytes) -> None:
         key = name.decode("utf-8", "surrogateescape"), created_ns
@@ -184,7 +202,7 @@ class ConsumerStates:
     def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> list[str]:
         keys = [(name.encode("utf-8", "surrogateescape"), created) for name, created in start_seqs]
         wrong: list[str] = []
-        for kind, name, created_ns, body in _records(data, keys, wrong):
+        for kind, name, created_ns, body in _records(data, keys, wrong, self._small.cipher):
             key = name.decode("utf-8", "surrogateescape"), created_ns
             if key not in start_seqs:
                 continue
@@ -208,7 +226,7 @@ class ConsumerStates:
             (name.encode("utf-8", "surrogateescape"), created_ns, state)
             for name, (created_ns, state) in self._states.items()
         ]
-        return _pack(number, rows)
+        return self._small.sealed(STATES, _pack(number, rows))
 
     def begin(self) -> None:
         """Write what was `put` as both bases of a folder that has no journal yet, durably; OSError."""
@@ -217,7 +235,7 @@ class ConsumerStates:
 
 
 def _records(
-    data: bytes, keys: list[tuple[bytes, int]], wrong: list[str]
+    data: bytes, keys: list[tuple[bytes, int]], wrong: list[str], cipher: StreamCipher | None
 ) -> Iterator[tuple[int, bytes, int, bytes]]:
     """(kind, name, created, body) of a journal file's records; behind a bad one those of the
     consumers in `keys` are looked for. What is bad is told in `wrong`. ValueError: it is no journal.
@@ -225,7 +243,11 @@ def _records(
     if len(data) < _JOURNAL_HEAD_BYTES:
         return  # cut short when it was begun
     salt = _salt(data, wrong)
+    aead = None
     at = _JOURNAL_HEAD_BYTES
+    if is_sealed_journal(data):
+        aead = _journal_aead(data, salt, cipher, wrong)
+        at = _SEALED_HEAD_BYTES
     while at + _RECORD.size <= len(data):
         end = _good_end(data, at, salt)
         if not end:
@@ -235,7 +257,15 @@ def _records(
                 continue
         _, _, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
         name_end = at + _RECORD.size + name_bytes
-        yield kind, data[at + _RECORD.size : name_end], created_ns, data[name_end:end]
+        body = data[name_end:end]
+        if aead is not None and cipher is not None:
+            opened = _opened(aead, cipher, data[at:name_end], body)
+            if opened is None:
+                wrong.append(f"the record at {at} is not what was written there")
+                at = end
+                continue
+            body = opened
+        yield kind, data[at + _RECORD.size : name_end], created_ns, body
         at = end
 
 
@@ -247,10 +277,53 @@ def _salt(data: bytes, wrong: list[str]) -> int:
             raise ValueError("not a journal of acks")
         wrong.append("one flipped bit in its head was put right")
         head = _flipped(head, bit) if bit < 8 * len(head) else head
-    if not head.startswith(_JOURNAL_MAGIC):
+    if not head.startswith((_JOURNAL_MAGIC, _SEALED_MAGIC)):
         raise ValueError("not a journal of acks")
     salt: int = struct.unpack_from("<I", head, len(_JOURNAL_MAGIC))[0]
     return salt
+
+
+def is_sealed_journal(data: bytes) -> bool:
+    """Whether a journal file is encrypted, also one with a flipped bit in its first bytes: the two
+    kinds differ in four.
+    """
+    return (data[6] ^ _SEALED_MAGIC[6]).bit_count() <= 1
+
+
+def journal_key(data: bytes) -> int:
+    """The number of the data key that a journal file is encrypted with; 0: it is not."""
+    if len(data) < _SEALED_HEAD_BYTES or not is_sealed_journal(data):
+        return 0
+    return int.from_bytes(data[_JOURNAL_HEAD_BYTES : _JOURNAL_HEAD_BYTES + 4], "little")
+
+
+def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: list[str]) -> Aead:
+    head = data[_JOURNAL_HEAD_BYTES : _SEALED_HEAD_BYTES - 4]
+    check = int.from_bytes(data[_SEALED_HEAD_BYTES - 4 : _SEALED_HEAD_BYTES], "little")
+    if len(head) < _SEALED_HEAD_BYTES - 4 - _JOURNAL_HEAD_BYTES:
+        raise ValueError("cut short when it was begun")
+    if check != crc32c_of(head):
+        bit = flipped_bit_of(head, check)
+        if bit < 0:
+            raise ValueError("not a journal of acks")
+        wrong.append("one flipped bit in its head was put right")
+        head = _flipped(head, bit) if bit < 8 * len(head) else head
+    try:
+        if cipher is not None:
+            number = int.from_bytes(head[:4], "little")
+            return cipher.aead(number, b"journal " + salt.to_bytes(4, "little") + head)
+    except KeyError:
+        pass
+    raise ValueError("it is encrypted, and there is no key for it")
+
+
+def _opened(aead: Aead, cipher: StreamCipher, bound: bytes, body: bytes) -> bytes | None:
+    """What a record has behind its name, decrypted; None: it is not what was written there."""
+    try:
+        nonce = bytes(4) + body[:4] + bytes(4)
+        return aead.decrypt(nonce, body[4:], bound[:4] + bound[8:])
+    except (cipher.invalid, ValueError):
+        return None
 
 
 def _good_end(data: bytes, at: int, salt: int) -> int:

@@ -14,15 +14,33 @@ Knows nothing of what the files mean.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from penstock.core.buffer import crc32c_of
-from penstock.core.disk import Disk
 
 COPY = ".copy"
 _SUM = b"crc32c"
 _MENDED_MAX_BYTES = 1 << 16
 T = TypeVar("T")
+
+
+class Files(Protocol):
+    """Where the files are: a disk, or one that encrypts (engine/small_files)."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+
+    def read_file(self, path: str) -> bytes:
+        """All of it."""
+
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace it as a whole."""
+
+    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
+        """Replace several with the same, durably."""
+
+    def unlink(self, path: str) -> None:
+        """Remove it, if it is there."""
 
 
 class BadFileError(Exception):
@@ -47,9 +65,7 @@ def unsealed(path: str, data: bytes) -> bytes:
             raise DamagedFileError(f"{path}: damaged: it is empty")
         return data
     if data != sealed(line):
-        raise DamagedFileError(
-            f"{path}: damaged: the checksum in its second line does not match"
-        )
+        raise DamagedFileError(f"{path}: damaged: the checksum in its second line does not match")
     return line
 
 
@@ -68,24 +84,24 @@ def mended(data: bytes) -> bytes | None:
     return None
 
 
-def write(disk: Disk, path: str, data: bytes) -> None:
+def write(disk: Files, path: str, data: bytes) -> None:
     """Replace a file and its copy, durably."""
     disk.write_files_atomic([path, path + COPY], sealed(data))
 
 
-def remove(disk: Disk, path: str) -> None:
+def remove(disk: Files, path: str) -> None:
     """Remove a file and its copy; durable when the folder is synced."""
     disk.unlink(path)
     disk.unlink(path + COPY)
 
 
-def exists(disk: Disk, path: str) -> bool:
+def exists(disk: Files, path: str) -> bool:
     """Whether there is the file, or its copy."""
     return disk.exists(path) or disk.exists(path + COPY)
 
 
 def read(
-    disk: Disk, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+    disk: Files, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
 ) -> T | None:
     """What a file says; None when there is none. `decode` gets path and bytes and raises
     BadFileError. What was wrong and is mended is told to `report`. BadFileError: neither the file
@@ -99,7 +115,8 @@ def read(
     for at, data in ((path, first), (path + COPY, second)):
         whole, value, problem = _understood(at, data, decode)
         if value is not None and whole is not None:
-            _restore(disk, path, (first, second), whole, report)
+            bad = [not _sound(at, data, decode) for data in (first, second)]
+            _restore(disk, path, (first, second), bad, whole, report)
             return value
         if problem is not None and not isinstance(problem, DamagedFileError):
             raise problem  # it was written so: by a later version, or by hand
@@ -107,7 +124,7 @@ def read(
     raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
 
 
-def _read(disk: Disk, path: str) -> bytes | None:
+def _read(disk: Files, path: str) -> bytes | None:
     return disk.read_file(path) if disk.exists(path) else None
 
 
@@ -127,9 +144,10 @@ def _understood(
 
 
 def _restore(
-    disk: Disk,
+    disk: Files,
     path: str,
     found: tuple[bytes | None, bytes | None],
+    bad: list[bool],
     whole: bytes,
     report: Callable[[str], None],
 ) -> None:
@@ -138,11 +156,11 @@ def _restore(
     """
     if found == (whole, whole):
         return
-    for at, data in zip((path, path + COPY), found, strict=True):
+    for at, data, damaged in zip((path, path + COPY), found, bad, strict=True):
         if data == whole:
             continue
         try:
-            if data is not None and _is_damaged(at, data):
+            if data is not None and damaged:
                 number = 1
                 while disk.exists(f"{path}.bad-{number}"):
                     number += 1
@@ -155,9 +173,10 @@ def _restore(
             report(f"{at} is damaged, and can't be made again: {error}")
 
 
-def _is_damaged(path: str, data: bytes) -> bool:
+def _sound(path: str, data: bytes | None, decode: Callable[[str, bytes], object]) -> bool:
     try:
-        unsealed(path, data)
-    except DamagedFileError:
-        return True
-    return False
+        if data is not None:
+            decode(path, data)
+    except BadFileError:
+        return False
+    return True

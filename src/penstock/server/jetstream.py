@@ -30,14 +30,17 @@ from penstock.engine.account import Account
 from penstock.engine.settings import BatchLimits, ServerLimits
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.accounts.who import client_info
+from penstock.server.ahead import Ahead
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
 from penstock.server.logs.log import Log
-from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings import COMPATIBLE_VERSION, Encryption, Settings
 from penstock.server.settings.accounts import JetStreamLimits
 from penstock.server.settings.declared import Declared
 from penstock.server.units import SECOND_NS, format_size
+from penstock.vault import CIPHERS, Vault, VaultError
+from penstock.vault import NAMES as CIPHER_NAMES
 
 if TYPE_CHECKING:
     from penstock.server.remote import Remote
@@ -46,6 +49,7 @@ BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once t
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 RECOVERY_SLICE_NS = SECOND_NS // 250  # streams are opened for so long, then clients are served
+RECOVERY_WAIT_SECONDS = 0.001  # until the next look, when all streams wait for the disk
 RECOVERY_TOLD_NS = 5 * SECOND_NS  # between two lines of the log about that
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 _INFO = "$JS.API.INFO"
@@ -102,6 +106,7 @@ class JetStream:
             settings=self._engine_settings,
             random=Random(os.urandom(16)),
             report=log.warn,
+            vault=_vault(settings.encryption),
         )
         self._refusals: dict[str, CallbackSink] = {}  # of accounts that are not served
         self._domains: dict[str, CallbackSink] = {}
@@ -286,10 +291,12 @@ class JetStream:
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
 
-    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, loop: asyncio.AbstractEventLoop, ahead: Ahead | None = None) -> None:
         """Serve what the store holds: each stream as soon as it is recovered, which begins now.
-        StartError: the store can't be used.
+        `ahead` sees to their files before they are opened. StartError: the store can't be used.
         """
+        if ahead is not None:
+            self._engine.may_open = ahead.done
         settings, log = self._settings, self._log
         log.info("Starting JetStream")
         log.info("---------------- JETSTREAM ----------------")
@@ -299,6 +306,8 @@ class JetStream:
         log.info(f"  Max Memory:      {format_size(self._max_memory())}")
         log.info(f"  Max Storage:     {format_size(self._max_storage())}")
         log.info(f'  Store Directory: "{self.folder}"')
+        if settings.encryption.key:
+            log.info(f"  Encryption:      {CIPHER_NAMES[CIPHERS[settings.encryption.cipher]]}")
         log.info(f"  Sync Interval:   {self._sync()}")
         log.info(f"  API Level:       {API_LEVEL}")
         log.info("-------------------------------------------")
@@ -337,15 +346,22 @@ class JetStream:
         started_ns = now_ns = time.perf_counter_ns()
         self._turn.now_ns = self._turn.clock.now()
         more = True
-        while more and now_ns < started_ns + RECOVERY_SLICE_NS:
-            more = self._engine.open_more()
-            now_ns = time.perf_counter_ns()
-        self._turn.kick()
+        try:
+            while more and now_ns < started_ns + RECOVERY_SLICE_NS:
+                more = self._engine.open_more()
+                now_ns = time.perf_counter_ns()
+                if self._engine.waiting:
+                    break
+        finally:
+            self._turn.kick()
+            if more and self._engine.waiting:
+                self._loop.call_later(RECOVERY_WAIT_SECONDS, self._recover)
+            elif more:
+                self._loop.call_soon(self._recover)
         if more:
             if now_ns > self._told_ns + RECOVERY_TOLD_NS:
                 self._told_ns = now_ns
                 self._log.info(f"Recovering streams: {self._engine.opening()[2]}")
-            self._loop.call_soon(self._recover)
             return
         self._recovering = False
         ms = (now_ns - self._recovery_ns) / 1_000_000
@@ -493,6 +509,14 @@ def _asks_elsewhere(account: ServerAccount) -> bool:
         wanted.service and collide(local_pattern(wanted), _INFO)
         for wanted in account.settings.imports
     )
+
+
+def _vault(encryption: Encryption) -> Vault | None:
+    """The keys that are configured; StartError."""
+    try:
+        return Vault.of(encryption.key, encryption.previous, encryption.cipher, random=os.urandom)
+    except VaultError as problem:
+        raise StartError(f"Can't start JetStream: {problem}") from None
 
 
 def _limits(tiers: dict[str, JetStreamLimits]) -> dict[str, AccountLimits]:

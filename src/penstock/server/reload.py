@@ -56,6 +56,7 @@ _SENTENCES = {
     "operator": "config reload not supported for TrustedOperators",
     "websocket": "config reload not supported for Websocket",
     "store_dir": "config reload not supported for jetstream storage directory",
+    "encryption": "config reload not supported for the encryption of the store",
 }
 # What is told of a change that is made; without a value where it is a secret, or long.
 _UNTOLD = {
@@ -198,6 +199,7 @@ def check_jetstream(old: Settings, new: Settings) -> None:
         raise StartError(f"config reload not supported for {what}")
     for name in (
         "store_dir",
+        "encryption",
         "sync_interval_ns",
         "batch_limits",
         "domain",

@@ -23,16 +23,17 @@ class SavedAgenda:
         self.note = 0  # kept with it
         self.read_from = 0  # the first sequence that is not in it
         self._core = entry.core
-        self._disk = account.disk
         self._report = account.report
+        self._small = entry.files.small if entry.files is not None else None
         self._path = f"{entry.files.folder}/{name}" if entry.files is not None else ""
-        if self._path and self._disk.exists(self._path):
+        if self._small is not None and self._small.exists(self._path):
             self._load()
         self._saved_upto = self._core.log.last_seq
 
     def _load(self) -> None:
         try:
-            upto, note = self.agenda.load(self._disk.read_file(self._path))
+            assert self._small is not None
+            upto, note = self.agenda.load(self._small.read_file(self._path))
         except (OSError, ValueError) as error:
             self._report(f"{self._path} is passed over: {error}")
             return
@@ -51,12 +52,12 @@ class SavedAgenda:
         """Write it. OSError."""
         log = self._core.log
         self._saved_upto = log.last_seq
-        if self._path:
+        if self._small is not None:
             # Messages that have ended are not in it: if their removal were lost, and it were not,
             # they would stay for ever.
             log.fsync()
             data = self.agenda.dump(log.synced_seq, self.note)
-            self._disk.write_file_atomic(self._path, data, False)
+            self._small.write_file_atomic(self._path, data, False)
 
     def close(self) -> None:
         """Write it for the next opening, which then reads no message again."""

@@ -1,5 +1,7 @@
 """``jetstream``: the store, its limits."""
 
+from dataclasses import replace
+
 from penstock.server.config.grammar import Item
 from penstock.server.config.operations import taken
 from penstock.server.config.reader import Convert, Key, Reader
@@ -17,6 +19,7 @@ from penstock.server.config.values import (
     span,
     text,
 )
+from penstock.vault import CIPHERS
 
 
 def _sync_interval(reader: Reader, name: str, item: Item) -> None:
@@ -46,6 +49,34 @@ def jetstream(reader: Reader, name: str, item: Item) -> None:
 
 def _disabled(reader: Reader, name: str, item: Item) -> None:
     reader.settings.jetstream = not flag(item)
+
+
+def _cipher(item: Item) -> str:
+    """How the store is encrypted."""
+    value = text(item).lower()
+    if value not in CIPHERS:
+        raise ValueError(f'"{value}" is not a cipher: chacha or aes')
+    return value
+
+
+def _store_key(item: Item) -> str:
+    """A key; what is wrong with it is said without it."""
+    if not isinstance(item.value, str | int | float) or isinstance(item.value, bool):
+        raise ValueError("expected a text")
+    value = text(item)
+    if not value:
+        raise ValueError("a key can't be empty")
+    return value
+
+
+def _encryption(attribute: str, convert: Convert) -> Key:
+    """One of the values of `Encryption`."""
+
+    def apply(reader: Reader, name: str, item: Item) -> None:
+        made = replace(reader.settings.encryption, **{attribute: convert(item)})
+        reader.settings.encryption = made
+
+    return apply
 
 
 def _limit(attribute: str, convert: Convert) -> Key:
@@ -90,6 +121,11 @@ _KEYS: dict[str, Key] = {
     "extension_hint": taken,
     "max_concurrent_io": taken,
     "remotes": remotes,
+    "cipher": _encryption("cipher", _cipher),
+    **dict.fromkeys(("key", "ek", "encryption_key"), _encryption("key", _store_key)),
+    **dict.fromkeys(
+        ("prev_key", "prev_ek", "prev_encryption_key"), _encryption("previous", _store_key)
+    ),
 }
 
 _BATCH_LIMITS: dict[str, Key] = {

@@ -118,15 +118,14 @@ TOP: dict[str, Key] = {
 }
 
 # Keys that nats-server knows and this version does not serve: refused by name, because leaving out
-# what they ask for (encryption, permissions, a cluster) without a word would be worse than not
+# what they ask for (permissions, a cluster) without a word would be worse than not
 # starting.
 NOT_SERVED = frozenset(
     """
     ocsp proxies resolver_tls
-    jetstream.key jetstream.ek jetstream.encryption_key jetstream.prev_key jetstream.prev_ek
     leafnodes.write_deadline leafnodes.write_timeout
     leafnodes.authorization.proxy_required leafnodes.remotes.proxy
     leafnodes.remotes.jetstream_cluster_migrate leafnodes.remotes.js_cluster_migrate
-    jetstream.prev_encryption_key jetstream.cipher jetstream.tpm
+    jetstream.tpm
     """.split()  # noqa: SIM905 # one word on a line would be two pages
 )

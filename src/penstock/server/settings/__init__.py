@@ -37,6 +37,15 @@ class RemoteServer:
 
 
 @dataclass(slots=True)
+class Encryption:
+    """``jetstream.cipher`` and keys: how the store is encrypted."""
+
+    cipher: str = "aes"  # or chacha
+    key: str = field(default="", repr=False)  # "": what is written is not encrypted
+    previous: str = field(default="", repr=False)  # opens what `key` does not
+
+
+@dataclass(slots=True)
 class Settings:
     """All settings; durations in nanoseconds, sizes in bytes."""
 
@@ -65,6 +74,7 @@ class Settings:
 
     jetstream: bool = False
     store_dir: str = ""  # "": a folder under the system's temporary folder
+    encryption: Encryption = field(default_factory=Encryption)
     sync_interval_ns: int = 0  # 0: acks of file streams wait for the fsync
     max_memory: int = -1  # -1: from what the machine has
     max_file: int = -1

@@ -1,0 +1,111 @@
+"""Keys that change while power goes, at every call to the disk; what a torn store shows."""
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.disk import PyDisk
+from penstock.vault import Vault
+from tests.engine.house import SECOND, House
+from tests.engine.test_encryption import MARKS, busy, facts
+from tests.simulation.disk import PowerCut, SimDisk
+
+STORE = Path("store")
+CHANGES = [
+    (("", ""), ("a", "")),
+    (("a", ""), ("b", "a")),
+    (("a", ""), ("", "a")),
+    (("a", "", "chacha"), ("a", "", "aes")),
+]
+
+
+def keys(spec: tuple[str, ...], seed: int = 0) -> Vault | None:
+    key, previous, cipher = (*spec, "aes")[:3]
+    return Vault.of(key, previous, cipher, random=random.Random(f"{spec}{seed}").randbytes)
+
+
+def begun(disk: SimDisk, spec: tuple[str, ...], seed: int = 0, **fields: Any) -> House:
+    return House(STORE, disk=PyDisk(disk), vault=keys(spec, seed), **fields)
+
+
+def shown(disk: SimDisk) -> list[tuple[str, bytes]]:
+    return [
+        (path, mark)
+        for path, node in disk.names.items()
+        for mark in MARKS
+        if mark in bytes(node.data)
+    ]
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_a_change_of_keys_may_be_cut_short_at_every_call(
+    old: tuple[str, ...], new: tuple[str, ...], compression: str
+) -> None:
+    disk = SimDisk()
+    house = begun(disk, old)
+    busy(house, compression=compression)
+    before = facts(house)
+    house.engine.close()
+    start = copy.deepcopy(disk)
+    cut, ends = 0, 0
+    while True:
+        disk = copy.deepcopy(start)
+        disk.cut_after(cut)
+        try:
+            house = begun(disk, new, cut)
+            house.pass_time(4 * SECOND)
+            ended = True
+        except PowerCut:
+            ended = False
+        disk.crash(random.Random(cut))
+        again = begun(disk, new, cut + 1)
+        assert facts(again) == before, cut
+        assert again.reports == [] or not ended, again.reports
+        if ended:
+            ends += 1
+        if ended and ends == 2:
+            break
+        again.pass_time(6 * SECOND)
+        again.engine.close()
+        if new[0]:
+            assert not [name for name, _ in shown(disk) if ".tmp" not in name], cut
+            last = begun(disk, (new[0], "", *new[2:]), cut + 2)
+        else:
+            last = begun(disk, ("", ""), cut + 2)
+        assert facts(last) == before, cut
+        cut += 1 if cut < 40 else 7
+    assert cut > 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_power_leaves_of_an_encrypted_store_shows_nothing_and_loses_nothing(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    disk = SimDisk(random=rng)
+    house = begun(disk, ("a", ""), seed)
+    house.stream("S", subjects=["marksubject.>"], compression=rng.choice(["none", "s2"]))
+    house.consumer("c", ack_policy="explicit", description="markdescription")
+    acked: dict[int, bytes] = {}
+    for turn in range(25):
+        disk.cut_after(rng.randint(1, 120))
+        try:
+            for i in range(rng.randint(1, 40)):
+                body = b"markpayload %d %d" % (turn, i) + b"." * rng.randint(0, 4000)
+                acked[house.publish(f"marksubject.{i % 3}", body)["seq"]] = body
+            house.pass_time(rng.randint(0, 2) * SECOND)
+        except PowerCut:
+            pass
+        disk.crash(rng)
+        assert shown(disk) == []
+        house = begun(disk, ("a", ""), seed * 100 + turn)
+        assert shown(disk) == []
+        for seq, body in acked.items():
+            found = house.server.hub and house.account.streams["S"].core.log.get(seq)
+            assert found is not None
+            assert found.payload == body
+    assert len(acked) > 50
