@@ -93,6 +93,11 @@ def opening(log: Log, create: bool):
     for o in opened:
         count(log, o)
         yield
+    (<Rebuild>log.segments.rebuild).opened = True
+    if (<Rebuild>log.segments.rebuild).short:
+        (<Rebuild>log.segments.rebuild).short = False
+        recount(log)
+        log.removed = 0
     log.subject_count = log.subjects_table.live
     log.subject_ids = log.subjects_table.count
     log.segments.make_room(None)
@@ -531,6 +536,8 @@ cdef bint lost_in(Log log, Segment s) except -1:
 cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
+    cdef bint opened         # all segments are counted
+    cdef bint short          # before that, messages turned out to be missing of one that may be counted already
 
     def __init__(self, Log log) -> None:
         import weakref
@@ -541,7 +548,6 @@ cdef class Rebuild:
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
         cdef uint32_t i
-        cdef bint short = False
         fresh.first = s.first
         fresh.salt = s.salt
         fresh.packed = s.packed
@@ -568,10 +574,11 @@ cdef class Rebuild:
                 s.damaged = True
                 s.set_dead(i)
                 s.live -= 1
-                short = True
+                self.short = True
         # While the log is being opened, removals newer than the sidecar are marked and not counted yet.
         count_bytes(log, s)
-        if short:
+        if self.short and self.opened:
+            self.short = False
             recount(log)
         if not s.damaged:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
