@@ -28,7 +28,7 @@ from random import Random, SystemRandom
 from tests.crash import loop
 from tests.crash.kinds import KINDS
 from tests.crash.kinds.groups import Followed
-from tests.crash.torture import MODES, Tally, World, configure, table
+from tests.crash.torture import MODES, ON_DISK, Tally, World, configure, table
 from tests.peers import ServerProcess
 
 DISK_BYTES = 512 << 20
@@ -131,7 +131,7 @@ def main() -> int:
     for mode, tally in rows.items():
         for number in range(1, told.rounds + 1):
             own, load_s = rng.randrange(2**32), rng.uniform(*LOAD_S)
-            every = mode == "always" and told.server == "penstock"
+            every = mode in ON_DISK and told.server == "penstock"
             try:
                 came = cut(told.server, MODES[mode], own, load_s, every=every)
             except loop.NotHere as exc:
@@ -146,7 +146,7 @@ def main() -> int:
                 print("    " + example[:300], flush=True)
             per_round[mode].append(f"{came.faults['lost']:,} of {came.acked:,}")
             tally.add(came)
-            promised = PROMISED_LESS if mode != "always" else frozenset()
+            promised = frozenset() if mode in ON_DISK else PROMISED_LESS
             wrong.update({k: n for k, n in came.faults.items() if k not in promised})
     print("\n" + table(rows, told.server, seed))
     for mode, losses in per_round.items():

@@ -30,7 +30,7 @@ from tests.peers import ServerProcess, running_server
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 4)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 3)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 PUBLISHERS = 3
 OLD_LOOKED_AT = 200

@@ -19,7 +19,7 @@ from tests.peers import running_server
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 10)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 8)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 CLIENTS = 3
 NAMES = 4  # streams of each client
@@ -72,6 +72,9 @@ class Client(threading.Thread):
 
     def _change(self, name: str, known: Stream) -> None:
         rng = self._rng
+        if known.there is None:
+            time.sleep(0.01)  # not before it is known again
+            return
         if not known.there:
             limit = rng.randrange(1, 1000)
             known.there = known.max_msgs = known.messages = None

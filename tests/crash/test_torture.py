@@ -14,7 +14,7 @@ from tests.crash.torture import MODES, World, torture
 from tests.crash.wire import Wire
 from tests.peers import running_server
 
-ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 6)
+ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 4)
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]

@@ -37,7 +37,9 @@ JOIN_S = 30.0
 MODES: dict[str, str] = {
     "always": "jetstream { sync_interval: always }\n",
     "2m": "jetstream { sync_interval: 2m }\n",
+    "encrypted": "jetstream { sync_interval: always, cipher: aes, key: torture }\n",
 }
+ON_DISK = ("always", "encrypted")  # where an ack means the disk
 
 
 @dataclass
@@ -68,6 +70,7 @@ class World:
         self.rng = Random(seed)
         self.kinds = [kind(self.rng.randrange(2**32)) for kind in kinds]
         self._counted: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._acked = 0
 
     def furnish(self) -> None:
@@ -120,8 +123,8 @@ class World:
             examples += kind.examples
             kind.examples = []
         faults["publish refused"] = sum(refused.values())
-        if refused - self._counted:
-            examples += [f"refused: {text}"[:300] for text in list(refused)[:3]]
+        examples += [f"refused: {text}"[:300] for text in list(refused - self._refused)[:3]]
+        self._refused = refused
         acked = sum(kind.acked_total for kind in self.kinds)
         tally = Tally(1, acked - self._acked, faults - self._counted, examples)
         tally.failing = [number] if tally.faults else []

@@ -28,7 +28,7 @@ from penstock.core.mend cimport find_salt
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
+    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
     ranges_free,
 )
 from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan

@@ -186,7 +186,7 @@ class Publishing(Kind):
         state = answer["state"]
         if state["last_seq"] < self.last:
             self.fault("last sequence went back", (state["last_seq"], self.last))
-        self.compare(wire, state, self.fresh, state["last_seq"])
+        self.compare(wire, state, self.fresh, max(state["last_seq"], self.last))
         if self.acked and self.fresh > 1:
             old = self.rng.choice(list(self.acked))
             self.compare(wire, state, old, min(old + OLD, self.fresh))
