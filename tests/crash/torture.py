@@ -37,6 +37,7 @@ JOIN_S = 30.0
 MODES: dict[str, str] = {
     "always": "jetstream { sync_interval: always }\n",
     "2m": "jetstream { sync_interval: 2m }\n",
+    "encrypted": "jetstream { sync_interval: always, cipher: aes, key: torture }\n",
 }
 
 
