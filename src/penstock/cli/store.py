@@ -131,7 +131,7 @@ def _tell(session: Session, report: StoreReport) -> int:
         name = f"{each.account}/{each.stream}"
         if each.domain:
             name = f"{each.domain}/{name}"
-        print(f"{style(each.state.ljust(7), each.state)}  {name}  {_facts(each)}")
+        print(f"{style(each.state.ljust(15), each.state)}  {name}  {_facts(each)}")
         for problem in each.problems:
             show_problem(problem, each.folder)
     for problem in report.problems:

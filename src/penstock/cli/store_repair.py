@@ -71,7 +71,7 @@ def _tell(report: RepairReport, dry_run: bool) -> None:
         name = f"{report.domain}/{name}"
     state = report.after.state
     if not report.changes:
-        print(f"{style(state.ljust(7), state)}  {name}  nothing to do")
+        print(f"{style(state.ljust(15), state)}  {name}  nothing to do")
     else:
         before = report.before.lost - report.after.lost
         would = "would be " if dry_run else ""
@@ -80,7 +80,7 @@ def _tell(report: RepairReport, dry_run: bool) -> None:
             facts.append(f"{plural(report.mended, 'flipped bit')} {would}put right")
         if before > 0:
             facts.append(f"{plural(before, 'message')} {would}brought back")
-        print(f"{style(state.ljust(7), state)}  {name}  {', '.join(facts)}")
+        print(f"{style(state.ljust(15), state)}  {name}  {', '.join(facts)}")
     folder = report.before.folder
     for change in report.changes:
         where = change.file.removeprefix(f"{folder}/")

@@ -15,6 +15,8 @@ class ReadOnlyDisk(Disk):
 
         OSError EBUSY when its names change faster than they can be opened.
         """
+    def redirect(self, path: str, other: str) -> None:
+        """A file of a held folder is read from another one from now on; OSError."""
     def release(self, path: str) -> None:
         """See the folder as it is again."""
 

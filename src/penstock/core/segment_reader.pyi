@@ -10,6 +10,10 @@ from penstock.core.readonly import OverlayDisk
 _Patterns = tuple[bytes, ...]
 
 HEAD_BYTES: int
+INDEX_HEAD_BYTES: int
+
+def doubted(head: bytes) -> bytes:
+    """The head of an index file that is evidence only; what is none stays as it is."""
 
 def segment_head(first: int, salt: int) -> bytes:
     """The head of a segment that is not compressed."""

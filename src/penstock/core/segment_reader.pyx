@@ -31,8 +31,9 @@ from penstock.core.mend import mend_record
 
 HEAD_BYTES = SEGMENT_HEAD_BYTES
 
+INDEX_HEAD_BYTES = 112            # core/sidecar
+
 cdef enum:
-    INDEX_HEAD_BYTES = 112        # core/sidecar
     DOUBT_AT = 104
     CHECK_AT = 108
 

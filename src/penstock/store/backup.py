@@ -129,10 +129,14 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         # later. So the consumers come first.
         for folder in folders:
             disk.hold(folder)
+        then = _facts(disk, place)
         files = []
         for folder in folders:
             for path, name, role in _wanted(disk, place, folder):
                 files.append(_file(copy, place, path, name, role, live))
+        # what was copied is looked at, not the files, which go on changing
+        for each in files:
+            disk.redirect(f"{place.folder}/{each.path}", copy.target.object_path(each.sha256))
         report = look_held(disk, place)
         config, _ = configuration(disk, place)
         entry = StreamEntry(
@@ -150,7 +154,6 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         )
         consumers, _ = consumer_states(disk, place, held=True)
         entry.consumers = list(consumers)
-        then = _facts(disk, place)
     finally:
         for folder in folders:
             disk.release(folder)

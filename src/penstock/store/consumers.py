@@ -5,29 +5,43 @@ written so. What is damaged is told; the states that can be read are those a sta
 """
 
 from penstock.core.snapshot import SPENT, unpack
-from penstock.engine.files import BadFileError, ConsumerFile, StreamFiles
+from penstock.engine.files import BadConsumer, ConsumerFile, StreamFiles
 from penstock.engine.states import Found
 from penstock.store.reports import LOST, WORN, ConsumerReport, Problem, StreamReport
 
 
 def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
     """Add the stream's consumers, and what is wrong with them, to its report."""
-    metas = []
-    for meta in files.consumers():
-        if isinstance(meta, BadFileError):
-            path, _, reason = str(meta).partition(": ")
-            repair = "put right if one bit is flipped; else kept, the consumer has to be made again"
+    metas: list[ConsumerFile] = []
+    said: list[str] = []
+    for meta in files.consumers(said.append):
+        if isinstance(meta, BadConsumer):
+            path, _, reason = meta.why.partition(": ")
+            repair = "none; the consumer has to be made again, or comes with a backup"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
         else:
             metas.append(meta)
+    tell_mended(said, report)
     starts = {(meta.name, meta.created): meta.start_seq for meta in metas}
     for text in files.states.load(starts):
         path, _, reason = text.partition(": ")
-        repair = "kept aside; a new base is written from what the others say"
+        repair = "put right if one bit is flipped; else the next start goes on with the others"
         report.add(Problem(kind=WORN, file=path, reason=reason, repair=repair))
     for meta in metas:
         found = files.states.found.get((meta.name, meta.created))
         report.consumers.append(_one(files, meta, found, report))
+
+
+def tell_mended(said: list[str], report: StreamReport) -> None:
+    """What was damaged in configuration files, and is known all the same: from their copies, or
+    because one flipped bit was all.
+    """
+    for text in said:
+        path, _, reason = text.partition(" was ")
+        what = reason.partition(":")[0].strip() or "damaged"
+        reason = f"it was {what}; what it says is known all the same"
+        repair = "made again, by the next start too"
+        report.add(Problem(kind=WORN, file=path, reason=reason, repair=repair))
 
 
 def _one(

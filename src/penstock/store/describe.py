@@ -3,9 +3,9 @@
 import msgspec
 
 from penstock.api.codec import encode
-from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.snapshot import SPENT, unpack
-from penstock.engine.files import BadFileError, ConsumerFile, StreamFiles
+from penstock.engine.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
 from penstock.engine.states import Found
 from penstock.store.places import StreamPlace
 
@@ -22,13 +22,14 @@ _NUMBERS = (
 
 def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[str]]:
     """(meta.json as data, or None; what is wrong)."""
+    problems: list[str] = []
     try:
-        meta = StreamFiles(disk, place.folder).read()
+        meta = StreamFiles(OverlayDisk(disk), place.folder).read(problems.append)
     except (BadFileError, OSError) as error:
         return None, [str(error)]
     if meta is None:
         return None, [f"{place.folder} has no meta.json"]
-    return msgspec.json.decode(encode(meta)), []
+    return msgspec.json.decode(encode(meta)), problems
 
 
 def consumer_states(
@@ -39,11 +40,11 @@ def consumer_states(
     try:
         if not held:
             disk.hold(place.consumers_folder)
-        files = StreamFiles(disk, place.folder)
+        files = StreamFiles(OverlayDisk(disk), place.folder)
         metas = []
-        for meta in files.consumers():
-            if isinstance(meta, BadFileError):
-                problems.append(str(meta))
+        for meta in files.consumers(problems.append):
+            if isinstance(meta, BadConsumer):
+                problems.append(meta.why)
             else:
                 metas.append(meta)
         problems += files.states.load({(each.name, each.created): each.start_seq for each in metas})

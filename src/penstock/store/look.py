@@ -18,7 +18,7 @@ from penstock.api.times import format_time
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.segment_reader import LogReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
-from penstock.store.consumers import look_at_consumers
+from penstock.store.consumers import look_at_consumers, tell_mended
 from penstock.store.files import bad_entries, bad_table
 from penstock.store.places import Store, StreamPlace
 from penstock.store.reports import (
@@ -143,14 +143,16 @@ def look_held(
 
 def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None:
     path = f"{files.folder}/meta.json"
+    said: list[str] = []
     try:
-        meta = files.read()
+        meta = files.read(said.append)
     except (BadFileError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ")
-        repair = "put right if one bit is flipped; else kept, the messages stay readable by dump"
+        repair = "none; dump reads the messages, restore of a backup brings it back"
         report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
         report.state = UNREADABLE
         return None
+    tell_mended(said, report)
     if meta is None:
         if files.has_log():
             reason = "there are messages but no configuration"

@@ -120,12 +120,12 @@ class BackupFolder:
 
     def has(self, entry: FileEntry) -> bool:
         """Whether its object is there."""
-        return self._disk.exists(self._object(entry.sha256))
+        return self._disk.exists(self.object_path(entry.sha256))
 
     def put(self, data: bytes) -> tuple[str, bool]:
         """Store bytes durably; (their hash, whether they are new here)."""
         name = hashlib.sha256(data).hexdigest()
-        path = self._object(name)
+        path = self.object_path(name)
         if self._disk.exists(path):
             return name, False
         folder = path.rpartition("/")[0]
@@ -138,7 +138,7 @@ class BackupFolder:
 
     def get(self, entry: FileEntry) -> bytes:
         """The bytes of a file, proved by their hash; StoreError when they are not those."""
-        path = self._object(entry.sha256)
+        path = self.object_path(entry.sha256)
         try:
             data = self._disk.read_file(path)
         except FileNotFoundError:
@@ -210,7 +210,8 @@ class BackupFolder:
         """Remove one object."""
         self._disk.unlink(path)
 
-    def _object(self, name: str) -> str:
+    def object_path(self, name: str) -> str:
+        """Of the bytes with this hash."""
         return f"{self.path}/objects/{name[:2]}/{name}"
 
 

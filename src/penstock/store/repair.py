@@ -6,7 +6,8 @@ came out is the plan. Only then is the store changed, file by file, each as a wh
 replaced or taken away is on the disk in `<stream>/aside/<number>/` before.
 """
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
@@ -16,14 +17,18 @@ from penstock.core.mend import mend_record
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.segment_reader import (
     HEAD_BYTES,
+    INDEX_HEAD_BYTES,
     LogReader,
     SegmentReader,
+    doubted,
     pack_segment,
     segment_head,
 )
+from penstock.engine.files import BadFileError, StreamFiles
+from penstock.engine.twins import mended
 from penstock.store.files import bad_table
 from penstock.store.look import look, look_held
-from penstock.store.mending import mend_states, mend_text
+from penstock.store.mending import mend_states
 from penstock.store.places import StreamPlace
 from penstock.store.reports import LOST, WORN, StreamReport
 
@@ -65,8 +70,7 @@ class Plan:
         self.before = look(disk, place, whole=True, progress=progress)
         if not _wanting(self.before):
             return
-        for path in self._small_files():
-            self._mend_small(path)
+        self._mend_configurations()
         self._mend_segments()
         self._drop_indexes()
         self._open()
@@ -117,28 +121,29 @@ class Plan:
             number += 1
         return f"{self.place.folder}/aside/{number}"
 
-    def _small_files(self) -> Iterator[str]:
-        folder, consumers = self.place.folder, self.place.consumers_folder
-        yield from (f"{folder}/{name}" for name in ("meta.json", "sources.json"))
-        for name in self.disk.list_dir(consumers):
-            if name.endswith(".json") or name in ("states.0", "states.1"):
-                yield f"{consumers}/{name}"
-
-    def _mend_small(self, path: str) -> None:
-        if path not in {problem.file for problem in self.before.problems}:
-            return
-        if not self.disk.exists(path):
-            return
-        data = self.disk.read_file(path)
-        states = "/states." in path
-        fixed = mend_states(data) if states else mend_text(data)
-        if fixed is not None:
-            self._overlay.write_file_atomic(path, fixed)
-            self._why[path] = "one flipped bit put right"
-            self.mended += 1
-        elif path.endswith("/sources.json"):
-            self._overlay.unlink(path)
-            self._why[path] = "damaged; positions are read from the newest messages"
+    def _mend_configurations(self) -> None:
+        # reading them puts them right, in memory: from their copies, or where one bit is flipped
+        files = StreamFiles(self._overlay, self.place.folder)
+        with contextlib.suppress(BadFileError):
+            files.read(_unheard)
+        files.consumers(_unheard)
+        consumers = self.place.consumers_folder
+        for path in (
+            f"{self.place.folder}/sources.json",
+            *(f"{consumers}/states.{n}" for n in (0, 1)),
+        ):
+            if path not in {problem.file for problem in self.before.problems}:
+                continue
+            data = self.disk.read_file(path)
+            sources = path.endswith("/sources.json")
+            fixed = mended(data) if sources else mend_states(data)
+            if fixed is not None:
+                self._overlay.write_file_atomic(path, fixed)
+                self._why[path] = "one flipped bit put right"
+                self.mended += 1
+            elif sources:
+                self._overlay.unlink(path)
+                self._why[path] = "damaged; positions are read from the newest messages"
 
     def _mend_segments(self) -> None:
         if not self.disk.exists(self.place.log_folder):
@@ -153,6 +158,8 @@ class Plan:
                 if fixed is not None:
                     data[at:end] = fixed
                     bits += 1
+            if any(parts and not mendable for _, _, parts, mendable in segment.faults):
+                self._doubt(f"{segment.path.removesuffix('.seg')}.idx")
             if segment.mended:
                 data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
                 bits += 1
@@ -164,6 +171,15 @@ class Plan:
             plural = "s" if bits > 1 else ""
             self._why[segment.path] = f"{bits} flipped bit{plural} put right"
             self.mended += bits
+
+    def _doubt(self, path: str) -> None:
+        # an index file that is believed would hide from a start what can't be read
+        if self.disk.exists(path):
+            data = self.disk.read_file(path)
+            self._overlay.write_file_atomic(
+                path, doubted(data[:INDEX_HEAD_BYTES]) + data[INDEX_HEAD_BYTES:]
+            )
+            self._why[path] = "marked, so that each start tells what is lost"
 
     def _drop_indexes(self) -> None:
         # a start believes an index file that holds by itself: those that don't match go before
@@ -200,6 +216,10 @@ def repair(
     return report
 
 
+def _unheard(text: str) -> None:
+    """What is put right is told by the look before."""
+
+
 def _wanting(report: StreamReport) -> bool:
     return report.cut is not None or bool(report.of_kind(LOST) or report.of_kind(WORN))
 
@@ -207,6 +227,10 @@ def _wanting(report: StreamReport) -> bool:
 def _why(path: str) -> str:
     if path.endswith(".idx"):
         return "index made again from the records"
+    if path.endswith((".json", ".json.copy")):
+        return "made again from its copy, or from what one flipped bit has left"
+    if ".bad-" in path:
+        return "what was damaged, kept"
     if ".torn-" in path:
         return "the unfinished end, kept"
     return "the unfinished end cut off"

@@ -1,0 +1,171 @@
+"""``penstock store``: what it prints, as text and as JSON, and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.__main__ import main
+from penstock.core.store_lock import FolderLock
+from tests.store.stores import flip, make_stream, messages_of, segments_of, tree
+
+Run = Any
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        status = main(["store", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return call
+
+
+def test_help_names_every_command(run: Run) -> None:
+    status, out, _ = run("--help")
+    assert status == 0
+    for name in (
+        "ls",
+        "check",
+        "verify",
+        "repair",
+        "dump",
+        "backup",
+        "backups",
+        "restore",
+        "prune",
+    ):
+        assert f"  {name} " in out
+        assert run(name, "--help")[0] == 0
+
+
+def test_a_sound_store(run: Run, tmp_path: Path) -> None:
+    make_stream(tmp_path)
+    before = tree(tmp_path)
+    status, out, _ = run("ls", tmp_path)
+    assert status == 0
+    assert out.splitlines()[1].split()[:3] == ["$G", "ORDERS", "180"]
+    for name in ("check", "verify"):
+        status, out, _ = run(name, tmp_path)
+        assert status == 0
+        assert "all sound" in out
+        status, out, _ = run(name, tmp_path, "--json")
+        (stream,) = json.loads(out)["streams"]
+        assert (stream["stream"], stream["state"], stream["messages"]) == ("ORDERS", "sound", 180)
+    assert run("repair", tmp_path)[:2] == (0, "sound            $G/ORDERS  nothing to do\n")
+    assert tree(tmp_path) == before
+
+
+def test_a_damaged_store_is_told_and_repaired(run: Run, tmp_path: Path) -> None:
+    folder = make_stream(tmp_path)
+    everything = messages_of(folder)
+    flip(segments_of(folder)[1], 100)
+    status, out, _ = run("verify", tmp_path)
+    assert status == 1
+    assert "1 message lost" in out
+    status, out, _ = run("dump", tmp_path, "ORDERS", "--damaged")
+    assert status == 1
+    assert "checksum" in out
+    status, out, _ = run("dump", tmp_path, "ORDERS", "--damaged", "--json")
+    assert (status, json.loads(out)["lost"][0]["count"]) == (1, 1)
+    hurt = tree(tmp_path)
+    status, out, _ = run("repair", tmp_path, "--dry-run")
+    assert status == 0
+    assert "would be put right" in out
+    assert tree(tmp_path) == hurt
+    status, out, _ = run("repair", tmp_path, "--json")
+    (stream,) = json.loads(out)["streams"]
+    assert (status, stream["mended"], stream["after"]["state"]) == (0, 1, "sound")
+    assert messages_of(folder) == everything
+    assert run("verify", tmp_path)[0] == 0
+
+
+def test_a_store_in_use_is_not_changed(run: Run, tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    lock = FolderLock(str(tmp_path / "a"))
+    for arguments in (("repair", tmp_path / "a"), ("repair", tmp_path / "a", "--dry-run")):
+        status, _, err = run(*arguments)
+        assert status == 2
+        assert "in use" in err
+    assert run("backup", tmp_path / "a", target)[0] == 0
+    (tmp_path / "a" / "jetstream").rename(tmp_path / "kept")
+    assert run("restore", target, tmp_path / "a")[0] == 2
+    lock.close()
+    assert run("restore", target, tmp_path / "a")[0] == 0
+
+
+def test_dump(run: Run, tmp_path: Path) -> None:
+    folder = make_stream(tmp_path)
+    kept = messages_of(folder)
+    status, out, _ = run("dump", tmp_path, "ORDERS", "--json", "--headers")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [line["seq"] for line in lines] == list(kept)
+    assert lines[0]["data"] == kept[1].payload.decode()
+    assert lines[1]["headers"] == "NATS/1.0\r\nA: b\r\n\r\n"
+    _, out, _ = run("dump", tmp_path, "ORDERS", "--raw", "--from", 10, "--to", 12)
+    assert out.encode() == b"".join(kept[seq].payload + b"\n" for seq in (10, 11, 12))
+    _, out, _ = run("dump", tmp_path, "ORDERS", "-n", 1, "--headers")
+    assert out.splitlines()[0].startswith("[#1] ORDERS.0 2023-11-14T22:13:20")
+    _, out, _ = run("dump", tmp_path, "ORDERS", "--subject", "ORDERS.3", "--json")
+    assert {json.loads(line)["subject"] for line in out.splitlines()} == {"ORDERS.3"}
+    _, out, _ = run("dump", tmp_path, "ORDERS", "--consumers")
+    assert json.loads(out)[0]["state"]["ack_floor_stream_seq"] == 100
+    _, out, _ = run("dump", tmp_path, "ORDERS", "--config")
+    assert json.loads(out)["config"]["subjects"] == ["ORDERS.>"]
+
+
+def test_backups(run: Run, tmp_path: Path) -> None:
+    folder = make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    assert "180 messages up to 200" in run("backup", tmp_path / "a", target)[1]
+    status, out, _ = run("backup", tmp_path / "a", target, "--json")
+    assert (status, json.loads(out)["new_bytes"]) == (0, 0)
+    status, out, _ = run("backups", target, "--json")
+    first, second = [each["id"] for each in json.loads(out)]
+    assert len(run("backups", target)[1].splitlines()) == 3
+    assert run("verify", target)[0] == 0
+    assert run("restore", target, tmp_path / "b", "--at", first)[0] == 0
+    assert messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a")) == messages_of(folder)
+    status, _, err = run("restore", target, tmp_path / "b")
+    assert status == 2
+    assert "already" in err
+    assert run("prune", target, "--keep", 1, "--dry-run")[0] == 0
+    assert "to be removed" in run("prune", target, "--keep", 1, "-y")[1]
+    assert json.loads(run("backups", target, "--json")[1])[0]["id"] == second
+    objects = sorted((target / "objects").rglob("?" * 64))
+    flip(objects[0], 10)
+    status, out, _ = run("verify", target)
+    assert status == 1
+    assert "damaged" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls", "none"),
+        ("check",),
+        ("dump", "store", "NONE"),
+        ("dump", "store", "ORDERS", "--from", "yesterday"),
+        ("dump", "store", "ORDERS", "--raw", "--config"),
+        ("backups", "store"),
+        ("restore", "store", "other"),
+        ("prune", "store"),
+        ("nothing",),
+    ],
+)
+def test_what_can_not_be_done_has_its_own_status(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("PENSTOCK_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    make_stream(tmp_path / "store", count=3)
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("penstock: ")
+    assert err.count("\n") == 1

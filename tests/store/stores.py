@@ -1,0 +1,170 @@
+"""Store folders for tests: made with the parts a server makes them with."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.api.consumers import ConsumerConfig
+from penstock.api.streams import StreamConfig
+from penstock.core.disk import Disk
+from penstock.core.log import Log
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.segment_reader import LogReader
+from penstock.core.snapshot import pack
+from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
+from penstock.store.places import Store, StreamPlace, find
+
+if TYPE_CHECKING:
+    from penstock.core.log import StoredMessage
+
+CREATED = 1_700_000_000_000_000_000
+SEGMENT = 4096
+
+
+def make_stream(
+    store: Path,
+    name: str = "ORDERS",
+    count: int = 200,
+    *,
+    account: str = "$G",
+    compress: bool = False,
+) -> Path:
+    """A closed stream with removed messages and one consumer; its folder."""
+    files = AccountFiles(Disk(), str(store), account)
+    files.open()
+    stream = files.stream(name)
+    stream.create()
+    config = StreamConfig(name=name, subjects=[f"{name}.>"])
+    stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
+    log = Log(stream.log_folder, segment_bytes=SEGMENT)
+    log.compress = compress
+    pick = random.Random(count)
+    for i in range(count):
+        payload = b"message %d: " % i + b"state is on; " * pick.randint(0, 12)
+        log.add(CREATED + i, f"{name}.{i % 7}", payload, b"NATS/1.0\r\nA: b\r\n\r\n" * (i % 2))
+    for seq in range(3, count, 10):
+        log.delete(seq)
+    log.flush()
+    while log.maintain():
+        pass
+    log.close()
+    make_consumer(stream, "packing", count)
+    return Path(stream.folder)
+
+
+def make_consumer(stream: StreamFiles, name: str, last_seq: int) -> None:
+    config = ConsumerConfig(durable_name=name, ack_policy="explicit")
+    meta = ConsumerFile(format=FORMAT, created=CREATED, name=name, start_seq=1, config=config)
+    stream.write_consumer(meta)
+    done = last_seq // 2
+    entry = (done + 1, done + 1, CREATED, 1, 1)
+    state = pack((done + 1, done + 1, done + 2, CREATED, done, done, CREATED), [entry], [])
+    stream.states.put(name, CREATED, state)
+    stream.states.begin()
+
+
+def stores(path: Path) -> tuple[ReadOnlyDisk, Store]:
+    disk = ReadOnlyDisk()
+    return disk, find(disk, str(path))
+
+
+def place_of(path: Path, name: str = "ORDERS") -> tuple[ReadOnlyDisk, StreamPlace]:
+    disk, store = stores(path)
+    return disk, store.one(name)
+
+
+def messages_of(folder: Path) -> dict[int, StoredMessage]:
+    """What can be read of a stream's folder; nothing is changed."""
+    log = LogReader(ReadOnlyDisk(), str(folder / "log")).log
+    found = {}
+    message = log.next_of(">", 1)
+    while message is not None:
+        found[message.seq] = message
+        message = log.next_of(">", message.seq + 1)
+    return found
+
+
+def segments_of(folder: Path) -> list[Path]:
+    return sorted((folder / "log").glob("*.seg"))
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Every file below a folder, but for locks."""
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in path.rglob("*")
+        if each.is_file() and each.name != "lock"
+    }
+
+
+def flip(path: Path, at: int, bit: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+class Failing:
+    """The machine's disk for PyDisk, which refuses everything from the nth change on."""
+
+    def __init__(self, changes: int) -> None:
+        self.left = changes
+        self.inside = Disk()
+
+    def _change(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.EIO, "the disk has failed")
+
+    def open(self, path: str, create: bool) -> int:
+        if create:
+            self._change()
+        return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def write_at(self, handle: int, data: bytes, offset: int) -> None:
+        self._change()
+        os.pwrite(handle, data, offset)
+
+    def read_at(self, handle: int, n: int, offset: int) -> bytes:
+        return os.pread(handle, n, offset)
+
+    def sync(self, handle: int) -> None:
+        self._change()
+
+    def size(self, handle: int) -> int:
+        return os.fstat(handle).st_size
+
+    def truncate(self, handle: int, size: int) -> None:
+        self._change()
+        os.ftruncate(handle, size)
+
+    def make_dir(self, path: str) -> None:
+        self._change()
+        self.inside.make_dir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        return self.inside.list_dir(path)
+
+    def exists(self, path: str) -> bool:
+        return self.inside.exists(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._change()
+        self.inside.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self._change()
+        self.inside.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        if self.left > 0:  # what cleans up behind a failure may fail as well
+            self.inside.remove_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._change()

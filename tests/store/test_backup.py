@@ -1,0 +1,265 @@
+"""Backups hold what was there, share what they have in common, and are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.core.disk import Disk, PyDisk
+from penstock.core.log import Log
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.store.backup import back_up
+from penstock.store.look import look_at
+from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
+from penstock.store.places import StoreError
+from penstock.store.restore import chosen, plan_prune, prune, restore, verify
+
+from .stores import CREATED, Failing, flip, make_stream, messages_of, segments_of, stores, tree
+
+NOW = 1_763_700_000_000_000_000
+HOUR = 3_600_000_000_000
+LATER = NOW + 100_000 * HOUR  # behind the times of all files
+
+
+def save(store: Path, target: Path, now_ns: int = LATER, disk: Disk | None = None) -> Manifest:
+    folder = BackupFolder(disk or Disk(), str(target))
+    Disk().make_dir(str(target))
+    folder.make()
+    reading, found = stores(store)
+    return back_up(reading, found, found.streams, folder, now_ns)
+
+
+def bring_back(
+    target: Path, store: Path, names: tuple[str, ...] = (), at: str = "", disk: Disk | None = None
+) -> None:
+    folder = BackupFolder(Disk(), str(target))
+    folder.open()
+    manifest = folder.read(at or folder.ids()[-1])
+    store.mkdir(exist_ok=True)
+    restore(disk or Disk(), folder, chosen(manifest, names), str(store))
+
+
+def sizes(target: Path) -> int:
+    return sum(path.stat().st_size for path in (target / "objects").rglob("*") if path.is_file())
+
+
+def test_a_restored_store_is_the_one_that_was_backed_up(tmp_path: Path) -> None:
+    folder = make_stream(tmp_path / "a")
+    make_stream(tmp_path / "a", "PACKED", 150, compress=True)
+    make_stream(tmp_path / "a" / "domain_hub", "EVENTS", 30, account="A/B")
+    before = tree(tmp_path / "a")
+    made = save(tmp_path / "a", tmp_path / "backups")
+    assert tree(tmp_path / "a") == before
+    assert [each.label for each in made.streams] == ["$G/ORDERS", "$G/PACKED", "hub/A/B/EVENTS"]
+    assert made.streams[0].messages == 180
+    assert made.streams[0].config["config"]["name"] == "ORDERS"  # type: ignore[index]  # plain data
+    bring_back(tmp_path / "backups", tmp_path / "b")
+    disk, store = stores(tmp_path / "b")
+    report = look_at(disk, store, store.streams, whole=True)
+    assert report.sound
+    assert [problem for each in report.streams for problem in each.problems] == []
+    assert messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a")) == messages_of(folder)
+    assert [each.consumers for each in report.streams] == [
+        each.consumers
+        for each in look_at(*stores(tmp_path / "a"), stores(tmp_path / "a")[1].streams).streams
+    ]
+    after = tree(tmp_path / "b")
+    assert {name: after[name] for name in before if ".idx" not in name} == {
+        name: data for name, data in before.items() if ".idx" not in name
+    }
+
+
+def test_later_backups_add_only_what_is_new(tmp_path: Path) -> None:
+    folder = make_stream(tmp_path / "a", count=400)
+    target = tmp_path / "backups"
+    first = save(tmp_path / "a", target)
+    assert first.new_bytes == first.total_bytes == sizes(target)
+    again = save(tmp_path / "a", target)
+    assert again.new_bytes == 0
+    assert again.id != first.id
+    log = Log(str(folder / "log"), segment_bytes=4096)
+    log.add(CREATED, "ORDERS.new", b"one more")
+    log.close()
+    before = sizes(target)
+    third = save(tmp_path / "a", target, LATER + HOUR)
+    assert 0 < third.new_bytes == sizes(target) - before < first.total_bytes / 4
+    assert [each.streams[0].last_seq for each in (first, again, third)] == [400, 400, 401]
+    for name, last in ((first.id, 400), (third.id, 401)):
+        bring_back(target, tmp_path / name, at=name)
+        assert max(messages_of(tmp_path / name / folder.relative_to(tmp_path / "a"))) == last
+
+
+def test_unchanged_files_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    save(tmp_path / "a", target, 0)  # all files are younger: none counts as settled
+    asked: list[str] = []
+
+    class Counting(ReadOnlyDisk):
+        def read_file(self, path: str) -> bytes:
+            asked.append(path)
+            return super().read_file(path)
+
+    for expected in (True, False):
+        asked.clear()
+        _, found = stores(tmp_path / "a")
+        back_up(Counting(), found, found.streams, BackupFolder(Disk(), str(target)), LATER)
+        assert any(path in asked for path in map(str, segments_of(folder)[:-1])) is expected
+
+
+@pytest.mark.parametrize("changes", range(0, 130, 7))
+def test_a_backup_that_is_cut_short_leaves_nothing_half_valid(tmp_path: Path, changes: int) -> None:
+    folder = make_stream(tmp_path / "a", count=60)
+    target = tmp_path / "backups"
+    first = save(tmp_path / "a", target)
+    log = Log(str(folder / "log"), segment_bytes=4096)
+    for i in range(60):
+        log.add(CREATED, "ORDERS.new", b"more %d" % i)
+    log.close()
+    done = True
+    try:
+        save(tmp_path / "a", target, LATER + HOUR, PyDisk(Failing(changes)))
+    except OSError:
+        done = False
+    result = verify(BackupFolder(Disk(), str(target)))
+    assert result.sound
+    assert len(result.backups) in (1 + done, 2)
+    assert result.backups[0].id == first.id
+    save(tmp_path / "a", target, LATER + 2 * HOUR)
+    bring_back(target, tmp_path / "b")
+    assert messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a")) == messages_of(folder)
+
+
+@pytest.mark.parametrize("changes", range(0, 200, 9))
+def test_a_restore_that_is_cut_short_can_be_run_again(tmp_path: Path, changes: int) -> None:
+    folder = make_stream(tmp_path / "a", count=60)
+    make_stream(tmp_path / "a", "OTHER", 20)
+    target = tmp_path / "backups"
+    save(tmp_path / "a", target)
+    names: tuple[str, ...] = ()
+    try:
+        bring_back(target, tmp_path / "b", disk=PyDisk(Failing(changes)))
+    except OSError:
+        placed = {path.name for path in tmp_path.glob("b/jetstream/*/streams/*")}
+        assert placed <= {"OTHER", "ORDERS"}
+        names = tuple({"OTHER", "ORDERS"} - placed)
+        if names:
+            bring_back(target, tmp_path / "b", names)
+    disk, store = stores(tmp_path / "b")
+    assert [each.name for each in store.streams] == ["ORDERS", "OTHER"]
+    assert look_at(disk, store, store.streams, whole=True).sound
+    assert messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a")) == messages_of(folder)
+
+
+def test_a_stream_that_is_there_is_not_touched(tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    make_stream(tmp_path / "a", "OTHER", 20)
+    save(tmp_path / "a", tmp_path / "backups")
+    make_stream(tmp_path / "b", "ORDERS", 10)
+    before = tree(tmp_path / "b")
+    with pytest.raises(StoreError, match="already"):
+        bring_back(tmp_path / "backups", tmp_path / "b")
+    assert tree(tmp_path / "b") == before
+    bring_back(tmp_path / "backups", tmp_path / "b", ("OTHER",))
+    after = tree(tmp_path / "b")
+    assert {name: after[name] for name in before} == before
+    assert len(after) > len(before)
+    with pytest.raises(StoreError, match="no stream NONE"):
+        bring_back(tmp_path / "backups", tmp_path / "c", ("NONE",))
+
+
+def test_damage_in_a_backup_is_found_and_never_restored(tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    made = save(tmp_path / "a", target)
+    folder = BackupFolder(Disk(), str(target))
+    objects = sorted(path for _, path in folder.objects())
+    for path in map(Path, objects):
+        kept = path.read_bytes()
+        flip(path, len(kept) // 2)
+        result = verify(folder)
+        assert not result.sound
+        assert str(path) in result.backups[0].problems[0]
+        with pytest.raises(StoreError, match="damaged"):
+            bring_back(target, tmp_path / "b")
+        assert tree(tmp_path / "b") == {}
+        path.unlink()
+        assert "missing" in verify(folder).backups[0].problems[0]
+        path.write_bytes(kept)
+    flip(Path(folder.manifest_path(made.id)), 100)
+    assert "hash" in verify(folder).backups[0].problems[0]
+    with pytest.raises(BadManifestError):
+        bring_back(target, tmp_path / "b")
+    # the next backup does not build on it
+    assert save(tmp_path / "a", target, LATER + HOUR).new_bytes == 0
+    bring_back(target, tmp_path / "b")
+
+
+def test_a_manifest_leads_nowhere_outside(tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    made = save(tmp_path / "a", target)
+    folder = BackupFolder(Disk(), str(target))
+    for wrong in ("jetstream/../streams/x", "jetstream/a/streams/../../x", "/etc/x/streams/y"):
+        made.streams[0].folder = wrong
+        folder.write(made)
+        with pytest.raises(BadManifestError, match="names that no store has"):
+            folder.read(made.id)
+
+
+def test_pruning_removes_what_nobody_needs(tmp_path: Path) -> None:
+    folder = make_stream(tmp_path / "a", count=300)
+    target = tmp_path / "backups"
+    ids = []
+    for i in range(4):
+        ids.append(save(tmp_path / "a", target, LATER + i * HOUR).id)
+        log = Log(str(folder / "log"), segment_bytes=4096)
+        log.add(CREATED, "ORDERS.new", b"one more")
+        log.close()
+    backups = BackupFolder(Disk(), str(target))
+    plan = plan_prune(backups, ids[:2])
+    before = sizes(target)
+    assert plan.objects
+    prune(backups, plan)
+    assert backups.ids() == ids[2:]
+    assert sizes(target) < before
+    result = verify(backups)
+    assert result.sound
+    assert result.unreferenced == 0
+    flip(Path(backups.manifest_path(ids[3])), 50)
+    with pytest.raises(BadManifestError):
+        plan_prune(backups, ids[2:3])
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").write_text("mine")
+    with pytest.raises(StoreError, match="not empty"):
+        save(tmp_path / "a", tmp_path / "full")
+    with pytest.raises(StoreError, match="no folder of backups"):
+        BackupFolder(Disk(), str(tmp_path / "a")).open()
+
+
+def test_a_manifest_is_json_with_its_hash(tmp_path: Path) -> None:
+    make_stream(tmp_path / "a")
+    made = save(tmp_path / "a", tmp_path / "backups")
+    text = (tmp_path / "backups" / "backups" / f"{made.id}.json").read_text()
+    line, check, _ = text.split("\n")
+    told = json.loads(line)
+    assert check.startswith("sha256 ")
+    assert told["id"] == made.id
+    assert {each["role"] for each in told["streams"][0]["files"]} == {
+        "segment",
+        "config",
+        "consumer",
+        "state",
+    }
+    assert told["streams"][0]["consumers"][0]["state"]["ack_floor_stream_seq"] == 100
+    shutil.rmtree(tmp_path / "a")
+    bring_back(tmp_path / "backups", tmp_path / "a")
