@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from penstock.api.times import format_time
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
+from penstock.core.sealing import LogLocked
 from penstock.core.segment_reader import LogReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
 from penstock.store.consumers import look_at_consumers, tell_mended
@@ -125,7 +126,7 @@ def look_held(
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
     overlay = OverlayDisk(disk)
-    files = StreamFiles(overlay, place.folder)
+    files = StreamFiles(overlay, place.folder, place.vault)
     meta = _look_at_meta(files, report)
     _look_at_log(disk, place, report, whole, live, progress)
     look_at_consumers(files, report)
@@ -188,7 +189,14 @@ def _look_at_log(
     if not disk.exists(folder):
         return
     try:
-        reader = LogReader(disk, folder, quick=not whole, progress=progress)
+        cipher = place.cipher(disk)
+        reader = LogReader(disk, folder, quick=not whole, progress=progress, cipher=cipher)
+    except LogLocked as error:
+        reason = error.strerror or str(error)
+        repair = "none needed; say the key in PENSTOCK_STORE_KEY"
+        report.add(Problem(kind=NOTE, file=folder, reason=reason, repair=repair))
+        report.state = UNREADABLE
+        return
     except OSError as error:
         problem = Problem(kind=LOST, file=folder, reason=str(error), repair="none")
         report.add(problem)
@@ -328,7 +336,7 @@ def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
 
 
 def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, whole: bool) -> None:
-    quick = LogReader(disk, reader.folder, quick=True) if whole else reader
+    quick = LogReader(disk, reader.folder, quick=True, cipher=reader.cipher) if whole else reader
     for segment in reader.segments[:-1]:
         path = f"{segment.path.removesuffix('.seg')}.idx"
         if segment.faults or segment.mended or segment.headless:
