@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), ROUNDS for `torture`, HOURS for `soak`.
+# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,7 +18,7 @@ PEER := $(VENV)/peer/usr/sbin/nats-server
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run test fuzz conformance torture soak bench lint types wheel clean
+.PHONY: help setup run test fuzz conformance simulate torture soak bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -43,6 +43,9 @@ conformance: $(VENV)/.with-test build/.core ## the official clients' own suites 
 
 bench: build/.core $(VENV)/.with-base ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python bench/compare.py $(ARGS)
+
+simulate: setup ## a whole server under a simulated disk, clock and clients, from seeds (SEEDS=1000; ARGS: --first, --seed, --jobs)
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 torture: $(VENV)/.with-test build/.core ## kill -9 under every kind of load, many times (ROUNDS=300; ARGS: --seed, --server nats-server, ...)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m tests.crash.torture --rounds $(or $(ROUNDS),300) $(ARGS)

@@ -241,7 +241,9 @@ def pieces(data: bytes) -> list[Piece]:
         kind = data[at + 4]
         seqs = frozenset({int.from_bytes(data[at + 16 : at + 24], "little")})
         if kind == SKIP:
-            seqs = frozenset(range(int.from_bytes(data[at + 24 : at + 32], "little"), max(seqs) + 1))
+            seqs = frozenset(
+                range(int.from_bytes(data[at + 24 : at + 32], "little"), max(seqs) + 1)
+            )
         if kind == REMOVE:
             body = data[at + 32 : at + length - 4]
             pairs = [int.from_bytes(body[k : k + 8], "little") for k in range(0, len(body), 8)]

@@ -198,7 +198,8 @@ def test_the_last_segment_may_be_compressed(tmp_path: Path) -> None:
         whole = everything(log)
         last = log.last_seq
         assert len(whole) > 300
-        assert log.lost == []
+        # other index files may say that more sequences were given
+        assert not whole.keys() & {seq for low, n, _ in log.lost for seq in range(low, low + n)}
         whole[last + 1] = StoredMessage(last + 1, 5, "a", b"", b"next")
         assert log.add(5, "a", b"next") == last + 1
         log.close()

@@ -225,8 +225,8 @@ def test_head_of_the_last_segment_destroyed_reuses_no_sequence(tmp_path: Path) -
     path = segments(folder)[-1]
     first = int(path.stem)
     data = bytearray(b"\xaa" * 32 + path.read_bytes()[32:])
-    for start in record_ends(bytes(data))[:-1]:
-        data[start + 40] ^= 0x11  # no two records agree on a salt
+    for number, start in enumerate(record_ends(bytes(data))[:-1]):
+        data[start + 40] ^= 0x11 + number  # no two records agree on a salt
     path.write_bytes(data)
     log = open_log(folder)
     assert everything(log) == {seq: m for seq, m in whole.items() if seq < first}

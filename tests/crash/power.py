@@ -49,7 +49,7 @@ PROMISED_LESS = frozenset(
         "id forgotten",
         "counted twice",
         "stored twice",
-        "altered",
+        "object incomplete",
         "false duplicate",
         "from nowhere",
         "a stream or consumer is not as answered",

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 DISK_BYTES = 1 << 30
 SAMPLE_S = 10.0
 LIFE_S = (25.0, 75.0)
-REST_S = 1.5  # between two steps of a kind: the load
+REST_S = 0.2  # between two steps of a kind: the load
+RESUMED_S = 5.0  # after so long with room no publish is refused any more
 KEEP = 4000  # messages of a stream without limits
-WARM_S = 300.0  # a fifth of the time at most
 
 
 class Soaked(ServerProcess):
@@ -49,7 +49,7 @@ class Soaked(ServerProcess):
 
     def prepare(self) -> None:
         self.conf = Path(self.store).parent / f"{Path(self.store).name}.conf"
-        self.conf.write_text("ping_interval: 60\n")
+        self.conf.write_text('ping_interval: "60s"\n')
         self.arguments = ["-c", str(self.conf), "--sync_interval", "always"]
 
     @property
@@ -102,6 +102,7 @@ class Subject:
         self.events["publishes refused while the disk was full"] += refused if refusals else 0
         if refusals:
             del news.faults["publish refused"]
+            del news.faults["over its age"]  # its removal needs room, too
             news.examples = [e for e in news.examples if not e.startswith("refused: ")]
         self.tally.add(news)
         if news.faults:
@@ -131,7 +132,10 @@ class Soak:
         self.full = threading.Event()
         self.full_since_look: dict[str, bool] = {}
         self.began = time.time()
-        self.subjects = []
+        self.idle_s = 20.0  # how long they are watched with nothing to do
+        self.life_s = LIFE_S
+        self.fill_s = (60.0, 240.0)
+        self.subjects: list[Subject] = []
         self._lock = threading.Lock()
         self._log = (folder / "events.log").open("a")
         for name in ("killed", "lasting"):
@@ -186,7 +190,7 @@ class Soak:
         server = subject.server
         while not self.ended.is_set():
             subject.load()
-            self.ended.wait(subject.rng.uniform(*LIFE_S))
+            self.ended.wait(subject.rng.uniform(*self.life_s))
             if kill and not self.ended.is_set():
                 with self._restarting(subject):
                     hard = subject.rng.random() < 0.8
@@ -216,10 +220,10 @@ class Soak:
         for subject in self.subjects:
             subject.world.settle()
             self._account(subject)
-        time.sleep(5)
+        time.sleep(self.idle_s / 4)
         rest: dict[str, float] = {}
         before = [sample_of(s.server, self.began, s.name) for s in self.subjects]
-        time.sleep(20)
+        time.sleep(self.idle_s)
         for subject, old in zip(self.subjects, before, strict=True):
             now = sample_of(subject.server, self.began, subject.name)
             rest[subject.name] = (now.cpu_s - old.cpu_s) / (now.at_s - old.at_s)
@@ -282,7 +286,7 @@ class Soak:
             subject = self._some()
             process = subject.server.process if subject else None
             if subject and process:
-                text = f"ping_interval: {self.rng.randrange(30, 90)}\n"
+                text = f'ping_interval: "{self.rng.randrange(30, 90)}s"\n'
                 subject.server.conf.write_text(text)  # type: ignore[attr-defined]  # a Soaked
                 process.send_signal(signal.SIGHUP)
                 subject.events["SIGHUP"] += 1
@@ -332,18 +336,40 @@ class Soak:
     def _fill(self) -> None:
         """Leave no room on the disk for some seconds."""
         filler = self.store / "filler"
-        while not self.ended.wait(self.rng.uniform(60, 240)):
+        while not self.ended.wait(self.rng.uniform(*self.fill_s)):
             free = os.statvfs(self.store)
             self.full_since_look = dict.fromkeys(self.full_since_look, True)
             self.full.set()
+            self.tell("the disk is full")
             with filler.open("wb") as file, contextlib.suppress(OSError):
                 os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
             self.ended.wait(self.rng.uniform(3, 12))
             filler.unlink()
+            self.tell("the disk has room again")
+            self.ended.wait(RESUMED_S)
             self.full_since_look = dict.fromkeys(self.full_since_look, True)
             self.full.clear()
             for subject in self.subjects:
                 subject.events["full disks"] += 1
+
+
+@contextlib.contextmanager
+def prepared(folder: Path, seconds: float, seed: int, rest_s: float) -> Iterator[Soak]:
+    """A soak with its disk; its servers are stopped at the end."""
+    place = folder / "store"
+    with contextlib.ExitStack() as stack:
+        try:
+            loop.make(folder / "disk.img", DISK_BYTES)
+            stack.enter_context(loop.mounted(folder / "disk.img", place))
+        except loop.NotHere as exc:
+            print(f"no full disks: {exc}", flush=True)
+            place.mkdir(exist_ok=True)
+        soak = Soak(folder, place, seconds, seed, rest_s)
+        try:
+            yield soak
+        finally:
+            for subject in soak.subjects:
+                subject.server.stop(kill=True)
 
 
 def main() -> int:
@@ -359,20 +385,9 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     seed = SystemRandom().randrange(2**32) if told.seed is None else told.seed
     print(f"seed {seed}, {len(KINDS)} kinds on each server, figures in {folder}", flush=True)
-    place = folder / "store"
-    with contextlib.ExitStack() as stack:
-        try:
-            loop.make(folder / "disk.img", DISK_BYTES)
-            stack.enter_context(loop.mounted(folder / "disk.img", place))
-        except loop.NotHere as exc:
-            print(f"no full disks: {exc}", flush=True)
-            place.mkdir(exist_ok=True)
-        soak = Soak(folder, place, told.hours * 3600, seed, told.rest)
-        try:
-            soak.run()
-        finally:
-            for subject in soak.subjects:
-                subject.server.stop(kill=True)
+    with prepared(folder, told.hours * 3600, seed, told.rest) as soak:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # servers end, the disk goes
+        soak.run()
     print("\n" + report(folder))
     return 1 if any(subject.tally.faults for subject in soak.subjects) else 0
 

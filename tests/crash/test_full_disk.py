@@ -6,11 +6,13 @@ Needs the right to mount a small file system; skipped without.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,6 @@ from tests.peers import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
 SIZE = 20_000
@@ -140,4 +141,42 @@ def test_a_full_disk(small: ServerProcess, how: str) -> None:
     wire = Wire(small.port)
     for name, acked in held.items():
         check(wire, name, acked)
+    wire.close()
+
+
+def test_room_is_noticed_without_a_publish(small: ServerProcess) -> None:
+    """Somebody else fills the disk, and makes room again: one advisory, and late acks."""
+    wire = Wire(small.port)
+    wire.ok("STREAM.CREATE.A", {"name": "A", "subjects": ["A"]})
+    wire.ok("STREAM.CREATE.B", {"name": "B", "subjects": ["B"]})
+    listener = Wire(small.port)
+    listener.send(b"SUB $JS.EVENT.ADVISORY.SERVER.> 7\r\n")
+    held = {wire.request("A", payload(n))["seq"]: payload(n) for n in range(20)}
+    wire.request("B", b"small")
+    filler = Path(small.store) / "filler"
+    with filler.open("wb") as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(65536))
+            file.flush()
+    refused = fill(wire, "A", held, 100)
+    assert refused[0] == {
+        "code": 503,
+        "err_code": 10077,
+        "description": "No space left on device",
+    }
+    check(wire, "A", held)
+    # a full disk is nothing that compaction, states or new consumers may do harm on
+    body = {"stream_name": "A", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+    answer = wire.api("CONSUMER.CREATE.A.c", body)
+    assert "error" not in answer or answer["error"]["err_code"] == 10104
+    wire.events(1.0)
+    filler.unlink()
+    late = [e for e in wire.events(5.0) if b'"seq"' in e.payload and b"error" not in e.payload]
+    for event in late:
+        held[json.loads(event.payload)["seq"]] = payload(int(event.subject))
+    assert resumes(wire, "A") == max(held) + 1
+    check(wire, "A", held)
+    (told,) = listener.events(5.0)
+    assert json.loads(told.payload)["stream"] == "A"
+    listener.close()
     wire.close()

@@ -74,11 +74,11 @@ class Client(threading.Thread):
         rng = self._rng
         if not known.there:
             limit = rng.randrange(1, 1000)
-            known.there = known.max_msgs = None
-            known.messages, known.last_seq, known.consumers = 0, 0, {}
+            known.there = known.max_msgs = known.messages = None
+            known.last_seq, known.consumers = 0, {}
             config = {"name": name, "subjects": [name], "max_msgs": limit + 1000}
             self._call(f"STREAM.CREATE.{name}", config)
-            known.there, known.max_msgs = True, limit + 1000
+            known.there, known.max_msgs, known.messages = True, limit + 1000, 0
             return
         what = rng.choice(
             ("publish", "publish", "consumer", "consumer", "purge", "update", "delete")
@@ -138,7 +138,11 @@ def settle(wire: Wire, books: dict[str, Stream], others: Iterable[str] = ()) -> 
         known.max_msgs = info["config"]["max_msgs"]
         assert state["last_seq"] >= known.last_seq, (name, state, known.__dict__)
         if known.messages is not None:
-            assert state["messages"] == min(known.messages, known.max_msgs), (name, state)
+            assert state["messages"] == min(known.messages, known.max_msgs), (
+                name,
+                state,
+                known.__dict__,
+            )
         known.messages, known.last_seq = state["messages"], state["last_seq"]
         consumers = set(wire.ok(f"CONSUMER.NAMES.{name}")["consumers"] or [])
         for durable, there in known.consumers.items():

@@ -25,8 +25,10 @@ class House:
         disk: Disk | None = None,
         account_limits: dict[str, AccountLimits] | None = None,
         vault: Vault | None = None,
+        gradually: bool = False,
         **settings: Any,
     ) -> None:
+        """gradually: its streams are recovered by `engine.open_more`."""
         self.folder = folder
         self.disk = disk or Disk()
         self.settings = settings
@@ -45,14 +47,17 @@ class House:
         )
         self.account = self.engine.add("$G", self.server.router, account_limits)
         self.server.hub.turn()  # takes the clock's time
-        self.engine.start()
+        if gradually:
+            self.engine.begin("$G")
+        else:
+            self.engine.start()
         self.client = self.server.client()
         self.client.send("SUB _I.> 1\r\n")
         self.requests = 0
 
     def alarms(self) -> list[str]:
         """What it reported, without what any loss of power may cause: bytes that were never synced."""
-        usual = (" lost: ", "agenda is passed over", "not a journal of acks")
+        usual = (" lost: ", "they were cut and are kept", " are damaged", "agenda is passed over", "not a journal of acks")
         return [line for line in self.reports if not any(words in line for words in usual)]
 
     # -- as a client
@@ -128,10 +133,16 @@ class House:
         self.engine.close()
         return self.crash()
 
-    def crash(self) -> "House":
+    def crash(self, *, gradually: bool = False) -> "House":
         """The next one, as if this one had been killed now."""
         assert not self.server.errors, self.server.errors
         later_ns = self.server.clock.now() + SECOND
         return House(
-            self.folder, later_ns, self.disk, self.account_limits, self.vault, **self.settings
+            self.folder,
+            later_ns,
+            self.disk,
+            self.account_limits,
+            self.vault,
+            gradually=gradually,
+            **self.settings,
         )

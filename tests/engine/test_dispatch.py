@@ -87,10 +87,19 @@ def test_a_subject_that_is_none_has_no_responders(house: House) -> None:
 
 
 def test_who_asks_for_a_level_gets_it_or_an_error(house: House) -> None:
-    for text, good in (("4", True), ("0", True), ("5", False), ("x", False), ("-1", False)):
+    levels = {"4": True, "0": True, "5": False, "x": False, "-1": False, "9" * 5000: False}
+    for text, good in levels.items():
         header = f"NATS/1.0\r\nNats-Required-Api-Level: {text}\r\n\r\n".encode()
         answer = house.api("INFO", headers=header)
         assert answer.get("error", {}).get("err_code") == (None if good else 10185)
+
+
+def test_a_level_of_thousands_of_digits_is_too_high_for_direct_get(house: House) -> None:
+    house.stream(subjects=["s"], allow_direct=True)
+    header = b"NATS/1.0\r\nNats-Required-Api-Level: " + b"9" * 5000 + b"\r\n\r\n"
+    [(headers, _)] = house.request("$JS.API.DIRECT.GET.S.s", b"", header)
+    assert headers.startswith(b"NATS/1.0 412")
+    assert not house.server.errors
 
 
 def test_calls_and_errors_are_counted(house: House) -> None:

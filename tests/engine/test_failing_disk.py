@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from penstock.core.disk import PyDisk
+from penstock.core.hub import HandedSync
 from tests.core.test_log_mend import NthFails
 from tests.engine.house import SECOND, House
+from tests.simulation.disk import SimDisk
 
 EVERY = bool(os.environ.get("PENSTOCK_EVERY_CALL"))
 STORE = Path("store")
@@ -27,7 +29,9 @@ STORE = Path("store")
 class Client:
     """Publishes and consumes, and knows what was promised."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, disk: SimDisk) -> None:
+        self.disk = disk
+        self.ended = 0  # syncs in the background
         self.acked: dict[tuple[str, int], bytes] = {}
         self.confirmed: set[int] = set()  # sequences of W that were acknowledged with an answer
         self.waiting: dict[str, tuple[str, bytes]] = {}
@@ -36,10 +40,14 @@ class Client:
         self.gone: set[str] = set()  # streams that were deleted, or that a call left in doubt
         self.purged: dict[str, int] = {}
         self.number = 0
+        self.updated = False  # S was changed
+        self.names: set[str] = set()  # its consumers
         self.use(house)
 
     def use(self, house: House) -> None:
         self.house = house
+        self.syncs: list[HandedSync] = []
+        house.server.hub.on_sync = self.syncs.append  # only where they run in the background
         self.out = house.server.client().send("SUB in.> 1\r\n")
 
     def publish(self, subject: str, count: int = 3, headers: bool = False) -> None:
@@ -54,10 +62,32 @@ class Client:
             )
         self.hear()
 
+    def end_syncs(self) -> bool:
+        """What runs in the background ends; whether anything did."""
+        some = bool(self.syncs)
+        while self.syncs:
+            sync = self.syncs.pop(0)
+            code = 0
+            try:
+                self.disk.sync(sync.handle)
+            except OSError as error:
+                code = error.errno or errno.EIO
+            sync.end(code)
+            self.ended += 1
+        return some
+
+    def pass_time(self, ns: int) -> None:
+        for _ in range(0, ns, SECOND // 20):
+            self.house.pass_time(SECOND // 20)
+            self.end_syncs()
+
     def hear(self) -> list[Any]:
         """What came; PubAcks are noted."""
         others = []
-        for event in self.out.events():
+        events = self.out.events()
+        while self.end_syncs():
+            events += self.out.events()
+        for event in events:
             reply = str(event[1])
             if reply in self.waiting:
                 subject, payload = self.waiting.pop(reply)
@@ -115,7 +145,6 @@ class Client:
 
 
 def scenario(client: Client) -> None:
-    house = client.house
     client.publish("S")
     client.api(
         "STREAM.CREATE.T",
@@ -124,7 +153,7 @@ def scenario(client: Client) -> None:
     client.publish("T", 5)
     client.publish("W", 6)
     client.work(4)
-    house.pass_time(SECOND // 4)
+    client.pass_time(SECOND // 4)
     client.api(
         "CONSUMER.CREATE.S.d",
         {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}},
@@ -134,39 +163,42 @@ def scenario(client: Client) -> None:
     client.gone.add("T")  # limits and the delete have taken what they may
     client.purged["S"] = 3
     client.api("STREAM.PURGE.S", {"seq": 3})
-    client.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["S"], "max_age": 3600 * SECOND})
+    change = {"name": "S", "subjects": ["S"], "allow_direct": True, "max_age": 3600 * SECOND}
+    client.updated = "error" not in client.api("STREAM.UPDATE.S", change)
     client.work(4)
-    house.pass_time(SECOND)
+    client.pass_time(SECOND)
     client.publish("W", 2)
     client.out.send("PUB $JS.API.DIRECT.GET.S in.x 9\r\n" + '{"seq":4}' + "\r\n")
     client.hear()
     client.api("STREAM.INFO.S")
     client.api("CONSUMER.INFO.W.w")
     client.api("CONSUMER.DELETE.S.d")
+    client.names = set(client.api("CONSUMER.NAMES.S")["consumers"] or [])
     client.api("STREAM.CREATE.G", {"name": "G", "subjects": ["G"]})
     client.publish("G", 2)
     client.gone.add("G")
     client.api("STREAM.DELETE.G")
     client.publish("S", 3)
     client.check(whole=False)
-    house.pass_time(SECOND)
+    client.pass_time(SECOND)
 
 
-def begin(disk: NthFails) -> Client:
-    house = House(STORE, disk=PyDisk(disk))
+def begin(disk: NthFails, *, background: bool = False) -> Client:
+    house = House(STORE, disk=PyDisk(disk, background))
     house.stream("S", subjects=["S"], allow_direct=True)
     house.stream("W", subjects=["W"], retention="workqueue")
     house.consumer("w", "W", durable_name="w", ack_policy="explicit", ack_wait=SECOND)
     house.server.hub.settle()
-    return Client(house)
+    return Client(house, disk)
 
 
-def count_calls() -> tuple[int, int]:
+def count_calls(*, background: bool) -> tuple[int, int]:
     disk = NthFails(Random(1), forever=False)
-    client = begin(disk)
+    client = begin(disk, background=background)
     first = disk.count
     scenario(client)
     assert client.refused == []
+    assert (client.ended > 10) == background
     assert len(client.acked) > 20
     assert len(client.confirmed) > 3
     client.check(whole=True)
@@ -176,7 +208,7 @@ def count_calls() -> tuple[int, int]:
 def goes_on(client: Client) -> None:
     """Without anybody's doing."""
     house = client.house
-    house.pass_time(15 * SECOND)
+    client.pass_time(15 * SECOND)
     client.hear()
     for name, entry in house.account.streams.items():
         assert entry.core.failure == "", (name, entry.core.failure)
@@ -194,14 +226,15 @@ def goes_on(client: Client) -> None:
 @pytest.mark.parametrize(
     "code", [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EROFS], ids=errno.errorcode.get
 )
+@pytest.mark.parametrize("background", [False, True], ids=["", "background"])
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "until repaired"])
-def test_any_call_may_fail(code: int, forever: bool) -> None:
-    first, end = count_calls()
+def test_any_call_may_fail(code: int, forever: bool, background: bool) -> None:
+    first, end = count_calls(background=background)
     step = 1 if EVERY else 5
     for nth in range(first + code % step, end, step):
         disk = NthFails(Random(nth), nth, code, forever=forever)
         disk.nth = -1
-        client = begin(disk)
+        client = begin(disk, background=background)
         assert disk.count == first
         disk.nth = nth
         try:
@@ -210,10 +243,15 @@ def test_any_call_may_fail(code: int, forever: bool) -> None:
             assert not client.out.connection.closed
             disk.repair()
             goes_on(client)
+            streams = client.api("STREAM.NAMES")["streams"]
             disk.crash(Random(nth))
             client.use(client.house.crash())
             client.gone |= {"T"}
             client.check(whole=True)
+            config = client.api("STREAM.INFO.S")["config"]
+            assert (config["max_age"] > 0) == client.updated
+            assert set(client.api("CONSUMER.NAMES.S")["consumers"] or []) == client.names
+            assert client.api("STREAM.NAMES")["streams"] == streams
             client.work(30)
             goes_on(client)
         except BaseException:

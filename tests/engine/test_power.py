@@ -1,5 +1,7 @@
 """What was answered holds when the power goes, and when the disk fails under a call."""
 
+import errno
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,40 @@ def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
     if retention != "limits":
         house = house.restart()
         assert house.ok("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [("STREAM.MSG.DELETE.S", {"seq": 2, "no_erase": True}), ("STREAM.PURGE.S", {"keep": 1})],
+)
+def test_a_removal_is_answered_when_it_is_on_the_disk(call: str, body: dict[str, int]) -> None:
+    """A sync that failed promises nothing: the answer comes when the removal is durable, not before."""
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream()
+    for _ in range(3):
+        house.publish("S")
+    disk.fail("sync", errno.EIO, "*.seg", times=None)
+    assert house.api(call, body) is None
+    disk.heal()
+    house.pass_time(20 * SECOND)
+    answers = [json.loads(event[5]) for event in house.client.events() if event[5]]
+    assert any(answer.get("success") for answer in answers), answers
+    disk.crash()
+    house = house.crash()
+    assert house.ok("STREAM.INFO.S")["state"]["messages"] < 3
+
+
+def test_a_stop_on_a_failed_disk_answers_no_removal() -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream()
+    for _ in range(3):
+        house.publish("S")
+    disk.fail("write", errno.ENOSPC, "*.seg", times=None)
+    assert house.api("STREAM.PURGE.S") is None
+    house.engine.close()
+    assert not [event for event in house.client.events() if b"success" in bytes(event[5])]
+    disk.heal()
+    disk.crash()
+    assert house.crash().ok("STREAM.INFO.S")["state"]["messages"] == 3

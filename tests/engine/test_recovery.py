@@ -133,25 +133,88 @@ def stream_folder(house: House, name: str = "S") -> Path:
     return meta.parent
 
 
-def test_a_damaged_stream_is_left_aside(tmp_path: Path) -> None:
+FORMAT_OF_LATER = b'{"format":99,"config":{"name":"S"}}'
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", FORMAT_OF_LATER, b"\xff" * 50, None])
+def test_a_stream_that_can_not_be_opened_is_offline_and_says_why(
+    tmp_path: Path, damage: bytes | None
+) -> None:
     house = House(tmp_path)
     house.stream("GOOD", subjects=["good"])
     house.stream("S")
     house.publish("S")
     meta = stream_folder(house) / "meta.json"
+    both = [meta, meta.with_name("meta.json.copy")]
     kept = meta.read_bytes()
-    for damage in (b"", b"{", b'{"format":99,"config":{"name":"S"}}', b"\xff" * 50):
-        house.engine.close()
-        meta.write_bytes(damage)
+    house.engine.close()
+    for path in both:
+        path.unlink() if damage is None else path.write_bytes(damage)
+    for _ in range(2):
         house = house.crash()
         assert len(house.reports) == 1
         assert "meta.json" in house.reports[0]
-        assert house.ok("STREAM.NAMES")["streams"] == ["GOOD"]
-        assert house.error("STREAM.CREATE.S", {"name": "S"})[0] == 10049
-    house.engine.close()
-    meta.write_bytes(kept)
+        assert house.ok("STREAM.NAMES")["streams"] == ["GOOD", "S"]
+        listed = house.ok("STREAM.LIST")
+        assert [each["config"]["name"] for each in listed["streams"]] == ["GOOD"]
+        assert (listed["total"], listed["missing"], list(listed["offline"])) == (2, ["S"], ["S"])
+        for call, body in (
+            ("STREAM.INFO.S", b""),
+            ("STREAM.CREATE.S", {"name": "S"}),
+            ("STREAM.UPDATE.S", {"name": "S"}),
+            ("STREAM.PURGE.S", b""),
+            ("STREAM.MSG.GET.S", {"seq": 1}),
+            ("CONSUMER.NAMES.S", b""),
+            ("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c"}}),
+        ):
+            code, text = house.error(call, body)
+            assert code == 10194, call
+            assert text.startswith("stream is offline: ")
+        house.engine.close()
+    for path in both:
+        path.write_bytes(kept)
     house = house.crash()
+    assert not house.reports
     assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_an_offline_stream_is_deleted_when_somebody_says_so(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream()
+    folder = stream_folder(house)
+    house.engine.close()
+    for path in folder.glob("meta.json*"):
+        path.write_bytes(b"{")
+    house = house.crash()
+    house.ok("STREAM.DELETE.S")
+    assert not folder.exists()
+    house.stream()
+    assert not house.crash().reports
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff" * 50, None])
+@pytest.mark.parametrize("which", ["meta.json", "meta.json.copy", "c.json", "c.json.copy"])
+def test_one_of_two_configuration_files_costs_nothing(
+    tmp_path: Path, which: str, damage: bytes | None
+) -> None:
+    house = House(tmp_path)
+    house.stream(max_msgs=7)
+    house.consumer(durable_name="c", ack_policy="explicit", description="d")
+    house.publish("S")
+    before = configs(house)
+    house.engine.close()
+    (path,) = tmp_path.rglob(which)
+    whole = path.read_bytes()
+    path.unlink() if damage is None else path.write_bytes(damage)
+    house = house.crash()
+    assert configs(house) == before
+    assert len(house.reports) == (0 if damage is None and which.endswith("copy") else 1)
+    assert path.read_bytes() == whole
+    kept = [bad.read_bytes() for bad in tmp_path.rglob("*.bad-*")]
+    assert kept == ([] if damage is None else [damage])
+    house = house.crash()
+    assert configs(house) == before
+    assert not house.reports
 
 
 def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
@@ -162,11 +225,41 @@ def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
     house.publish("S")
     house.pull(1, "good")
     house.engine.close()
-    (stream_folder(house) / "consumers" / "bad.json").write_bytes(b"{")
+    for path in stream_folder(house).glob("consumers/bad.json*"):
+        path.write_bytes(b"{")
     house = house.crash()
-    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["good"]
     assert len(house.reports) == 1
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["bad", "good"]
+    listed = house.ok("CONSUMER.LIST.S")
+    assert [each["name"] for each in listed["consumers"]] == ["good"]
+    assert (listed["total"], listed["missing"], list(listed["offline"])) == (2, ["bad"], ["bad"])
+    for call, body in (
+        ("CONSUMER.INFO.S.bad", b""),
+        ("CONSUMER.CREATE.S.bad", {"stream_name": "S", "config": {"name": "bad"}}),
+    ):
+        code, text = house.error(call, body)
+        assert (code, text[:21]) == (10195, "consumer is offline: ")
     assert house.ok("CONSUMER.INFO.S.good")["num_ack_pending"] == 1
+
+
+def test_a_stream_of_interest_with_a_consumer_offline_keeps_its_messages(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(retention="interest")
+    for name in ("bad", "good"):
+        house.consumer(name, durable_name=name, ack_policy="explicit")
+    house.publish("S")
+    house.engine.close()
+    kept = {path: path.read_bytes() for path in stream_folder(house).glob("consumers/bad.json*")}
+    for path in kept:
+        path.write_bytes(b"{")
+    house = house.crash()
+    code, text = house.error("STREAM.INFO.S")
+    assert (code, text) == (10194, 'stream is offline: stopped - damaged consumer "bad"')
+    house.engine.close()
+    for path, data in kept.items():
+        path.write_bytes(data)
+    house = house.crash()
+    assert len(house.pull(1, "bad")) == 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"PSSTATE1\0\0\0\0x", None])
@@ -335,9 +428,9 @@ def test_a_consumer_does_not_inherit_a_state_that_a_kill_left_behind(tmp_path: P
         house.publish("S", b"%d" % n)
     for event in house.pull(3):
         house.request(event[3], b"+ACK")
-    (config,) = tmp_path.rglob("c.json")
     house = house.crash()
-    config.unlink()  # the first half of a deletion
+    for config in tmp_path.rglob("c.json*"):
+        config.unlink()  # the first half of a deletion
     house = house.crash()
     house.consumer(durable_name="c", ack_policy="explicit")
     house = house.crash()
@@ -345,7 +438,7 @@ def test_a_consumer_does_not_inherit_a_state_that_a_kill_left_behind(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["meta.json", "c.json"])
-def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nobody_else(
+def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nothing(
     tmp_path: Path, name: str
 ) -> None:
     house = House(tmp_path)
@@ -363,17 +456,19 @@ def test_a_flipped_bit_in_a_configuration_is_told_and_costs_nobody_else(
         path.write_bytes(damaged)
         house = house.crash()
         assert len(house.reports) == 1, (bit, house.reports)
-        assert house.ok("CONSUMER.NAMES.T")["consumers"] == ["c"]
-        assert len(house.pull(1, "c", "T")) == 1
+        assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
+        for stream in ("S", "T"):
+            assert house.ok(f"CONSUMER.NAMES.{stream}")["consumers"] == ["c"]
+        assert path.read_bytes() == whole
         house.engine.close()
-        for kind in ("states.*", "acks.*"):
-            for place in tmp_path.rglob(f"T/consumers/{kind}"):
-                place.unlink()
-    path.write_bytes(whole)
-    house = house.crash()
-    assert not house.reports
-    assert house.ok("STREAM.INFO.S")["state"]["messages"] == 1
-    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["c"]
+        # the other one alone, and then both of them
+        path.with_name(f"{name}.copy").write_bytes(bytes(damaged))
+        if bit % 2:
+            path.write_bytes(bytes(damaged))
+        house = house.crash()
+        assert len(house.reports) == 1 + bit % 2
+        assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["c"]
+        house.engine.close()
 
 
 def test_a_folder_without_configuration_is_told(tmp_path: Path) -> None:
@@ -381,11 +476,11 @@ def test_a_folder_without_configuration_is_told(tmp_path: Path) -> None:
     house.stream("S")
     house.stream("T")
     house.publish("S")
-    for path in tmp_path.rglob("meta.json"):
+    for path in tmp_path.rglob("meta.json*"):
         if "/S/" in str(path):
             path.unlink()
     house = house.crash()
-    assert house.ok("STREAM.NAMES")["streams"] == ["T"]
+    assert house.error("STREAM.INFO.S")[0] == 10194
     assert len(house.reports) == 1
     assert "no meta.json" in house.reports[0]
     assert list(tmp_path.rglob("S/log/*.seg"))

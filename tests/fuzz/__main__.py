@@ -35,24 +35,27 @@ def main() -> int:
     replay.add_argument("--plain", action="store_true")
     tests = commands.add_parser("tests")
     tests.add_argument("--kind", default="asan", choices=list(build.KINDS))
-    tests.add_argument("arguments", nargs=argparse.REMAINDER)
     made = commands.add_parser("build")
     made.add_argument("--kind", default="asan", choices=list(build.KINDS))
-    said = parser.parse_args()
+    said, rest = parser.parse_known_args()
+    if rest and said.command != "tests":
+        parser.error(f"unknown: {' '.join(rest)}")
     if said.command == "replay" and said.plain:
         return runs.replay_here(said.targets[0], said.files)
     kind = getattr(said, "kind", "asan")
     print(f"compiling the core with sanitizers, where it changed: {build.folder(kind)}", flush=True)
     build.build(kind)
     if said.command == "tests":
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *said.arguments]
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *rest]
         return subprocess.run(command, env=build.environment(kind), check=False).returncode
     if said.command == "replay":
         return runs.replay(said.targets[0], said.files)
     if said.command == "build":
         return 0
     if importlib.util.find_spec("atheris") is None:
-        print("no atheris here (pip install 'penstock[fuzz]'): the kept inputs are replayed instead")
+        print(
+            "no atheris here (pip install 'penstock[fuzz]'): the kept inputs are replayed instead"
+        )
         return runs.replay_all(said.targets)
     if said.command == "keep":
         return runs.keep(said.targets)

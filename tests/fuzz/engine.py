@@ -37,14 +37,17 @@ def main() -> None:
     name, *options = sys.argv[1:]
     import atheris
 
+    # All the time: some modules are imported by what first needs them.
     with atheris.instrument_imports(include=GUIDING, enable_loader_override=False):
         from tests.fuzz import targets
 
         target = targets.load(name)
-    atheris.Setup([sys.argv[0], *options], target.run, internal_libfuzzer=True)
-    path = Path(os.environ["PYTHONPATH"]) / "libcoverage.so"
-    attach(ctypes.CDLL(str(path)))
-    atheris.Fuzz()
+        for seed in target.seeds():
+            target.run(seed)
+        atheris.Setup([sys.argv[0], *options], target.run, internal_libfuzzer=True)
+        path = Path(os.environ["PYTHONPATH"]) / "libcoverage.so"
+        attach(ctypes.CDLL(str(path)))
+        atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from penstock.core.draft import draft
 from penstock.core.log import Log, StoredMessage
 from penstock.core.router import Router
 from penstock.core.stream import Stream
-
 from tests.core.wires import Server
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -84,7 +84,11 @@ def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, li
         "-detect_leaks=0",
         *([f"-dict={path}"] if (path := out / "words").stat().st_size else []),
     ]
-    folders = [str(found), str(out / "seeds"), *([str(kept)] if (kept := corpus.FOLDER / name).exists() else [])]
+    folders = [
+        str(found),
+        str(out / "seeds"),
+        *([str(kept)] if (kept := corpus.FOLDER / name).exists() else []),
+    ]
     command = [sys.executable, "-m", "tests.fuzz.engine", name, *options, *folders]
     figures = Figures()
     tail: list[str] = []
@@ -171,9 +175,22 @@ def keep(names: Sequence[str]) -> int:
         for old in fresh.glob("*"):
             old.unlink()
         fresh.mkdir(parents=True, exist_ok=True)
-        folders = [str(fresh), *(str(p) for p in (kept, OUT / name / "seeds", OUT / name / "found") if p.exists())]
-        command = [sys.executable, "-m", "tests.fuzz.engine", name, "-merge=1", f"-max_len={targets_limit(name)}", *folders]
-        done = subprocess.run(command, env=build.environment(), cwd=build.ROOT, check=False, capture_output=True)
+        folders = [
+            str(fresh),
+            *(str(p) for p in (kept, OUT / name / "seeds", OUT / name / "found") if p.exists()),
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz.engine",
+            name,
+            "-merge=1",
+            f"-max_len={targets_limit(name)}",
+            *folders,
+        ]
+        done = subprocess.run(
+            command, env=build.environment(), cwd=build.ROOT, check=False, capture_output=True
+        )
         if done.returncode:
             print(done.stderr[-3000:].decode(errors="replace"))
             return 1

@@ -39,7 +39,7 @@ def bring_back(
     folder.open()
     manifest = folder.read(at or folder.ids()[-1])
     store.mkdir(exist_ok=True)
-    restore(disk or Disk(), folder, chosen(manifest, names), str(store))
+    return restore(disk or Disk(), folder, chosen(manifest, names), str(store))
 
 
 def sizes(target: Path) -> int:
@@ -198,6 +198,17 @@ def test_damage_in_a_backup_is_found_and_never_restored(tmp_path: Path) -> None:
     # the next backup does not build on it
     assert save(tmp_path / "a", target, LATER + HOUR).new_bytes == 0
     bring_back(target, tmp_path / "b")
+
+
+def test_a_damaged_store_is_backed_up_and_restored_as_it_is(tmp_path: Path) -> None:
+    folder = make_stream(tmp_path / "a")
+    flip(segments_of(folder)[0], 100)
+    save(tmp_path / "a", tmp_path / "backups")
+    (text,) = bring_back(tmp_path / "backups", tmp_path / "b")
+    assert "1 messages were lost already" in text
+    restored = messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a"))
+    assert restored == messages_of(folder)
+    assert len(restored) == 179
 
 
 def test_a_manifest_leads_nowhere_outside(tmp_path: Path) -> None:

@@ -172,17 +172,20 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
             os.makedirs(root, mode=0o700, exist_ok=True)
             stack.enter_context(locked(root))
         done = stack.enter_context(progress(session, "restoring", total))
-        put_back(Disk(), folder, wanted, store, progress=done)
+        damage = put_back(Disk(), folder, wanted, store, progress=done)
     seconds = time.monotonic() - started
     if session.as_json:
         told = [{"stream": each.label, "messages": each.messages} for each in wanted]
-        show_json({"backup": manifest.id, "store": store, "streams": told, "bytes": total})
-        return SOUND
+        facts = {"backup": manifest.id, "store": store, "streams": told, "bytes": total}
+        show_json(facts | {"damage": damage})
+        return DAMAGED if damage else SOUND
     for each in wanted:
         print(f"{each.label}: {number(each.messages)} messages up to {number(each.last_seq)}")
     count = plural(len(wanted), "stream")
+    for text in damage:
+        print(text)
     print(f"restored {count} of backup {manifest.id}, {size(total)}, in {seconds:.2f} s")
-    return SOUND
+    return DAMAGED if damage else SOUND
 
 
 @click.command()

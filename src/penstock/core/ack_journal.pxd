@@ -27,6 +27,7 @@ cdef class AckJournal(Confirmer):
     cdef uint32_t counter              # records sealed with it
     cdef Out sealed                    # records as they go to the file
     cdef bint durable                  # a confirmation promises the disk
+    cdef public uint64_t keep_bytes    # a journal below this is not worth a new base
     cdef public object on_failure      # called with an OSError; or None
     cdef dict marks                    # Handout -> Mark
     cdef list touched                  # Marks with something to confirm

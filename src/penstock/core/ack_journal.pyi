@@ -15,6 +15,7 @@ class AckJournal:
         """Nothing is touched before something is written. `cipher`: the stream's data keys, if it is encrypted."""
     number: int  # of the file that is written, or was last
     since_bytes: int  # in the files since the base
+    keep_bytes: int  # a journal below this is not worth a new base: 1 MiB unless set
     broken: bool  # acks can't be confirmed until rebase() has worked
     on_failure: Callable[[OSError], None] | None
     """Called when acks can't be confirmed: they wait until rebase() has worked, see wants_base()."""

@@ -56,7 +56,6 @@ cdef enum:
     STATE = 1
     ACKS = 2
     ACKS_HEAD = 72                 # eight numbers, two counts
-    KEEP_BYTES = 1048576           # a journal below this is not worth a new base
 
 cdef enum BaseStage:
     NONE = 0
@@ -98,6 +97,7 @@ cdef class AckJournal(Confirmer):
         self.folder = folder
         self.durable = durable
         self.cipher = cipher
+        self.keep_bytes = 1048576
         self.marks = {}
         self.touched = []
         self.waiting = deque()
@@ -413,7 +413,7 @@ cdef class AckJournal(Confirmer):
     def wants_base(self) -> bool:
         """It is time for rebase(): the journal is long, or a failure made it doubtful."""
         return self.base_stage == NONE and not self.outstanding and (
-            self.broken or self.since_bytes > max(<uint64_t>KEEP_BYTES, 2 * self.base_bytes))
+            self.broken or self.since_bytes > max(self.keep_bytes, 2 * self.base_bytes))
 
     def rebase(self, bytes data, *, bint now = False) -> None:
         """Replace the base by the states of all consumers as they are now. `now`: it is on the disk when this returns.

@@ -402,8 +402,13 @@ cdef class Consumer(Puller):
         delivered, passed, next_seq, self.delivered_ns, floor_cseq, floor_seq, self.acked_ns = numbers
         if delivered:
             passed, next_seq, floor_seq = min(passed, last), min(next_seq, last + 1), min(floor_seq, last)
+        # What was handed out is behind the cursor, whatever the record says: a backup may come from anybody.
+        handed = max([entry[0] for entry in entries if entry[4] != SPENT and entry[0] <= last], default=0)
+        first_ones = sorted({seq for seq in first_ones if handed < seq <= last})
+        next_seq = max(next_seq, handed + 1, max(first_ones, default=0) + 1)
+        floor_cseq, floor_seq = min(floor_cseq, delivered), min(floor_seq, passed)
         self.delivered = delivered
-        self.selection.resume(next_seq, passed, [seq for seq in first_ones if seq <= last])
+        self.selection.resume(next_seq, passed, first_ones)
         self.pending.clear()
         self.spent = None
         for seq, cseq, since_ns, deliveries, state in entries:

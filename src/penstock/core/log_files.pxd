@@ -107,6 +107,8 @@ cdef class LogFiles:
     cdef int fail(self, object error) except -1
     cdef int trim_tail(self) except -1
     cdef int sync_files(self) except -1
+    cdef int on_disk(self) except -1                                        # segments whose bytes are synced get their index
+    cdef int write_index(self, Segment s) except -1
     cdef int check_watermarks(self) except -1
     cdef int retire(self, Segment s) except -1                              # a sealed segment without live messages
     cdef int prepare_unlink(self) except -1                                 # what retired segments say of older ones is said again

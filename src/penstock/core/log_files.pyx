@@ -151,8 +151,8 @@ cdef class LogFiles:
             return self.retire(old)
         if not self.memory:
             self.segments.loaded_bytes += old.count * sizeof(Entry)
-            if not old.damaged:
-                write_sidecar(self.segments, self.subjects_table, old, self.last_seq)
+            if old.synced_size == old.written_size:
+                self.write_index(old)
             self.segments.make_room(None)
         return 0
 
@@ -362,7 +362,7 @@ cdef class LogFiles:
                 self.sync_folder()
         except OSError as error:
             self.fail(error)
-        self.unsynced = []
+        self.on_disk()
         self.synced_seq = self.written_seq
         self.synced_mark = self.write_mark
         self.check_watermarks()
@@ -426,7 +426,7 @@ cdef class LogFiles:
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        self.unsynced = [s for s in self.unsynced if (<Segment>s).synced_size < (<Segment>s).written_size]
+        self.on_disk()
         if upto > self.synced_seq:
             self.synced_seq = upto
         if self.sync_mark > self.synced_mark:
@@ -436,6 +436,22 @@ cdef class LogFiles:
             self.unlink_ready()
         return 0
 
+
+    cdef int on_disk(self) except -1:
+        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes.
+        cdef Segment s
+        before, self.unsynced = self.unsynced, []
+        for s in before:
+            if s.synced_size < s.written_size:
+                self.unsynced.append(s)
+            elif s.live and not s.has_index:
+                self.write_index(s)
+        return 0
+
+    cdef int write_index(self, Segment s) except -1:
+        if not s.damaged:
+            write_sidecar(self.segments, self.subjects_table, s, self.last_seq)
+        return 0
 
     cdef int check_watermarks(self) except -1:
         if not self.synced_seq <= self.written_seq <= self.last_seq:

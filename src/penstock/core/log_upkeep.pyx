@@ -526,7 +526,7 @@ def close(Log log) -> None:
             for s in list(log.segments.items):
                 if s.damaged:
                     doubt_sidecar(log.segments, s)        # each opening looks for the damage itself
-                elif s is log.active or s.index_old:
+                elif s is log.active or s.index_old or not s.has_index:
                     write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     finally:
         log.condition = CLOSED

@@ -17,6 +17,10 @@ cdef class BytesMap:
     cdef size_t arena_dead          # bytes of keys that were removed
     # find: the address of the value of the key, or NULL; valid until the next put/remove. `h` is hash_bytes(key).
     cdef uint64_t* find(self, const char* key, size_t n, uint64_t h) noexcept
+    # Of a key that will be looked for soon: first the one, and some time later the other, to have the memory at hand by then.
+    # look_closer gives the value that it will probably be, or 0.
+    cdef void look(self, uint64_t h) noexcept
+    cdef uint64_t look_closer(self, uint64_t h) noexcept
     # put: insert or overwrite; returns the address of the value slot (valid until the next put/remove).
     cdef uint64_t* put(self, const char* key, size_t n, uint64_t h, uint64_t value) except NULL
     cdef bint remove(self, const char* key, size_t n, uint64_t h) noexcept

@@ -18,6 +18,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 
 from penstock.core.buffer cimport hash_bytes
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*) nogil
+
 cdef struct Slot:
     uint64_t value
     uint32_t tag
@@ -76,6 +79,16 @@ cdef class BytesMap:
                     return &slots[i].value
             i = (i + 1) & self.mask
         return NULL
+
+    cdef void look(self, uint64_t h) noexcept:
+        prefetch(<Slot*>self.slots + (tag_of(h) & self.mask))
+
+    cdef uint64_t look_closer(self, uint64_t h) noexcept:
+        cdef Slot* slot = <Slot*>self.slots + (tag_of(h) & self.mask)
+        if slot.key == 0 or slot.tag != tag_of(h):
+            return 0
+        prefetch(self.arena + <size_t>slot.key * UNIT_BYTES)
+        return slot.value
 
     cdef uint64_t* put(self, const char* key, size_t n, uint64_t h, uint64_t value) except NULL:
         cdef uint64_t* found = self.find(key, n, h)

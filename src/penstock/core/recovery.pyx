@@ -36,7 +36,7 @@ from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
-from penstock.core.tally cimport count_bytes, count_entries, merge, recount
+from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.losses import is_segment_name
 
@@ -80,6 +80,7 @@ def opening(log: Log, create: bool):
     o = <Opened>opened[len(opened) - 1]
     last = o.segment
     log.active = last
+    mark_seen(log.subjects_table, last)          # it is appended to
     apply_removals(log, opened, orphans)
     if o.sidecar is not None:
         log.segments.need(last)
@@ -196,18 +197,19 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             restart(log, s)
             return o
         good = o.mended = find_head(log, o)
+        if not good and is_last and never_written(head, first):
+            # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
+            o.scan = nothing(s, guess_last(log, s))
+            restart(log, s)
+            return o
     if o.mended:
         s.damaged = True
         log.notes.append(f"the head of segment {first} is damaged; what it said is known all the same")
     if not good:
         o.headless = True
         s.damaged = True
-        o.scan = Scan()
-        o.scan.last_seq = guess_last(log, s)
-        o.scan.missing = []
+        o.scan = nothing(s, guess_last(log, s))
         o.scan.damaged = [(0, s.size)]
-        o.scan.notes = []
-        o.scan.broken = []
         o.scan.good_end = s.size
         log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
         return o
@@ -222,7 +224,6 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if s.packed is not None and s.packed.mended:
         s.damaged = True
         log.notes.append(f"one flipped bit in a compressed block of segment {first} was put right in memory")
-    mark_seen(log.subjects_table, s)
     return o
 
 
@@ -234,6 +235,32 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     s.head = PyBytes_FromStringAndSize(head, SEALED_HEAD_BYTES)
     s.aead = aead_of(log.cipher, head, log.segments.path(s, ".seg"))
     return True
+
+
+cdef bint never_written(const char* p, uint64_t first) except -1:
+    """Whether a bad head is one of which a part is still zeros."""
+    cdef Out out
+    cdef int i
+    cdef bint same = True
+    memset(&out, 0, sizeof(Out))
+    put_segment_head(&out, first, 0)
+    for i in range(SEGMENT_HEAD_BYTES - 4):
+        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
+            same = False
+    out_free(&out)
+    return same
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
 
 
 cdef bint find_head(Log log, Opened o) except -1:
@@ -515,18 +542,17 @@ cdef int settle(Log log, Opened o) except -1:
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
-    cdef uint32_t k
+    cdef bint indexed = o.sidecar is not None
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:
-        for k in range(s.subject_count):
-            merge(log.subjects_table, s.subjects[k], o.sidecar.rows[k].live, s.first + o.sidecar.rows[k].first,
-                  s.first + o.sidecar.rows[k].last)
+        merge_rows(log.subjects_table, s, o.sidecar.rows)
+        o.sidecar = None
     else:
         count_entries(log, s)
     log.msgs += s.live
     log.bytes += s.live_bytes
-    if o.sidecar is None and s is not log.active and s.live and not s.damaged:
+    if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
         if s.damaged:

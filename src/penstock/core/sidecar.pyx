@@ -25,7 +25,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
-from penstock.core.buffer cimport crc32c
+from penstock.core.buffer cimport crc32c, hash_bytes
 from penstock.core.record cimport Range, Ranges, ranges_add
 from penstock.core.sealing cimport INDEX_TAIL_BYTES, open_entries, open_tables, seal_index
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
@@ -35,6 +35,7 @@ cdef const char* INDEX_MAGIC = b"PNSTKIDX"
 cdef enum:
     INDEX_VERSION = 1
     INDEX_HEAD_BYTES = 112
+    AT_ONCE = 32
 
 
 cdef class Sidecar:
@@ -220,12 +221,31 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
     return found
 
 
+cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows, uint32_t n, const char** name, const char* end) except -2:
+    # The next n names; -1: they don't fit. With a million subjects each look-up waits for memory, so several wait together.
+    cdef uint64_t hashes[AT_ONCE]
+    cdef const char* p = name[0]
+    cdef uint32_t k
+    for k in range(n):
+        if rows[k].name_len > <size_t>(end - p):
+            return -1
+        hashes[k] = hash_bytes(p, rows[k].name_len)
+        subjects.ids.look(hashes[k])
+        p += rows[k].name_len
+    for k in range(n):
+        subjects.ids.look_closer(hashes[k])
+    for k in range(n):
+        s.add_subject(subjects.intern_hashed(name[0], rows[k].name_len, hashes[k]))
+        name[0] += rows[k].name_len
+    return 0
+
+
 cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
     cdef char head[INDEX_HEAD_BYTES]
     cdef Sidecar found = open_sidecar(segments, s, head)
     cdef const char* name
     cdef const char* end
-    cdef uint32_t k, words
+    cdef uint32_t k, n, words
     if found is None:
         return None
     words = get32(head, 80)
@@ -235,13 +255,14 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
         return None
     name = PyBytes_AS_STRING(found.tables) + found.row_count * sizeof(LocalSubject)
     end = name + get32(head, 76)
-    for k in range(found.row_count):
-        if found.rows[k].name_len > <size_t>(end - name):
+    k = 0
+    while k < found.row_count:
+        n = min(found.row_count - k, <uint32_t>AT_ONCE)
+        if intern_some(subjects, s, found.rows + k, n, &name, end) < 0:
             s.count = 0
             s.subject_count = 0
             return None
-        s.add_subject(subjects.intern(name, found.rows[k].name_len))
-        name += found.rows[k].name_len
+        k += n
     if words:
         s.dead = <uint64_t*>calloc(words, 8)
         if s.dead == NULL:

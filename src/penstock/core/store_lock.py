@@ -35,8 +35,13 @@ class FolderLock:
             said = os.read(self._fd, 300)
             os.close(self._fd)
             raise FolderInUse(folder, *_owner(said))
-        os.ftruncate(self._fd, 0)
-        os.write(self._fd, f"{os.getpid()}\n{domain}\n".encode())
+        said = f"{os.getpid()}\n{domain}\n".encode()
+        try:
+            # in place: the room that the file has is kept, so that this also goes on a full disk
+            os.pwrite(self._fd, said, 0)
+            os.ftruncate(self._fd, len(said))
+        except OSError:
+            os.ftruncate(self._fd, 0)  # it is locked all the same, nobody is told by whom
 
     def close(self) -> None:
         """Let others have the folder."""

@@ -49,6 +49,8 @@ cdef class Stream(Intake):
     cdef readonly str failure                # why the log can't write; "" while it can
     cdef readonly str unread                 # why the disk last refused to give a message back; "": it was asked again since
     cdef Committer committer
+    cdef list removing                       # who waits for a removal to be durable: functions to call
+    cdef Py_ssize_t syncing                  # so many of them, the first ones, are covered by the running sync
     # consumers
     cdef Keeper keeper                       # None: limits retention
     cdef dict listeners                      # Listener -> None, oldest first

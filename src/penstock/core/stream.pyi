@@ -97,6 +97,8 @@ class Stream(Sink):
     def told(self) -> None:
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...
+    def when_removed(self, then: Callable[[], None]) -> None:
+        """Call then() when all removals so far are as durable as the stream promises of messages."""
     def expire(self) -> int:
         """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
     def mend(self) -> bool | None:

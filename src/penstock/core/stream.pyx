@@ -97,6 +97,8 @@ cdef class Committer(Synced):
         cdef Stream s = self.stream
         cdef int handles[SYNC_HANDLES]
         cdef int n, i
+        if s.removing and not s.log.dirty():
+            s.syncing = len(s.removing)
         try:
             n = s.log.sync_begin(handles, SYNC_HANDLES, &self.upto)
         except OSError as error:
@@ -122,7 +124,7 @@ cdef class Committer(Synced):
         except OSError as error:
             return s.write_failed(error)
         s.reveal(s.log.synced_seq)
-        if s.sync != 0 and s.log.synced_seq < s.log.written_seq:
+        if s.sync != 0 and (s.log.synced_seq < s.log.written_seq or s.removing):
             self.begin()
         return 0
 
@@ -136,9 +138,7 @@ cdef class Stream(Intake):
         self.failure = self.unread = ""
         self.committer = Committer(self)
         self.listeners = {}
-        self.unfiltered = []
-        self.waiting = []
-        self.holders = []
+        self.unfiltered, self.waiting, self.holders, self.removing = [], [], [], []
         self.filters = SubjectTrie()
         self.filters_changed()
         self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
@@ -292,6 +292,9 @@ cdef class Stream(Intake):
                 for listener in waiting:
                     listener.awaiting = False
                     self.hub.enlist_delivery(listener)
+        while self.syncing and self.log.condition == TAKES:
+            self.syncing -= 1
+            self.removing.pop(0)()
         return self.acks.release(self.router, self.visible)
 
     cdef int write_failed(self, object error) except -1:
@@ -569,6 +572,13 @@ cdef class Stream(Intake):
         self.hub.enlist_commit(self.committer)
         return True
 
+    def when_removed(self, then: object) -> None:
+        """Call then() when all removals so far are as durable as the stream promises of messages."""
+        if self.sync == 0 or self.log.memory:
+            return then()
+        self.removing.append(then)
+        self.hub.enlist_commit(self.committer)
+
     def expire(self) -> int:
         """Remove what is older than max_age at the hub's time, forget old message ids; when to call again (ns, 0 = not needed)."""
         cdef uint64_t now = self.hub.now_ns, due = 0, oldest, cut
@@ -595,3 +605,6 @@ cdef class Stream(Intake):
         """Stop taking messages; what was accepted is committed at the end of the turn. Consumers are closed by the engine first."""
         self.closed = True
         self.settle()
+        self.syncing = 0
+        while self.removing and self.log.condition == TAKES:     # it is synced when it is closed
+            self.removing.pop(0)()

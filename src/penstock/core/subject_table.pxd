@@ -53,6 +53,7 @@ cdef class SubjectTable:
 
     cdef int64_t find(self, const char* name, uint32_t n) noexcept
     cdef uint32_t intern(self, const char* name, uint32_t n) except? 4294967295
+    cdef uint32_t intern_hashed(self, const char* name, uint32_t n, uint64_t h) except? 4294967295
     cdef const char* keep_name(self, const char* name, uint32_t n) except NULL
     cdef int appended(self, uint32_t id, uint64_t seq) except -1
     cdef void removed(self, uint32_t id, uint64_t seq) noexcept

@@ -39,7 +39,9 @@ cdef class SubjectTable:
         return <int64_t>id[0] if id != NULL else -1
 
     cdef uint32_t intern(self, const char* name, uint32_t n) except? 4294967295:
-        cdef uint64_t h = hash_bytes(name, n)
+        return self.intern_hashed(name, n, hash_bytes(name, n))
+
+    cdef uint32_t intern_hashed(self, const char* name, uint32_t n, uint64_t h) except? 4294967295:
         cdef uint64_t* id = self.ids.find(name, n, h)
         cdef void* grown
         cdef uint32_t cap

@@ -6,7 +6,14 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.log cimport Log
 from penstock.core.segment cimport HAS_HEADERS, SIZE_MASK, Segment
 from penstock.core.subject_table cimport Subject, SubjectTable
+from penstock.core.sidecar cimport LocalSubject
 from penstock.core.usage cimport use
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*) nogil
+
+cdef enum:
+    AHEAD = 16
 
 
 cdef int merge(SubjectTable subjects, uint32_t id, uint32_t live, uint64_t first, uint64_t last) except -1:
@@ -19,6 +26,15 @@ cdef int merge(SubjectTable subjects, uint32_t id, uint32_t live, uint64_t first
     t.state.last = last
     t.state.msgs += live
     subjects.total += live
+    return 0
+
+
+cdef int merge_rows(SubjectTable subjects, Segment s, const LocalSubject* rows) except -1:
+    cdef uint32_t k
+    for k in range(s.subject_count):
+        if k + AHEAD < s.subject_count:
+            prefetch(&subjects.table[s.subjects[k + AHEAD]])
+        merge(subjects, s.subjects[k], rows[k].live, s.first + rows[k].first, s.first + rows[k].last)
     return 0
 
 

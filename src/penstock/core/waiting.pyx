@@ -84,12 +84,16 @@ cdef class Waiting(Sink):
         messages, self.messages = self.messages, []
         waiters, self.waiters = self.waiters, []
         self.held_bytes = 0
+        problem = None
         for held in messages:
             target = held.target if held.target is not None else sink
             took = 0
             if target is not None:
                 shown(held, &m)
-                took = target.take(held.source, &m)
+                try:
+                    took = target.take(held.source, &m)
+                except Exception as error:
+                    problem, took = error, 1
             if held.source is None:
                 continue
             if took == 0 and held.reply and held.source.no_responders:
@@ -97,6 +101,8 @@ cdef class Waiting(Sink):
             held.source.wake()
         for waiter in waiters:
             waiter.wake()
+        if problem is not None:
+            raise problem                # of one message: the others were handed over all the same
 
 
 cdef class Front(Sink):

@@ -90,6 +90,7 @@ class Account:
         self.offline: dict[str, Offline] = {}  # streams that are on the disk and can't be opened
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
+        self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> what is to go
         self.direct_mirrors: dict[str, list[StreamEntry]] = {}  # by the origin that they stand for
         self.remotes: dict[str, Link] = {}  # API prefix -> the way to the server it stands for
         self.ids = Nuid(random)

@@ -100,7 +100,9 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
         stream.files.states.drop(entry.name)
         try:
             stream.files.remove_consumer(entry.name)
+            stream.rewrites.pop(entry.name, None)
         except OSError as error:
+            _remove_later(stream, entry.name)
             raise errors.StreamGeneralError(error) from error
     if stream.config.retention == "interest":
         stream.core.review(floor + 1, orphans=True)
@@ -151,18 +153,35 @@ def recover(account: Account, stream: StreamEntry) -> None:
             account.report(f"consumer file is left aside: {meta.why}")
             stream.offline[meta.name or meta.why] = meta.why
             continue
-        entry = _start(account, stream, meta)
         found = files.states.found.pop((meta.name, meta.created), None)
+        ahead = _brought_back(stream, meta, found)
+        entry = _start(account, stream, meta)
         if found is not None:
             _restore(account, stream, entry, found)
+        if ahead:
+            stream.changed.add(entry)
     files.states.found.clear()
-    if problems:
+    if problems or stream.changed:
         save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
     if files.states.outdated:
         for _ in range(2):  # both bases, and the journal that the older one needs
             save_states(account, stream, durable=True)
     if not stream.offline:
         stream.core.review()
+
+
+def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) -> bool:
+    """Bring a consumer's place back to the stream's end, when it is beyond it: what it had passed
+    was lost with the power, and those sequences are given again. Whether it was; it has to be
+    written then, before they are.
+    """
+    last = stream.core.log.last_seq
+    asked = meta.config.deliver_policy == "by_start_sequence" and meta.start_seq > last
+    if asked and (found is None or not found.numbers[0]):
+        return False  # it waits for a sequence to come
+    ahead = meta.start_seq > last + 1
+    meta.start_seq = min(meta.start_seq, last + 1)
+    return (found is not None and found.forget_above(last)) or ahead
 
 
 def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:
@@ -283,11 +302,20 @@ def _create(
         assert stream.files is not None
         try:
             stream.files.write_consumer(meta)
+            stream.rewrites.pop(name, None)
         except OSError as error:
+            _remove_later(stream, name)
             raise errors.ConsumerStoreFailedError(error) from error
     entry = _start(account, stream, meta)
     account.advisories.consumer(stream.config.name, name, "create", account.now_ns)
     return entry
+
+
+def _remove_later(stream: StreamEntry, name: str) -> None:
+    """A file of a consumer that is not there may be on the disk."""
+    files = stream.files
+    assert files is not None
+    stream.rewrites[name] = lambda: files.remove_consumer(name)
 
 
 def _update(
@@ -311,8 +339,11 @@ def _write(stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig) ->
     if stream.files is not None and entry.persistent:
         try:
             stream.files.write_consumer(entry.file())
+            stream.rewrites.pop(entry.name, None)
         except OSError as error:
             entry.config = old
+            files = stream.files
+            stream.rewrites[entry.name] = lambda: files.write_consumer(entry.file())
             raise errors.ConsumerStoreFailedError(error) from error
 
 

@@ -69,6 +69,7 @@ from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _REQUIRED_LEVEL = re.compile(rb"\r\nNats-Required-Api-Level:[ \t]*([^\r\n]*)\r\n")
+_LEVEL_DIGITS_MAX = 9
 _QUIET_NS = 60_000_000_000
 _DIRECT = f"{API_PREFIX}.DIRECT.GET"  # and all that begins so: served by streams, or by nobody
 
@@ -167,6 +168,7 @@ CALLS = (
         StreamPurgeResponse,
         "stream_purge_response",
         Body.OPTIONAL,
+        later=True,
     ),
     Call(
         "STREAM.SNAPSHOT.*",
@@ -201,6 +203,7 @@ CALLS = (
         SuccessResponse,
         "stream_msg_delete_response",
         Body.REQUIRED,
+        later=True,
     ),
     Call(
         "STREAM.LEADER.STEPDOWN.*",
@@ -491,7 +494,7 @@ class Dispatcher:
         if match is None:
             return
         text = match[1].strip()
-        if not text.isdigit() or int(text) > self._account.settings.api_level:
+        if not text.isdigit() or len(text) > _LEVEL_DIGITS_MAX or int(text) > self._account.settings.api_level:
             raise errors.RequiredApiLevelError()
 
     def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:

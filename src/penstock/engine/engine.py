@@ -4,6 +4,7 @@ A shell owns sockets and the loop: it calls `tick` when a deadline has come, the
 usual, and `close` at the end. The engine has no clock: time is what the hub and the callers say.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -74,6 +75,8 @@ class Engine:
         self.accounts: dict[str, Account] = {}
         self._all: list[Account] = []  # the same, for those who sum up over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
+        self.may_open: Callable[[str], bool] = lambda log_folder: True  # or the disk is not ready
+        self.waiting = False  # the last open_more() had nothing that may be opened
         self._openings: dict[str, Opening] = {}  # of accounts whose streams are not all there
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
@@ -126,8 +129,9 @@ class Engine:
         """
         account = self.accounts[name]
         self._dispatchers[name] = Dispatcher(account)
-        opening = Opening(account)
-        opening.step()  # an account without streams is there at once
+        opening = Opening(account, lambda folder: self.may_open(folder))
+        if not opening.total:
+            opening.finish()
         if not opening.done:
             self._openings[name] = opening
 
@@ -140,16 +144,17 @@ class Engine:
         awaited = (name for name, opening in self._openings.items() if opening.awaited)
         name = next(awaited, next(iter(self._openings)))
         opening = self._openings.pop(name)
-        opening.step()
-        if not opening.done:
-            self._openings[name] = opening  # behind the others: each has its turn
+        self._openings[name] = opening  # behind the others: each has its turn
+        self.waiting = not opening.step()
+        if opening.done:
+            del self._openings[name]
         return bool(self._openings)
 
     def finish(self, name: str) -> None:
         """Recover the rest of an account's streams now."""
         opening = self._openings.pop(name, None)
-        while opening is not None and not opening.done:
-            opening.step()
+        if opening is not None:
+            opening.finish()
 
     def opening(self) -> tuple[int, int, str]:
         """Streams that are recovered, streams there were at the start, of the accounts where this
@@ -217,6 +222,9 @@ class Engine:
                 for stream in list(account.unsaved):
                     self._save(account, stream, now_ns)
             if idle:
+                if account.leftovers:
+                    with contextlib.suppress(OSError):  # it is tried again
+                        streams.clear_leftovers(account)
                 for transfer in list(account.transfers):
                     transfer.tick(now_ns)
                 _expire(account, now_ns)
@@ -353,6 +361,8 @@ def _expire(account: Account, now_ns: int) -> None:
             streams.report_lost(account, stream)
         if stream.core.failure or stream.trouble is not None:
             trouble.look(account, stream, now_ns)
+        if stream.rewrites:
+            trouble.write_again(account, stream, now_ns)
         if stream.core.unread or stream.unread_since_ns:
             trouble.look_at_reads(account, stream, now_ns)
         if stream.supply is not None and now_ns >= stream.supply_at_ns:

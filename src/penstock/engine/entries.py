@@ -4,6 +4,7 @@ An entry joins the configuration that was asked for, the compiled object that ca
 the files. Entries decide nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,10 @@ class StreamEntry:
     trouble: "Trouble | None" = None  # the disk does not take its messages
     unread_since_ns: int = 0  # when the disk began not to give them back; 0: it does
     unread_at_ns: int = 0  # when it last did not
+    rewrites: dict[str, Callable[[], None]] = field(
+        default_factory=dict
+    )  # files of which a write failed half way: what writes them as they should be
+    rewrite_at_ns: int = 0
     complaints: set[str] = field(default_factory=set)  # what the operator was told does not work
     rules: RuleSet | None = None
     rules_at_ns: int = 0  # when its rules want to be called again

@@ -127,20 +127,33 @@ class AccountFiles:
         """Delete a stream's folder; what it holds is gone even if this is cut short after the
         rename.
         """
+        self.finish_removal(self.move_away(files, unique))
+
+    def move_away(self, files: "StreamFiles", unique: str) -> str:
+        """The first half: the folder has another name, where nobody looks for a stream."""
         name = files.folder.rpartition("/")[2]
         target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
         self._disk.rename(files.folder, target)
+        return target
+
+    def finish_removal(self, target: str) -> None:
+        """The second half; what it leaves is removed at the next start."""
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
 
-    def discard(self, files: "StreamFiles", unique: str) -> None:
-        """Take back a create that failed half way, as far as the disk lets us: the next start finds
-        nothing of it.
+    def discard(self, files: "StreamFiles", unique: str) -> bool:
+        """Take back a create that failed half way, so that the next start finds nothing of it;
+        False: the disk did not let us do all of that.
         """
         try:
-            self.remove(files, unique)
+            if self._disk.exists(files.folder):
+                self.remove(files, unique)
+            else:
+                self._disk.sync_dir(self._streams)
         except OSError:
             files.discard()
+            return False
+        return True
 
 
 class StreamFiles:

@@ -3,11 +3,14 @@
 Each function of the API is a row of the dispatch table.
 """
 
+from collections.abc import Callable
+
 from penstock.api import errors_generated as errors
 from penstock.api.calls import (
     MsgDeleteRequest,
     MsgGetRequest,
     MsgGetResponse,
+    Response,
     StoredMsg,
     SuccessResponse,
 )
@@ -44,8 +47,13 @@ def get(account: Account, request: MsgGetRequest, name: str) -> MsgGetResponse:
     )
 
 
-def delete(account: Account, request: MsgDeleteRequest, name: str) -> SuccessResponse:
-    """STREAM.MSG.DELETE. A message that is not there is no error of the account's statistics."""
+def delete(
+    account: Account, request: MsgDeleteRequest, answer: Callable[[Response], None], name: str
+) -> SuccessResponse | None:
+    """STREAM.MSG.DELETE. A message that is not there is no error of the account's statistics.
+
+    Answered when a crash can't bring the message back.
+    """
     entry = account.stream(name)
     if entry.config.sealed:
         raise errors.StreamSealedError()
@@ -57,7 +65,8 @@ def delete(account: Account, request: MsgDeleteRequest, name: str) -> SuccessRes
         return SuccessResponse(error=errors.StreamMsgDeleteFailedError(error).body())
     if not removed:
         return SuccessResponse(error=_not_removed(entry, request.seq).body())
-    return SuccessResponse(success=True)
+    entry.core.when_removed(lambda: answer(SuccessResponse(success=True)))
+    return None
 
 
 def selects(request: MsgGetRequest) -> bool:

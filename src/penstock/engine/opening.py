@@ -49,6 +49,7 @@ class Pending:
                 self.files.log_folder,
                 account.disk,
                 first_seq=self.config.first_seq or 1,
+                segment_bytes=account.settings.segment_bytes,
                 gradually=True,
                 cipher=self.files.small.cipher,
             )
@@ -74,8 +75,11 @@ class Pending:
 class Opening:
     """Of one account that is served already; `done` says when it is over."""
 
-    def __init__(self, account: Account) -> None:
-        """Reads what streams there are. OSError: the store can't be used."""
+    def __init__(self, account: Account, may_open: Callable[[str], bool]) -> None:
+        """Reads what streams there are; may_open(folder of a log) is asked before it is begun.
+        OSError: the store can't be used.
+        """
+        self._may_open = may_open
         assert account.desk is not None
         found = streams.found(account)
         pending = [Pending(files, meta, self._asked) for files, meta in found]
@@ -111,12 +115,20 @@ class Opening:
             waiting.hold(source, subject, reply, headers, body, self._desk)
         return waiting is not None
 
-    def step(self) -> None:
-        """Do a little more; not to be called when it is done."""
+    def finish(self) -> None:
+        """Do all of the rest, whether it may be begun or not."""
+        self._may_open = lambda log_folder: True
+        while not self.done:
+            self.step()
+
+    def step(self) -> bool:
+        """Do a little more; not to be called when it is done. False: nothing may be done now."""
         if not self._turns:
             self._end()
-            return
+            return True
         each = self._next()
+        if each is None:
+            return False
         try:
             next(each.begin(self._account))
         except StopIteration as end:
@@ -126,6 +138,7 @@ class Opening:
         except Exception as error:
             # a fault of ours: the others are served
             self._fail(each, f"internal error: {error!r}")
+        return True
 
     def close(self) -> None:
         """The server stops, or the account is gone: what is not open stays as it is on the disk."""
@@ -148,12 +161,16 @@ class Opening:
         now = ", ".join(each.told for each in self._turns if each.steps is not None)
         return f"{self.total - self.left} of {self.total}" + (f", now {now}" if now else "")
 
-    def _next(self) -> Pending:
-        """Whose step it is: of those that are waited for in turn, else the one that is begun."""
-        if self._awaited:
+    def _next(self) -> Pending | None:
+        """Whose step it is: of those that are waited for in turn, else the first."""
+        for _ in range(len(self._awaited)):
             self._awaited.rotate(-1)
-            return self._awaited[-1]
-        return next(iter(self._turns))
+            if self._may(self._awaited[-1]):
+                return self._awaited[-1]
+        return next(filter(self._may, self._turns), None)
+
+    def _may(self, each: Pending) -> bool:
+        return each.steps is not None or self._may_open(each.files.log_folder)
 
     def _asked(self, each: Pending) -> None:
         if each in self._turns:
@@ -191,14 +208,16 @@ class Opening:
             self._account.router.detach(subject, each.waiting)
 
     def _end(self) -> None:
-        for _, entry in self._late:
-            supply.start(self._account, entry)
-        for each, entry in self._late:
-            self._hand_over(each, entry)
-        self._late.clear()
+        late, self._late = self._late, []
         self._step_aside()
         self.done = True
-        self._all.pass_on(None)
+        try:
+            for _, entry in late:
+                supply.start(self._account, entry)
+        finally:
+            for each, entry in late:
+                self._hand_over(each, entry)
+            self._all.pass_on(None)
 
     def _step_aside(self) -> None:
         router = self._account.router

@@ -67,6 +67,7 @@ class Staging:
                     self._account.disk,
                     first_seq=first_seq,
                     cipher=self._files.small.cipher,
+                    segment_bytes=self._account.settings.segment_bytes,
                 )
             # attached to no subject: it is there for its syncs, which no turn waits for
             self._core = Stream(self._account.router, self.config.name, log, sync=SYNC_INTERVAL)

@@ -62,6 +62,8 @@ class Settings:
     )
     limits: ServerLimits = ServerLimits()
     batch: BatchLimits = BatchLimits()
+    segment_bytes: int = 16 * 1024 * 1024  # of a log; a new one is begun when it would be larger
+    journal_bytes: int = 1024 * 1024  # of acks and consumer states, before they are summed up anew
     server_id: str = ""  # told in advisories about the server
 
 

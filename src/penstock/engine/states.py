@@ -83,8 +83,26 @@ class Found:
             self.pending.pop(seq, None)
         if delivered >= self.numbers[0]:
             self.numbers = numbers
+        self.starts = []  # such a record is written when none is left
         self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
         self.state = None
+
+    def forget_above(self, last: int) -> bool:
+        """Sequences above the stream's last were lost with it and will be given again: nothing is
+        known of them. Whether anything was.
+        """
+        delivered, passed, next_seq, delivered_ns, floor_cseq, floor_seq, acked_ns = self.numbers
+        upto = (min(passed, last), min(next_seq, last + 1), min(floor_seq, last))
+        known = [*self.pending, *self.starts, *self.acked, *(entry[0] for entry in self.rest)]
+        if upto == (passed, next_seq, floor_seq) and max(known, default=0) <= last:
+            return False
+        self.numbers = [delivered, *upto[:2], delivered_ns, floor_cseq, upto[2], acked_ns]
+        self.pending = {seq: entry for seq, entry in self.pending.items() if seq <= last}
+        self.rest = [entry for entry in self.rest if entry[0] <= last]
+        self.starts = [seq for seq in self.starts if seq <= last]
+        self.acked = {seq for seq in self.acked if seq <= last}
+        self.state = None
+        return True
 
     def packed(self, more: Iterable[int] = ()) -> bytes:
         """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""

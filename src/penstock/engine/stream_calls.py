@@ -4,6 +4,8 @@ Each function is a row of the dispatch table: (account, request, names from the 
 response. Refusals are raised as ApiError.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from penstock.api import errors_generated as errors
@@ -128,8 +130,10 @@ def delete(account: Account, request: EmptyRequest, name: str) -> SuccessRespons
     return SuccessResponse(success=True)
 
 
-def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPurgeResponse:
-    """STREAM.PURGE."""
+def purge(
+    account: Account, request: StreamPurgeRequest, answer: Callable[[Response], None], name: str
+) -> StreamPurgeResponse | None:
+    """STREAM.PURGE. Answered when a crash can't bring the messages back."""
     if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
         raise errors.BadRequestError()
     entry = account.stream(name)
@@ -148,7 +152,10 @@ def purge(account: Account, request: StreamPurgeRequest, name: str) -> StreamPur
             purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
         except OSError as error:
             raise errors.StreamPurgeFailedError(error) from error
-    return StreamPurgeResponse(success=True, purged=purged)
+    if not purged:
+        return StreamPurgeResponse(success=True)
+    entry.core.when_removed(lambda: answer(StreamPurgeResponse(success=True, purged=purged)))
+    return None
 
 
 def clustered_only(account: Account, request: Struct, name: str) -> Response:

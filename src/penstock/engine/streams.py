@@ -5,6 +5,7 @@ neither JSON nor the dispatch table.
 """
 
 import contextlib
+import errno
 from collections.abc import Generator, Iterable, Iterator
 
 from penstock.api import errors_generated as errors
@@ -38,10 +39,17 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
     try:
+        if config.name in account.leftovers:
+            clear_leftovers(account)
         entry = _open(account, config, account.now_ns, files, new=True)
     except OSError as error:
-        if files is not None and not isinstance(error, FileExistsError):
-            account.files.discard(files, account.ids.next())
+        taken_back = (
+            files is None
+            or isinstance(error, FileExistsError)
+            or account.files.discard(files, account.ids.next())
+        )
+        if files is not None and not taken_back:
+            account.leftovers[config.name] = files
         raise errors.StreamCreateError(error) from error
     account.streams[config.name] = entry
     rules.start(entry)
@@ -51,6 +59,16 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     supply.start(account, entry)
     supply.origin_made(account, entry)
     return entry
+
+
+def clear_leftovers(account: Account) -> None:
+    """Take back creates that failed, and that the disk would not let us take back; OSError: it
+    still doesn't.
+    """
+    for name, files in list(account.leftovers.items()):
+        if not account.files.discard(files, account.ids.next()):
+            raise OSError(errno.EIO, "what a refused create left can't be removed", files.folder)
+        del account.leftovers[name]
 
 
 def update(account: Account, config: StreamConfig) -> StreamEntry:
@@ -74,8 +92,11 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     if entry.files is not None:
         try:
             entry.files.write(entry.file())
+            entry.rewrites.pop("", None)
         except OSError as error:
             entry.config = old
+            files = entry.files
+            entry.rewrites[""] = lambda: files.write(entry.file())
             raise errors.StreamUpdateError(error) from error
     for subject in set(old.subjects) - set(config.subjects):
         account.router.detach(subject, entry.core)
@@ -102,6 +123,12 @@ def delete(account: Account, name: str) -> None:
             raise errors.StreamDeleteError(error) from error
         return
     entry = account.stream(name)
+    moved = ""
+    if entry.files is not None:
+        try:
+            moved = account.files.move_away(entry.files, account.ids.next())
+        except OSError as error:
+            raise errors.StreamDeleteError(error) from error  # nothing has happened
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Consumer Deleted")
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
@@ -116,13 +143,9 @@ def delete(account: Account, name: str) -> None:
     entry.core.log.join(None)
     entry.core.close()
     try:
-        if entry.files is None:
-            entry.core.log.destroy()
-        else:
-            # what a full disk does not let it write is of no use any more
-            with contextlib.suppress(OSError):
-                entry.core.log.close()
-            account.files.remove(entry.files, account.ids.next())
+        entry.core.log.destroy()
+        if moved:
+            account.files.finish_removal(moved)
     except OSError as error:
         raise errors.StreamDeleteError(error) from error
     account.advisories.stream(name, "delete", account.now_ns)
@@ -307,7 +330,13 @@ def _open(
             # the configuration first: a folder without one holds no message that anybody was told
             # of
             files.write(StreamFile(format=FORMAT, created=created_ns, config=config))
-        log = Log(files.log_folder, account.disk, first_seq=first_seq, cipher=files.small.cipher)
+        log = Log(
+            files.log_folder,
+            account.disk,
+            first_seq=first_seq,
+            cipher=files.small.cipher,
+            segment_bytes=account.settings.segment_bytes,
+        )
     durable = (
         files is not None
         and not account.settings.sync_interval_ns
@@ -333,6 +362,7 @@ def _open(
             durable=durable,
             cipher=files.small.cipher,
         )
+        entry.journal.keep_bytes = account.settings.journal_bytes
         entry.journal.on_failure = lambda error: consumers.not_confirmed(account, entry, error)
     rules.apply(account, entry)
     return entry

@@ -72,6 +72,23 @@ def look_at_reads(account: Account, stream: StreamEntry, now_ns: int) -> None:
         stream.core.read_again()
 
 
+def write_again(account: Account, stream: StreamEntry, now_ns: int) -> None:
+    """Bring configuration files whose last write failed to what they should be: a refused call may
+    have got as far as the disk.
+    """
+    if now_ns < stream.rewrite_at_ns:
+        return
+    for name, write in list(stream.rewrites.items()):
+        try:
+            write()
+        except OSError as error:
+            stream.rewrite_at_ns = now_ns + LAST_WAIT_NS
+            complain(account, stream, "a configuration file", error)
+            return
+        del stream.rewrites[name]
+    stream.complaints.discard("a configuration file")
+
+
 def complain(account: Account, stream: StreamEntry, what: str, error: OSError) -> None:
     """Tell the operator what does not work, until it has worked again only once."""
     if what not in stream.complaints:

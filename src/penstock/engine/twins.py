@@ -115,7 +115,8 @@ def read(
     for at, data in ((path, first), (path + COPY, second)):
         whole, value, problem = _understood(at, data, decode)
         if value is not None and whole is not None:
-            _restore(disk, path, (first, second), whole, report)
+            bad = [not _sound(at, data, decode) for data in (first, second)]
+            _restore(disk, path, (first, second), bad, whole, report)
             return value
         if problem is not None and not isinstance(problem, DamagedFileError):
             raise problem  # it was written so: by a later version, or by hand
@@ -146,6 +147,7 @@ def _restore(
     disk: Files,
     path: str,
     found: tuple[bytes | None, bytes | None],
+    bad: list[bool],
     whole: bytes,
     report: Callable[[str], None],
 ) -> None:
@@ -154,11 +156,11 @@ def _restore(
     """
     if found == (whole, whole):
         return
-    for at, data in zip((path, path + COPY), found, strict=True):
+    for at, data, damaged in zip((path, path + COPY), found, bad, strict=True):
         if data == whole:
             continue
         try:
-            if data is not None and _is_damaged(at, data):
+            if data is not None and damaged:
                 number = 1
                 while disk.exists(f"{path}.bad-{number}"):
                     number += 1
@@ -171,9 +173,10 @@ def _restore(
             report(f"{at} is damaged, and can't be made again: {error}")
 
 
-def _is_damaged(path: str, data: bytes) -> bool:
+def _sound(path: str, data: bytes | None, decode: Callable[[str, bytes], object]) -> bool:
     try:
-        unsealed(path, data)
-    except DamagedFileError:
-        return True
-    return False
+        if data is not None:
+            decode(path, data)
+    except BadFileError:
+        return False
+    return True

@@ -1,10 +1,11 @@
-"""What recovery will wait for is begun early: bringing the logs' files to the disk, in threads, while
-the rest of the server is loaded.
+"""What recovery will wait for is begun early: bringing the logs' files to the disk, and from it what has
+to be read whole, in threads, while the rest of the server is loaded.
 
 Recovery syncs every segment and folder of a log before it believes what is in them: a process that
 was killed may have left much that only the kernel has. One after the other that is a wait for each
-stream; several at once share the disk's. Nothing depends on this having been done: recovery asks
-again, and gets its answer at once.
+stream; several at once share the disk's, and clients are not kept waiting for it: a log is opened
+when its files are done here. Nothing else depends on this: recovery asks again, and gets its answer
+at once.
 """
 
 import contextlib
@@ -16,43 +17,69 @@ THREADS = 8
 FILES_MAX = 10_000  # more than that and the disk is busy without us
 
 
-def log_files(store: str) -> Iterator[str]:
-    """Segments of all streams and the folders they are in."""
+class _Folder:
+    """A log that is being seen to."""
+
+    def __init__(self, path: str, left: int) -> None:
+        self.path = path
+        self.left = left  # files that are not done
+
+
+def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
+    """Segments of all streams and the folders they are in; True: it will be read as a whole."""
     for account in _folders(os.path.join(store, "jetstream")):
         for stream in _folders(os.path.join(account, "streams")):
-            folder = os.path.join(stream, "log")
+            path = os.path.join(stream, "log")
             with contextlib.suppress(OSError):
-                names = [name for name in os.listdir(folder) if name.endswith(".seg")]
-                yield from (os.path.join(folder, name) for name in names)
-                yield folder
+                names = sorted(os.listdir(path))
+                indexed = {name[:-4] for name in names if name.endswith(".idx")}
+                segments = [name for name in names if name.endswith(".seg")]
+                folder = _Folder(path, len(segments) + 1)
+                for name in segments:
+                    yield folder, os.path.join(path, name), name[:-4] not in indexed
+                yield folder, path, False
 
 
-def sync_ahead(store: str) -> list[threading.Thread]:
-    """Begin; the threads end by themselves."""
-    files = log_files(store)
-    taking = threading.Lock()
-    left = FILES_MAX
+class Ahead:
+    """Of one store; begins at once, the threads end by themselves."""
 
-    def work() -> None:
-        nonlocal left
+    def __init__(self, store: str) -> None:
+        """OSError never: recovery will meet the same trouble, and say it."""
+        self._files = log_files(store)
+        self._taking = threading.Lock()
+        self._left = FILES_MAX
+        self._done: set[str] = set()
+        self.threads = [threading.Thread(target=self._work, daemon=True) for _ in range(THREADS)]
+        self._working = THREADS
+        for thread in self.threads:
+            thread.start()
+
+    def done(self, log_folder: str) -> bool:
+        """Whether a log can be opened without a long wait for the disk, as far as is seen to."""
+        return not self._working or self._left < 0 or log_folder in self._done
+
+    def _work(self) -> None:
         while True:
-            with taking:
-                left -= 1
-                path = next(files, "") if left >= 0 else ""
-            if not path:
-                return
-            with contextlib.suppress(OSError):  # recovery will meet the same trouble, and say it
-                _sync(path)
+            with self._taking:
+                self._left -= 1
+                found = next(self._files, None) if self._left >= 0 else None
+                if found is None:
+                    self._working -= 1
+                    return
+            folder, path, whole = found
+            with contextlib.suppress(OSError):
+                _sync(path, whole)
+            with self._taking:
+                folder.left -= 1
+                if not folder.left:
+                    self._done.add(folder.path)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    return threads
 
-
-def _sync(path: str) -> None:
+def _sync(path: str, whole: bool) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        if whole:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)

@@ -24,7 +24,7 @@ from penstock.core.hub import Connection
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.accounts.registry import Accounts
-from penstock.server.ahead import sync_ahead
+from penstock.server.ahead import Ahead
 from penstock.server.auth import Gate
 from penstock.server.authorities import Authorities
 from penstock.server.clients.clients import Clients
@@ -96,6 +96,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
+        self._ahead: Ahead | None = None  # sees to the store's files before they are opened
         self.leafs: LeafPart | None = None
         self.watching = Watching(self)
         self._build()
@@ -212,7 +213,7 @@ class Server:
         """
         names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
-            sync_ahead(self.store.folder)
+            self._ahead = Ahead(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -284,7 +285,7 @@ class Server:
             self.server_name,
             self.server_id,
         )
-        self.jetstream.open(self.loop)
+        self.jetstream.open(self.loop, self._ahead)
         if self.settings.declared:
             self.jetstream.declare(self.settings.declared)
 

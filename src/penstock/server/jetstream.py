@@ -30,6 +30,7 @@ from penstock.engine.account import Account
 from penstock.engine.settings import BatchLimits, ServerLimits
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.accounts.who import client_info
+from penstock.server.ahead import Ahead
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.identity import API_LEVEL
@@ -48,6 +49,7 @@ BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once t
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
 RECOVERY_SLICE_NS = SECOND_NS // 250  # streams are opened for so long, then clients are served
+RECOVERY_WAIT_SECONDS = 0.001  # until the next look, when all streams wait for the disk
 RECOVERY_TOLD_NS = 5 * SECOND_NS  # between two lines of the log about that
 SLACK_NS = SECOND_NS // 1000  # what is this close to the timer waits for it
 _INFO = "$JS.API.INFO"
@@ -289,10 +291,12 @@ class JetStream:
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
 
-    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, loop: asyncio.AbstractEventLoop, ahead: Ahead | None = None) -> None:
         """Serve what the store holds: each stream as soon as it is recovered, which begins now.
-        StartError: the store can't be used.
+        `ahead` sees to their files before they are opened. StartError: the store can't be used.
         """
+        if ahead is not None:
+            self._engine.may_open = ahead.done
         settings, log = self._settings, self._log
         log.info("Starting JetStream")
         log.info("---------------- JETSTREAM ----------------")
@@ -342,15 +346,22 @@ class JetStream:
         started_ns = now_ns = time.perf_counter_ns()
         self._turn.now_ns = self._turn.clock.now()
         more = True
-        while more and now_ns < started_ns + RECOVERY_SLICE_NS:
-            more = self._engine.open_more()
-            now_ns = time.perf_counter_ns()
-        self._turn.kick()
+        try:
+            while more and now_ns < started_ns + RECOVERY_SLICE_NS:
+                more = self._engine.open_more()
+                now_ns = time.perf_counter_ns()
+                if self._engine.waiting:
+                    break
+        finally:
+            self._turn.kick()
+            if more and self._engine.waiting:
+                self._loop.call_later(RECOVERY_WAIT_SECONDS, self._recover)
+            elif more:
+                self._loop.call_soon(self._recover)
         if more:
             if now_ns > self._told_ns + RECOVERY_TOLD_NS:
                 self._told_ns = now_ns
                 self._log.info(f"Recovering streams: {self._engine.opening()[2]}")
-            self._loop.call_soon(self._recover)
             return
         self._recovering = False
         ms = (now_ns - self._recovery_ns) / 1_000_000

@@ -74,23 +74,26 @@ def restore(
     store: str,
     *,
     progress: Progress = lambda done: None,
-) -> None:
-    """Put streams of a backup into a store whose folders this process has locked.
+) -> list[str]:
+    """Put streams of a backup into a store whose folders this process has locked. What is told:
+    damage that the streams had when they were backed up.
 
     StoreError: a stream of that name is there, or something of the backup is damaged; then the
     store is as it was. OSError likewise, unless it came from one of the last renames.
     """
     for each in streams:
         _check_free(disk, each, store)
+    damage = []
     try:
         for each in streams:
-            _bring(disk, target, each, store, progress)
+            damage += _bring(disk, target, each, store, progress)
     except BaseException:
         for each in streams:
             disk.remove_tree(_waiting(each, store))
         raise
     for each in streams:
         _put_in_place(disk, each, store)
+    return damage
 
 
 def verify(target: BackupFolder, progress: Progress = lambda done: None) -> BackupsCheck:
@@ -181,7 +184,7 @@ def _check_free(disk: Disk, entry: StreamEntry, store: str) -> None:
 
 def _bring(
     disk: Disk, target: BackupFolder, entry: StreamEntry, store: str, progress: Progress
-) -> None:
+) -> list[str]:
     folder = _waiting(entry, store)
     disk.remove_tree(folder)
     for each in ("", "/log", "/consumers"):
@@ -189,23 +192,29 @@ def _bring(
     for file in entry.files:
         disk.write_file_atomic(f"{folder}/{file.path}", target.get(file))
         progress(file.size)
+    damage = []
     if any(file.role == "segment" for file in entry.files):
-        _try_out(disk, f"{folder}/log", entry)
+        damage = _try_out(disk, f"{folder}/log", entry)
     for inner in (f"{folder}/log", f"{folder}/consumers", folder, folder.rpartition("/")[0]):
         disk.sync_dir(inner)
+    return damage
 
 
-def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> None:
+def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> list[str]:
     # Also makes the index files, so that the first start is as fast as any.
     log = Log(folder, disk, create=False)
     try:
-        if (log.msgs, log.last_seq) != (entry.messages, entry.last_seq):
+        lost = sum(count for _, count, _ in log.lost)
+        if not lost and (log.msgs, log.last_seq) != (entry.messages, entry.last_seq):
             raise StoreError(
                 f"{entry.label}: {log.msgs} messages up to {log.last_seq} came out, not "
                 f"{entry.messages} up to {entry.last_seq}"
             )
     finally:
         log.close()
+    if not lost:
+        return []
+    return [f"{entry.label}: {lost} messages were lost already in what was backed up"]
 
 
 def _put_in_place(disk: Disk, entry: StreamEntry, store: str) -> None:

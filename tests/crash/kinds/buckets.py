@@ -145,7 +145,7 @@ class Objects(Kind):
             text = json.loads(there)
             got = chunks.pop(text["nuid"], [])
             if hashlib.sha256(b"".join(got)).hexdigest() != text["digest"]:
-                self.fault("altered", f"object {name}: {len(got)} chunks of {text}")
+                self.fault("object incomplete", f"object {name}: {len(got)} chunks of {text}")
             self._known[name] = there
             self._perhaps[name] = set()
         for nuid in chunks:  # of puts that a kill interrupted

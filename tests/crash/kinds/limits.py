@@ -198,7 +198,7 @@ class Removals(Publishing):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.gone_for_good: set[int] = set()
+        self.gone_for_good: dict[int, str] = {}  # sequence -> how that is known
         self._asked: dict[str, list[int]] = {}
         self._calls = 0
         self._perhaps: set[int] = set()
@@ -237,11 +237,13 @@ class Removals(Publishing):
             return
         answer = json.loads(event.payload)
         if "error" not in answer:
-            self.gone_for_good.update(seqs)
+            how = f"answered at {time.time():.3f}: {event.payload!r}"
+            self.gone_for_good.update(dict.fromkeys(seqs, how))
 
     def known(self, seq: int, stored: Any) -> None:
         if seq in self.gone_for_good:
-            self.fault("a removed message came back", (seq, stored.subject))
+            how = self.gone_for_good.pop(seq)
+            self.fault("a removed message came back", (seq, stored.subject, how, time.time()))
         super().known(seq, stored)
 
     def excused(self, seq: int, sent: Sent, state: dict[str, Any], now: float) -> bool:
@@ -250,15 +252,16 @@ class Removals(Publishing):
     def check(self, wire: Wire) -> None:
         self._asked.clear()
         super().check(wire)
-        for seq in self._perhaps - self.gone_for_good:
+        for seq in self._perhaps - set(self.gone_for_good):
             if seq not in self.acked:
-                self.gone_for_good.add(seq)
+                self.gone_for_good[seq] = f"not there at {time.time():.3f}"
         some = sorted(self.gone_for_good)
         for seq in self.rng.sample(some, min(5, len(some))):
             for back, stored in read(wire, self.stream, seq, seq).items():
-                self.fault("a removed message came back", (back, stored.subject))
+                self.known(back, stored)
         self._perhaps = {seq for seq in self._perhaps if seq in self.acked}
-        self.gone_for_good = set(some[-5000:])
+        kept = some[-5000] if len(some) > 5000 else 0
+        self.gone_for_good = {s: how for s, how in self.gone_for_good.items() if s >= kept}
 
 
 ALL: tuple[type[Kind], ...] = (

@@ -16,7 +16,6 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.core.disk import PyDisk
-
 from tests.engine.house import House
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
@@ -56,8 +55,17 @@ def run(data: bytes) -> None:
     made = dict(FEATURES)
     if kind & 1:
         made |= {"allow_msg_counter": True, "allow_msg_schedules": False, "allow_msg_ttl": False}
-    house.api("STREAM.CREATE.S", {"name": "S", **made, "retention": ("limits", "interest", "workqueue")[kind // 2 % 3]})
-    house.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c", "ack_policy": "explicit", "durable_name": "c"}})
+    house.api(
+        "STREAM.CREATE.S",
+        {"name": "S", **made, "retention": ("limits", "interest", "workqueue")[kind // 2 % 3]},
+    )
+    house.api(
+        "CONSUMER.CREATE.S.c",
+        {
+            "stream_name": "S",
+            "config": {"name": "c", "ack_policy": "explicit", "durable_name": "c"},
+        },
+    )
     house.request("s.a", b"1", b"NATS/1.0\r\nNats-Incr: 3\r\n\r\n" if kind & 1 else b"")
     house.request("s.b", b"2")
     steps = 0
@@ -84,12 +92,15 @@ def step(house: House, source: Input) -> None:
     head, _, rest = body.partition(b"\r\n\r\n")
     headers = head + b"\r\n\r\n" if body.startswith(b"NATS/1.0\r\n") else b""
     payload = rest if headers else body
-    if which == PUBLISH or which == BATCH:
+    if which in (PUBLISH, BATCH):
         subject = ("s.a", "s.b", "s.c.d", "v.x")[names % 4]
         if which == BATCH:
-            headers = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n" % (names // 8 % 5) + (
-                b"Nats-Batch-Commit: 1\r\n" if names & 4 else b""
-            ) + headers[10:] + (b"" if headers else b"\r\n")
+            headers = (
+                b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n" % (names // 8 % 5)
+                + (b"Nats-Batch-Commit: 1\r\n" if names & 4 else b"")
+                + headers[10:]
+                + (b"" if headers else b"\r\n")
+            )
         answers = house.request(subject, payload, headers)
     elif which == PULL:
         answers = house.request(f"$JS.API.CONSUMER.MSG.NEXT.S.{'cd'[names % 2]}", payload, headers)
@@ -118,7 +129,9 @@ def call(house: House, subject: str, kind: str, body: bytes) -> None:
         return
     assert len(answers) == 1, answers
     said = json.loads(answers[0][1])
-    assert said["type"] == f"io.nats.jetstream.api.v1.{kind}" or "." in subject.replace(".", "", 2), said
+    assert said["type"] == f"io.nats.jetstream.api.v1.{kind}" or "." in subject.replace(
+        ".", "", 2
+    ), said
     refused(said)
 
 
@@ -140,7 +153,9 @@ def view(house: House) -> dict[str, Any]:
     for stream in house.ok("STREAM.LIST")["streams"] or []:
         name, config = stream["config"]["name"], stream["config"]
         consumers = house.ok(f"CONSUMER.LIST.{name}")["consumers"] or []
-        kept = {each["name"]: each["config"] for each in consumers if "durable_name" in each["config"]}
+        kept = {
+            each["name"]: each["config"] for each in consumers if "durable_name" in each["config"]
+        }
         if config["storage"] == "file":
             kept = {n: c for n, c in kept.items() if not c.get("mem_storage")}
             found[name] = (config, kept)
@@ -162,14 +177,45 @@ def seeds() -> Iterable[bytes]:
         names = 1 << 2 if stream else 2 << 3
         body = json.dumps(row["request"]).encode()
         if len(body) < 2000:
-            yield bytes([at % 6]) + one(which, names, body) + one(WAIT, 3, b"") + one(places["STREAM.LIST"], 0, b"{}")
+            yield (
+                bytes([at % 6])
+                + one(which, names, body)
+                + one(WAIT, 3, b"")
+                + one(places["STREAM.LIST"], 0, b"{}")
+            )
     for at in range(len(CALLS)):
-        for body in (b"", b"{}", b"[]", b'{"seq":1}', b'{"filter":"s.a","keep":1}', b'{"deliver_subject":"in.b"}', b'{"offset":1,"limit":2}'):
+        for body in (
+            b"",
+            b"{}",
+            b"[]",
+            b'{"seq":1}',
+            b'{"filter":"s.a","keep":1}',
+            b'{"deliver_subject":"in.b"}',
+            b'{"offset":1,"limit":2}',
+        ):
             yield b"\0" + one(at, 0, body) + one(at, 0x10, body)
     for word in WORDS:
         if word.startswith(b"Nats-"):
             block = b"NATS/1.0\r\n" + word + b"Nats-Schedule-Target: s.t\r\n\r\n"
-            yield b"\1" + one(PUBLISH, 0, block + b"5") + one(DIRECT, 1, block) + one(WAIT, 200, b"")
-            yield b"\0" + one(PUBLISH, 0, block + b"5") + one(BATCH, 8, block) + one(BATCH, 20, b"x") + one(WAIT, 200, b"")
-    for body in (b"3", b'{"batch":2,"no_wait":true}', b'{"batch":9,"expires":1000000000,"idle_heartbeat":100000000}'):
-        yield b"\0" + one(PULL, 0, body) + one(ACK, 6, b"+ACK") + one(ACK, 12, b'-NAK {"delay":7}') + one(WAIT, 99, b"")
+            yield (
+                b"\1" + one(PUBLISH, 0, block + b"5") + one(DIRECT, 1, block) + one(WAIT, 200, b"")
+            )
+            yield (
+                b"\0"
+                + one(PUBLISH, 0, block + b"5")
+                + one(BATCH, 8, block)
+                + one(BATCH, 20, b"x")
+                + one(WAIT, 200, b"")
+            )
+    for body in (
+        b"3",
+        b'{"batch":2,"no_wait":true}',
+        b'{"batch":9,"expires":1000000000,"idle_heartbeat":100000000}',
+    ):
+        yield (
+            b"\0"
+            + one(PULL, 0, body)
+            + one(ACK, 6, b"+ACK")
+            + one(ACK, 12, b'-NAK {"delay":7}')
+            + one(WAIT, 99, b"")
+        )

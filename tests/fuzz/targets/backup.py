@@ -13,8 +13,13 @@ from penstock.core.backup import BlockReader, BlockWriter, EntryReader, apply_st
 from penstock.core.highway import highway64
 from penstock.core.log import Log
 from penstock.engine.archive import ArchiveError, Entry, Reader, head, padding
-from penstock.engine.peer_files import PeerState, pack_state, read_consumer_meta, read_stream_meta, unpack_state
-
+from penstock.engine.peer_files import (
+    PeerState,
+    pack_state,
+    read_consumer_meta,
+    read_stream_meta,
+    unpack_state,
+)
 from tests.fuzz.folders import everything
 from tests.fuzz.inputs import pieces
 
@@ -61,7 +66,9 @@ def sealed_records(data: bytes) -> bytes:
         end = at + length
         if end > len(out) or end - 8 < body:
             break
-        checked = bytes(out[at + 4 : at + 20] + out[at + 22 : at + 22 + names] + out[body : end - 8])
+        checked = bytes(
+            out[at + 4 : at + 20] + out[at + 22 : at + 22 + names] + out[body : end - 8]
+        )
         out[end - 8 : end] = highway64(KEY, checked).to_bytes(8, "little")
         at = end
     return bytes(out)
@@ -159,16 +166,38 @@ def seeds() -> Iterable[bytes]:
     writer.erased(7, 5)
     yield b"\0\5" + writer.take()
     yield b"\0\2" + struct.pack("<IQqH", 30, 2 | 1 << 62, 5, 0) + bytes(8)
-    yield b"\1\3NATSARC1" + entry(b"state.json", 0, 2, b"", b'{"first_seq":1,"last_seq":9}') + entry(
-        b"s.a", 1, 5, b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n", b"x"
-    ) + entry(b"s.b", 1 << 40, 5, b"", b"yy") + entry(b"consumers/c", 0, 0, b"", b"{}") + bytes(5)
-    yield b"\2\0" + bytes.fromhex("0b03") + bytes(
-        [70, 100, 1, 2, 70, 2, 1, 3, 0x73, 0x2E, 0x61, 2, 1, 1, 1, 1, 9, 3, 2, 40, 2, 1, 0, 0]
-    ) + struct.pack("<BBII", 22, 2, 1, 1) + struct.pack("<Q", 0) + b"\x10" + bytes(257) + b"\1" + bytes(8)
+    yield (
+        b"\1\3NATSARC1"
+        + entry(b"state.json", 0, 2, b"", b'{"first_seq":1,"last_seq":9}')
+        + entry(b"s.a", 1, 5, b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n", b"x")
+        + entry(b"s.b", 1 << 40, 5, b"", b"yy")
+        + entry(b"consumers/c", 0, 0, b"", b"{}")
+        + bytes(5)
+    )
+    yield (
+        b"\2\0"
+        + bytes.fromhex("0b03")
+        + bytes(
+            [70, 100, 1, 2, 70, 2, 1, 3, 0x73, 0x2E, 0x61, 2, 1, 1, 1, 1, 9, 3, 2, 40, 2, 1, 0, 0]
+        )
+        + struct.pack("<BBII", 22, 2, 1, 1)
+        + struct.pack("<Q", 0)
+        + b"\x10"
+        + bytes(257)
+        + b"\1"
+        + bytes(8)
+    )
     pending = {10: (6, 1795209257 * 10**9), 12: (8, 1795209258 * 10**9)}
     yield b"\3\0" + pack_state(PeerState(5, 8, 21, 24, pending, {10: 3}))
     yield b"\3\0" + b"\x16\x01\x05\x08\x03\x04\x01\x14\x02\x06\x00"
-    yield b"\4\7" + head("msgs/1.blk", 5, 0) + b"hello" + padding(5) + head("x" * 150, 0, 0) + bytes(1024)
+    yield (
+        b"\4\7"
+        + head("msgs/1.blk", 5, 0)
+        + b"hello"
+        + padding(5)
+        + head("x" * 150, 0, 0)
+        + bytes(1024)
+    )
     yield b'\5\0{"Name":"S","created":"2024-01-01T00:00:00Z","name":"S","subjects":["a"],"retention":"limits","storage":"file"}'
     yield b'\5\0{"created":"2024-01-01T00:00:00Z","durable_name":"c","ack_policy":"explicit","deliver_policy":"all"}'
 

@@ -10,7 +10,6 @@ from functools import cache
 
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
-
 from tests.fuzz import folders
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

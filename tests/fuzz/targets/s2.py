@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.s2 import FrameReader, FrameWriter, compress, decompress
-
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 8192
 MODEL_MAX_BYTES = 1 << 20
-WORDS = (b"\xff\x06\0\0S2sTwO", b"\xff\x06\0\0sNaPpY", b"\xfe", b"\x01\x04", b"\x05\xf0\x04", b"\x15\0\x04", b"\x19\0\x18\0")
+WORDS = (
+    b"\xff\x06\0\0S2sTwO",
+    b"\xff\x06\0\0sNaPpY",
+    b"\xfe",
+    b"\x01\x04",
+    b"\x05\xf0\x04",
+    b"\x15\0\x04",
+    b"\x19\0\x18\0",
+)
 
 
 def run(data: bytes) -> None:
@@ -125,7 +132,13 @@ def repeat(count: int, block: bytes, at: int) -> tuple[int | None, int]:
 
 
 def seeds() -> Iterable[bytes]:
-    texts = [b"", b"abc", b"abcd" * 200, bytes(range(256)) * 3, b"device 7 says on; device 8 says off; " * 20]
+    texts = [
+        b"",
+        b"abc",
+        b"abcd" * 200,
+        bytes(range(256)) * 3,
+        b"device 7 says on; device 8 says off; " * 20,
+    ]
     for text in texts:
         yield b"\0\0" + compress(text)
         yield b"\1\0" + text
@@ -135,8 +148,12 @@ def seeds() -> Iterable[bytes]:
         writer.finish()
         yield b"\2\3" + writer.take(len(writer))
     for block in (
-        b"\x0c\x0cabcd\x01\x04\x01\x00", b"\x10\x0cabcd\x01\x04\x11\x00", b"\x14\x0cabcd\x01\x04\x15\x00\x04",
-        b"\xa4\x02\x0cabcd\x01\x04\x19\x00\x18\x00", b"\x05\xf4\x04\x00abcde", b"\x06\x04ab\x0f\x02\x00\x00\x00",
+        b"\x0c\x0cabcd\x01\x04\x01\x00",
+        b"\x10\x0cabcd\x01\x04\x11\x00",
+        b"\x14\x0cabcd\x01\x04\x15\x00\x04",
+        b"\xa4\x02\x0cabcd\x01\x04\x19\x00\x18\x00",
+        b"\x05\xf4\x04\x00abcde",
+        b"\x06\x04ab\x0f\x02\x00\x00\x00",
         b"\x8c\x80\x04\x0cabcd\x01\x04\x1d\x00\x00\x00\x00",
     ):
         yield b"\0\0" + block

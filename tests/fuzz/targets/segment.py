@@ -10,13 +10,21 @@ from collections.abc import Iterable
 
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log
-
 from tests.fuzz import folders, seals
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
 
 MAX_BYTES = 12_000
-WORDS = (b"PNSTKSEG", b"PNSTKIDX", b"PNSTKEND", b"\x5e\xa7", b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff", b"\xff" * 8)
+WORDS = (
+    b"PNSTKSEG",
+    b"PNSTKIDX",
+    b"PNSTKEND",
+    b"\x5e\xa7",
+    b"\x01\0\0\0",
+    b"\x02\0\0\0",
+    b"\xff\xff\xff\xff",
+    b"\xff" * 8,
+)
 
 
 def run(data: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.subjects import SubjectTrie, collide, literal, matches, subset, valid
-
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 600
@@ -77,4 +76,11 @@ def seeds() -> Iterable[bytes]:
 
     yield step(0, b"a.*") + step(4, b"a.>") + step(2, b"a.b") + step(1, b"x") + step(2, b"a.b")
     yield step(0, b">") + step(0, b"*") + step(8, b"a") + step(2, b"a") + step(2, b"a.b.c.d")
-    yield step(0, b"a.b.c") + step(0, b"a.*.c") + step(0, b"*.*.>") + step(3, b"a.b.c") + step(5, b"q") + step(3, b"a.x.c")
+    yield (
+        step(0, b"a.b.c")
+        + step(0, b"a.*.c")
+        + step(0, b"*.*.>")
+        + step(3, b"a.b.c")
+        + step(5, b"q")
+        + step(3, b"a.x.c")
+    )

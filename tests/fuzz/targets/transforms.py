@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from penstock.core.subjects import literal
 from penstock.engine.transforms import TransformError, check, parse, publishable
-
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 300

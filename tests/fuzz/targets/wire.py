@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from penstock.core import wire
 from penstock.core.wire import ROLE_CLIENT, ROLE_LEAF, ROLE_SERVER, Parser, WireError
-
 from tests.fuzz.inputs import pieces
 
 ROLES = (ROLE_SERVER, ROLE_CLIENT, ROLE_LEAF)

@@ -1,0 +1,37 @@
+"""Power cuts below the file system, see power.py: nothing acknowledged is lost where an ack means the
+disk, and nothing is altered or half there where it means the page cache.
+
+Needs root and loop devices; skipped with the reason without. The simulated disk covers what this does.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random, SystemRandom
+
+import pytest
+
+from tests.crash import loop
+from tests.crash.power import PROMISED_LESS, cut
+from tests.crash.torture import MODES
+
+ROUNDS = max(2, int(os.environ.get("PENSTOCK_CRASH_ROUNDS") or 4) // 2)
+SEED = int(os.environ.get("PENSTOCK_SEED") or SystemRandom().randrange(2**32))
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * ROUNDS)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_cut(mode: str) -> None:
+    print(f"seed {SEED}")
+    rng = Random(SEED)
+    promised = frozenset() if mode == "always" else PROMISED_LESS
+    for number in range(ROUNDS):
+        try:
+            came = cut(
+                "penstock", MODES[mode], rng.randrange(2**32), 0.4 + number, every=mode == "always"
+            )
+        except loop.NotHere as exc:
+            pytest.skip(f"no file system of its own here: {exc}")
+        assert came.acked > 500
+        assert set(came.faults) <= promised, (came.faults, came.examples)

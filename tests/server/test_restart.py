@@ -1,0 +1,148 @@
+"""Real servers that are started over a store whose streams take a while to open, and killed meanwhile."""
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.log import Log
+from tests.server.process import ServerProcess, Wire
+
+SEGMENTS = 3
+PAYLOAD = b"x" * 60_000
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def server_over(store: Path) -> tuple[ServerProcess, int]:
+    port = free_port()
+    return ServerProcess("-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(store)), port
+
+
+def early(port: int) -> Wire:
+    """Connected as soon as it listens, which is before its streams are there."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return Wire(port)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+def ask(wire: Wire, subject: str, body: str = "") -> None:
+    inbox = f"answer.{wire.socket.getsockname()[1]}"
+    wire.send(f"SUB {inbox} 1\r\nUNSUB 1 1\r\nPUB {subject} {inbox} {len(body)}\r\n{body}\r\n")
+
+
+def answer(wire: Wire) -> Any:
+    while not wire.line().startswith("MSG answer"):
+        pass
+    return json.loads(wire.line())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two streams; BIG has no index files, so each opening reads all of it."""
+    server, port = server_over(tmp_path)
+    try:
+        wire = early(port)
+        for name in ("BIG", "SMALL"):
+            config = {"name": name, "subjects": [f"{name.lower()}.>"]}
+            ask(wire, f"$JS.API.STREAM.CREATE.{name}", json.dumps(config))
+            assert "error" not in answer(wire)
+    finally:
+        server.stop()
+    log = Log(str(tmp_path / "jetstream/$G/streams/BIG/log"))
+    for number in range(SEGMENTS * 280):
+        log.add(time.time_ns(), f"big.{number}", PAYLOAD)
+        if number % 100 == 0:
+            log.flush()
+    log.close()
+    return tmp_path
+
+
+def forget_indexes(store: Path) -> None:
+    for path in store.glob("jetstream/*/streams/BIG/log/*.idx"):
+        path.unlink()
+
+
+def test_kills_while_streams_are_opened_lose_nothing(store: Path) -> None:
+    acked = {"BIG": 0, "SMALL": 0}
+    for life in range(6):
+        forget_indexes(store)
+        server, port = server_over(store)
+        try:
+            one, other, third = early(port), early(port), early(port)
+            ask(one, "big.new", str(life))
+            ask(other, "small.new", str(life))
+            third.send("PING\r\n")
+            assert third.line() == "PONG"
+            small = answer(other)
+            assert small["stream"] == "SMALL"
+            assert small["seq"] > acked["SMALL"]
+            acked["SMALL"] = small["seq"]
+            if life % 2:
+                big = answer(one)
+                assert big["stream"] == "BIG"
+                assert big["seq"] > acked["BIG"]
+                acked["BIG"] = big["seq"]
+        finally:
+            server.signal(signal.SIGKILL)
+            server.end()
+    server, port = server_over(store)
+    try:
+        wire = early(port)
+        for name, seq in acked.items():
+            ask(wire, f"$JS.API.STREAM.MSG.GET.{name}", f'{{"seq":{seq}}}')
+            assert answer(wire)["message"]["seq"] == seq
+        ask(wire, "$JS.API.STREAM.INFO.BIG")
+        state = answer(wire)["state"]
+        assert state["messages"] == state["last_seq"] >= SEGMENTS * 280 + 3
+    finally:
+        assert server.stop() == 0
+
+
+def test_health_says_how_far_it_is(store: Path) -> None:
+    forget_indexes(store)
+    port = free_port()
+    server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-m", str(port), "-js", "-sd", str(store))
+    try:
+        server.http_port()
+        seen = set()
+        deadline = time.monotonic() + 20
+        while 200 not in seen and time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as got:
+                    seen.add(got.status)
+            except urllib.error.HTTPError as error:
+                seen.add(error.status)
+                text = json.loads(error.read())["error"]
+                assert re.fullmatch(r"recovering [01] of 2 streams|JetStream not enabled", text)
+        assert 200 in seen
+        assert server.wait_for("Took .*ms to start JetStream")
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_stop_while_streams_are_opened(store: Path) -> None:
+    forget_indexes(store)
+    server, port = server_over(store)
+    wire = early(port)
+    ask(wire, "big.new")
+    server.wait_for("Server is ready")
+    os.kill(server.pid, signal.SIGTERM)
+    assert server.end() == 0
+    assert "Internal error" not in server.text
+    assert "Traceback" not in server.text

@@ -1,0 +1,305 @@
+"""What must hold: looked at after each restart and at the end, against the model.
+
+No message that was acknowledged is missing unless something may have removed it; none is another
+than was sent; no sequence is given twice; removals that were answered hold; an atomic batch is there
+as a whole; an id is there once; streams and consumers are what their last answers said; counters
+equal a recount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clients import Clients
+    from .model import Consumer, Publish, Stream
+    from .world import World
+
+RECORD_BYTES = 30  # a message counts with so many besides subject, headers and payload
+UNCHECKED = ("metadata", "subjects")  # the server adds to the one; a mirror has none
+
+
+def own_subjects(message: Any, stream: Stream) -> bool:
+    return str(message.subject).startswith(f"{stream.name}.")
+
+
+class Checks:
+    def __init__(self, world: World, clients: Clients) -> None:
+        self.world = world
+        self.clients = clients
+        self.known: dict[bytes, Publish] = {}  # by payload, of all streams there ever were
+
+    # --- before the server ends ------------------------------------------------------------------
+
+    def note_progress(self) -> None:
+        """What the server had: how far its sequences went, and what it said is on the disk."""
+        for name, stream in self.clients.streams.items():
+            entry = self.world.account.streams.get(name)
+            if entry is not None:
+                log = entry.core.log
+                stream.ever_last = max(stream.ever_last, log.last_seq)
+                stream.durable_last = log.synced_seq
+
+    def relaxed(self, stream: Stream) -> bool:
+        """Acks do not promise the disk."""
+        return bool(self.world.sync_interval_ns) or stream.config.get("persist_mode") == "async"
+
+    def power_was_cut(self) -> None:
+        for stream in self.clients.streams.values():
+            if not self.relaxed(stream):
+                continue
+            for consumer in stream.all_consumers:
+                consumer.confirmed.clear()
+                consumer.confirmed_upto = 0
+
+    # --- after a restart -------------------------------------------------------------------------
+
+    def all(self, *, power: bool = False) -> None:
+        for stream in self.clients.streams.values():
+            for payload, publish in stream.sent.items():
+                self.known[payload] = publish
+        account = self.world.account
+        for name, stream in self.clients.streams.items():
+            entry = account.streams.get(name)
+            if stream.there == "yes" and entry is None:
+                self.world.fail(f"stream {name} is missing:", self.world.reports)
+            if stream.there == "no" and entry is not None:
+                self.world.fail(f"stream {name} was deleted, and is there")
+            stream.there = "yes" if entry is not None else "no"
+            stream.unclear = False
+            if entry is not None:
+                self.configuration(stream, entry)
+                self.messages(stream, entry, power=power)
+                self.consumers(stream, entry)
+        for name in account.streams:
+            if name not in self.clients.streams:
+                self.world.fail(f"stream {name} was never made")
+
+    def configuration(self, stream: Stream, entry: Any) -> None:
+        for config in [stream.config, *stream.maybe_configs]:
+            if all(self.same(entry.config, key, value) for key, value in config.items()):
+                stream.config = config
+                stream.maybe_configs.clear()
+                return
+        self.world.fail(
+            f"stream {stream.name} has another configuration:", entry.config, stream.config
+        )
+
+    @staticmethod
+    def same(config: Any, key: str, value: Any) -> bool:
+        if key in UNCHECKED or key in ("mirror", "sources", "republish", "subject_transform"):
+            return True
+        return bool(getattr(config, key) == value)
+
+    def messages(self, stream: Stream, entry: Any, *, power: bool) -> None:
+        log = entry.core.log
+        found: dict[int, Any] = {}
+        message = log.next_of(">", 1)
+        while message is not None:
+            found[message.seq] = message
+            message = log.next_of(">", message.seq + 1)
+        self.recount(stream, log, found)
+        stream.ever_last = max(stream.ever_last, log.last_seq)
+        lost = {s for first, count, _ in log.lost for s in range(first, first + min(count, 10_000))}
+        stream.lost |= lost if stream.flips else set()
+        if power and self.relaxed(stream):
+            self.take_back(stream, found, log)
+        if not stream.config.get("allow_msg_counter"):
+            self.contents(stream, found)
+        self.presence(stream, found, log)
+        stream.gone.update(set(range(1, log.last_seq + 1)) - found.keys())
+
+    def take_back(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
+        """Acks that promised less than the disk, for what no sync had covered, hold no longer."""
+        for seq, publish in list(stream.acked_seqs.items()):
+            there = found.get(seq)
+            if seq > stream.durable_last and (there is None or there.payload != publish.payload):
+                self.world.counts["messages lost that were never synced"] += 1
+                del stream.acked_seqs[seq]
+                publish.acked, publish.seq = False, 0
+        for consumer in stream.all_consumers:  # these sequences will be given again
+            consumer.acks = {seq for seq in consumer.acks if seq <= log.last_seq}
+            consumer.acked_upto = min(consumer.acked_upto, log.last_seq)
+            for seq in [s for s in consumer.delivered if s > log.last_seq]:
+                del consumer.delivered[seq]
+
+    def recount(self, stream: Stream, log: Any, found: dict[int, Any]) -> None:
+        size = sum(
+            RECORD_BYTES
+            + len(m.subject)
+            + len(m.payload)
+            + (4 + len(m.headers) if m.headers else 0)
+            for m in found.values()
+        )
+        counted = (len(found), size, len({m.subject for m in found.values()}))
+        if counted != (log.msgs, log.bytes, log.subject_count):
+            self.world.fail(
+                f"{stream.name} counts {(log.msgs, log.bytes, log.subject_count)}, has {counted}"
+            )
+        first = min(found, default=log.last_seq + 1)
+        if first != log.first_seq or max(found, default=0) > log.last_seq:
+            self.world.fail(
+                f"{stream.name}: first {log.first_seq}, found {first}; last {log.last_seq}"
+            )
+
+    def contents(self, stream: Stream, found: dict[int, Any]) -> None:
+        """Everything that is there was sent, is what was sent, and is there once."""
+        seen: dict[bytes, int] = {}
+        for seq, message in found.items():
+            publish = self.known.get(message.payload)
+            if publish is None and b"Nats-Marker-Reason" in message.headers:
+                continue
+            if (
+                publish is None
+                and message.payload.startswith(b'{"val"')
+                and not own_subjects(message, stream)
+            ):
+                continue  # a counter of the stream that this one gathers from
+            if publish is None:
+                self.world.fail(f"{stream.name} {seq}: nobody sent {message.payload!r}")
+                return
+            if message.subject.endswith(".out"):  # what a schedule has produced
+                continue
+            own = message.payload in stream.sent
+            if (
+                "subject_transform" not in stream.config
+                and message.subject != publish.subject
+                and own
+            ):
+                self.world.fail(
+                    f"{stream.name} {seq}: {message.subject}, sent to {publish.subject}"
+                )
+            if message.payload in seen:
+                self.world.fail(
+                    f"{stream.name}: {message.payload!r} is {seen[message.payload]} and {seq}"
+                )
+            seen[message.payload] = seq
+            there = stream.acked_seqs.get(seq)
+            if there is not None and there is not publish:
+                self.world.fail(
+                    f"{stream.name} {seq}: {message.payload!r}, acked was {there.payload!r}"
+                )
+            if own and publish.seq and publish.seq != seq:
+                self.world.fail(
+                    f"{stream.name}: {message.payload!r} is {seq}, acked as {publish.seq}"
+                )
+        for seq in stream.gone & found.keys():
+            if seq not in stream.lost:
+                self.world.fail(
+                    f"{stream.name} {seq} was gone, and is there: {found[seq].payload!r}"
+                )
+        self.batches(stream, seen)
+
+    def batches(self, stream: Stream, seen: dict[bytes, int]) -> None:
+        groups: dict[str, list[Publish]] = {}
+        for publish in stream.order:
+            if publish.batch:
+                groups.setdefault(publish.batch, []).append(publish)
+        for name, group in groups.items():
+            there = [publish for publish in group if publish.payload in seen]
+            if not there or len(there) == len(group):
+                continue
+            last = seen[there[-1].payload] + len(group) - 1 - group.index(there[-1])
+            missing = [
+                publish
+                for back, publish in enumerate(reversed(group))
+                if publish not in there
+                and not stream.may_be_gone(
+                    publish if publish.seq else replace(publish, seq=last - back), self.world.now_ns
+                )
+            ]
+            if missing:
+                self.world.fail(f"{stream.name}: of batch {name} only {len(there)} of {len(group)}")
+
+    def presence(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
+        """What was acknowledged is there, unless something may have removed it."""
+        hit = []
+        for seq, publish in stream.acked_seqs.items():
+            if seq > log.last_seq:
+                self.world.fail(f"{stream.name}: {seq} was acked, the last is {log.last_seq}")
+            if seq in found:
+                if found[seq].payload != publish.payload:
+                    self.world.fail(
+                        f"{stream.name} {seq}: {found[seq].payload!r}, not {publish.payload!r}"
+                    )
+            elif seq in stream.lost and seq not in stream.gone:
+                hit.append(seq)
+            elif not stream.may_be_gone(publish, self.world.now_ns):
+                self.world.fail(
+                    f"{stream.name}: acked message {seq} is missing: {publish}",
+                    f"of {log.first_seq} to {log.last_seq}; lost {log.lost}; {self.world.reports}",
+                )
+        packed = any(config.get("compression") == "s2" for config in stream.limits)
+        if len(hit) > stream.flips * (200 if packed else 1):
+            self.world.fail(f"{stream.name}: {stream.flips} flipped bits cost messages {hit}")
+        self.world.counts["messages lost to flipped bits, and told"] += len(hit)
+        config = stream.config
+        if 0 < config.get("max_msgs", 0) < len(found) and config.get("discard") != "new":
+            self.world.fail(f"{stream.name}: {len(found)} messages, {config['max_msgs']} may be")
+
+    # --- consumers -------------------------------------------------------------------------------
+
+    def consumers(self, stream: Stream, entry: Any) -> None:
+        for name, consumer in stream.consumers.items():
+            there = entry.consumers.get(name)
+            forever = "inactive_threshold" not in consumer.config
+            if consumer.there == "yes" and there is None and forever:
+                self.world.fail(f"consumer {name} of {stream.name} is missing")
+            if consumer.there == "no" and there is not None:
+                self.world.fail(f"consumer {name} of {stream.name} was deleted, and is there")
+            if there is not None and consumer.there == "maybe":
+                consumer.created = min(consumer.created, len(stream.order))
+            consumer.there = "yes" if there is not None else "no"
+            if there is None:
+                continue
+            state = there.core.state()
+            if state.floor_stream_seq < consumer.confirmed_upto and consumer.policy == "all":
+                self.world.fail(f"{stream.name} {name}: the floor went back", state)
+            if "filter_subjects" in consumer.config or consumer.config.get("deliver_policy"):
+                continue
+            waiting = entry.core.log.count_from(state.delivered_stream_seq + 1)
+            if state.num_pending != waiting:
+                self.world.fail(
+                    f"{stream.name} {name}: {state.num_pending} pending, {waiting} counted"
+                )
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def drained(self) -> None:
+        """Each consumer has given what it owes."""
+        for stream in self.clients.streams.values():
+            entry = self.world.account.streams.get(stream.name)
+            if entry is None or stream.there != "yes":
+                continue
+            for consumer in stream.consumers.values():
+                there = entry.consumers.get(consumer.name)
+                if there is None or consumer.policy == "none":
+                    continue
+                state = there.core.state()
+                if state.num_pending or (
+                    state.num_ack_pending and not consumer.config.get("max_deliver")
+                ):
+                    self.world.fail(f"{stream.name} {consumer.name} is not drained:", state)
+                if consumer.config.get("deliver_policy"):
+                    continue
+                log = entry.core.log
+                message = log.next_of(">", 1)
+                while message is not None:
+                    if consumer.takes(message.subject) and self.owed(stream, consumer, message):
+                        self.world.fail(
+                            f"{stream.name} {consumer.name}: {message.seq} was never delivered"
+                        )
+                    message = log.next_of(">", message.seq + 1)
+
+    def owed(self, stream: Stream, consumer: Consumer, message: Any) -> bool:
+        """Whether a consumer has to deliver a message that is there."""
+        if consumer.done_with(message.seq):
+            return False
+        publish = self.known.get(message.payload)
+        if publish is None or message.payload not in stream.sent:
+            return False
+        if stream.retention == "interest" and publish.number < consumer.created:
+            return False
+        # one that somebody tried to remove was passed over, even if the removal was lost
+        return not stream.may_be_gone(replace(publish, seq=message.seq), self.world.now_ns)

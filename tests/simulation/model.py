@@ -1,0 +1,221 @@
+"""What was promised: a simple model of streams and consumers, from what clients sent and were told.
+
+For each message that a client published the model knows whether it was acknowledged, and whether
+anything may have removed it since: a limit, an acknowledgement, a purge, a rollup, its end. What was
+sent and not answered may be either way. So `must_hold` errs on the side of less, and never by itself:
+it counts what the configurations could ever have removed.
+
+Knows nothing of the disk, nor of how a server works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.core.subjects import matches
+
+SECOND = 1_000_000_000
+SLACK_NS = 50_000_000
+
+
+@dataclass
+class Publish:
+    """One message as it was sent."""
+
+    subject: str
+    payload: bytes
+    sent_ns: int
+    msg_id: str = ""
+    ttl_ns: int = 0
+    rollup: str = ""
+    batch: str = ""  # atomic: all of it or none
+    seq: int = 0  # as acknowledged; 0: not known
+    acked: bool = False
+    durable: bool = False  # the acknowledgement promised the disk, or a sync covered it since
+    number: int = 0  # its place among all that were sent to the stream
+    plan: bool = False  # a schedule: it goes when it is done
+
+
+@dataclass
+class Removal:
+    """A purge or delete that was sent: what it may have removed."""
+
+    number: int  # messages sent later are not meant
+    subject: str = ">"
+    below: int = 0  # sequences below; 0: all
+    seq: int = 0  # this one alone
+    answered: bool = False
+
+
+@dataclass
+class Consumer:
+    name: str
+    config: dict[str, Any]
+    created: int  # messages sent to the stream before it
+    there: str = "maybe"  # yes, no, maybe
+    acks: set[int] = field(default_factory=set)  # acked or terminated, heard or not
+    acked_upto: int = 0  # ack policy all: sent
+    confirmed: set[int] = field(default_factory=set)
+    confirmed_upto: int = 0
+    delivered: dict[int, int] = field(default_factory=dict)  # seq -> how often
+    drained: set[int] = field(default_factory=set)
+
+    @property
+    def policy(self) -> str:
+        return str(self.config.get("ack_policy", "none"))
+
+    def takes(self, subject: str) -> bool:
+        filters = self.config.get("filter_subjects") or []
+        return not filters or any(matches(subject, each) for each in filters)
+
+    @property
+    def owes_all(self) -> bool:
+        """Whether it gives every message that it takes."""
+        return self.policy != "none" and self.config.get("deliver_policy", "all") == "all"
+
+    def done_with(self, seq: int) -> bool:
+        """Whether an ack was sent that settles this message."""
+        if not self.owes_all:
+            return True
+        if seq in self.acks or (self.policy == "all" and seq <= self.acked_upto):
+            return True
+        most = self.config.get("max_deliver", -1)
+        return 0 < most <= self.delivered.get(seq, 0)
+
+    def confirmed_ack(self, seq: int) -> bool:
+        return seq in self.confirmed or (self.policy == "all" and seq <= self.confirmed_upto)
+
+
+@dataclass
+class Stream:
+    name: str
+    config: dict[str, Any]
+    there: str = "maybe"  # yes, no, maybe
+    told: bool = False  # the create was answered
+    maybe_configs: list[dict[str, Any]] = field(default_factory=list)  # updates not answered
+    sent: dict[bytes, Publish] = field(default_factory=dict)
+    order: list[Publish] = field(default_factory=list)
+    by_subject: dict[str, int] = field(default_factory=dict)  # how many were sent
+    removals: list[Removal] = field(default_factory=list)
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    all_consumers: list[Consumer] = field(default_factory=list)  # also those that are gone
+    ever_last: int = 0
+    gone: set[int] = field(default_factory=set)  # seen missing after a restart
+    acked_seqs: dict[int, Publish] = field(default_factory=dict)
+    limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had
+    unclear: bool = False  # an admin call is on its way
+    durable_last: int = 0
+    copied: bool = False  # others take what it has: a consumer that clients do not see
+    flips: int = 0  # bits that flipped in its segments: each may cost a message, which is told
+    lost: set[int] = field(default_factory=set)  # reported as lost since
+
+    def __post_init__(self) -> None:
+        self.limits.append(self.config)
+
+    def add(self, publish: Publish) -> Publish:
+        publish.number = len(self.order)
+        self.sent[publish.payload] = publish
+        self.order.append(publish)
+        self.by_subject[publish.subject] = self.by_subject.get(publish.subject, 0) + 1
+        return publish
+
+    def acknowledged(self, publish: Publish, seq: int) -> str:
+        """The server gave it that sequence; what is wrong with that, or ""."""
+        there = self.acked_seqs.get(seq)
+        if there is not None and there is not publish:
+            return f"sequence {seq} of {self.name} is {there.payload!r} and {publish.payload!r}"
+        if publish.seq and publish.seq != seq:
+            return f"{publish.payload!r} is {publish.seq} and {seq} of {self.name}"
+        publish.acked = True
+        publish.seq = seq
+        self.acked_seqs[seq] = publish
+        return ""
+
+    def forget_above(self, last: int) -> None:
+        """Power went, and acks did not promise the disk: sequences above are given again."""
+        for seq in [seq for seq in self.acked_seqs if seq > last]:
+            publish = self.acked_seqs.pop(seq)
+            publish.acked = False
+            publish.seq = 0
+
+    @property
+    def retention(self) -> str:
+        return str(self.config.get("retention", "limits"))
+
+    # --- what may be gone ------------------------------------------------------------------------
+
+    def may_be_gone(self, publish: Publish, now_ns: int) -> bool:
+        """Whether anything may have removed this message, which has a sequence."""
+        seq = publish.seq
+        if seq in self.gone or publish.plan or seq in self.lost:
+            return True
+        if publish.ttl_ns and now_ns >= publish.sent_ns + publish.ttl_ns - SLACK_NS:
+            return True
+        return (
+            self._limited(publish, now_ns)
+            or self._removed(publish)
+            or (self.retention != "limits" and not self._needed(publish))
+        )
+
+    def _limited(self, publish: Publish, now_ns: int) -> bool:
+        later = self.ever_last - publish.seq
+        for config in self.limits:
+            if 0 < config.get("max_msgs", 0) <= later:
+                return True
+            if config.get("max_bytes", 0) > 0 and later * 1200 >= config["max_bytes"] - 1200:
+                return True
+            age_ns = config.get("max_age", 0)
+            if age_ns and now_ns >= publish.sent_ns + age_ns - SLACK_NS:
+                return True
+            each = config.get("max_msgs_per_subject", 0)
+            if each and self._later_on(publish) >= each:
+                return True
+        return False
+
+    def _later_on(self, publish: Publish) -> int:
+        return sum(
+            other.subject == publish.subject for other in self.order[publish.number + 1 :]
+        ) + sum(other.plan for other in self.order)
+
+    def _removed(self, publish: Publish) -> bool:
+        for removal in self.removals:
+            if removal.seq == publish.seq:
+                return True
+            if removal.seq or publish.number >= removal.number:
+                continue
+            if matches(publish.subject, removal.subject) and (
+                not removal.below or publish.seq < removal.below
+            ):
+                return True
+        for other in self.order[publish.number + 1 :]:
+            if other.rollup == "all" or (
+                other.rollup == "sub" and other.subject == publish.subject
+            ):
+                return True
+        return False
+
+    def _needed(self, publish: Publish) -> bool:
+        """Of a stream that keeps what is wanted: whether it is for sure."""
+        if self.copied:
+            return False
+        if self.retention == "workqueue":
+            return not any(
+                c.takes(publish.subject) and c.done_with(publish.seq) for c in self.all_consumers
+            )
+        return any(
+            c.there == "yes"
+            and c.created <= publish.number
+            and c.takes(publish.subject)
+            and not c.done_with(publish.seq)
+            for c in self.consumers.values()
+        )
+
+    # --- what must be gone -----------------------------------------------------------------------
+
+    def must_be_gone(self, publish: Publish) -> bool:
+        """Whether a removal that was answered took this message."""
+        return any(
+            removal.answered and removal.seq == publish.seq and publish.number < removal.number
+            for removal in self.removals
+        )

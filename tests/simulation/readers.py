@@ -1,0 +1,185 @@
+"""Consumers of the simulated world: made, pulled from, pushed by, acknowledged in every way.
+
+Each delivery is compared with what was published, and must not be of a message whose ack was
+confirmed before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import configs
+from .model import Consumer, Stream
+
+if TYPE_CHECKING:
+    from .clients import Clients
+    from .world import Link
+
+SECOND = 1_000_000_000
+
+
+class Readers:
+    """The reading side of all clients."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.clients = clients
+        self.world = clients.world
+        self.random = clients.random
+        self.draining = False
+
+    def pair(self) -> tuple[Stream, Consumer] | None:
+        stream = self.clients.stream()
+        if stream is None:
+            return None
+        there = [c for c in stream.consumers.values() if c.there == "yes"]
+        return (stream, self.random.choice(there)) if there else None
+
+    # --- made and deleted ------------------------------------------------------------------------
+
+    def create(self) -> None:
+        stream = self.clients.stream()
+        if stream is None or stream.unclear:
+            return
+        taken = len(stream.consumers)
+        name = (
+            f"k{taken % 3}" if stream.retention == "workqueue" else f"k{self.random.randrange(4)}"
+        )
+        there = stream.consumers.get(name)
+        if there is not None and there.there != "no":
+            return
+        config = configs.consumer(self.random, name, stream.config, int(name[1:]))
+        consumer = Consumer(name, config, 1 << 60)
+        stream.consumers[name] = consumer
+        stream.all_consumers.append(consumer)
+
+        def heard(answer: Any) -> None:
+            consumer.there = self.clients.answered(answer, "no")
+            if consumer.there == "yes":
+                consumer.created = len(stream.order)
+                self.world.counts["consumers"] += 1
+            else:
+                self.world.note("refused", answer)
+
+        self.listen(stream, consumer)
+        body = {"stream_name": stream.name, "config": config}
+        self.clients.link().api(f"CONSUMER.CREATE.{stream.name}.{name}", body, heard)
+
+    def listen(self, stream: Stream, consumer: Consumer) -> None:
+        """Subscribe to what a push consumer delivers."""
+        subject = consumer.config.get("deliver_subject")
+        if subject is None:
+            return
+
+        def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
+            self.delivered(link, stream, consumer, headers, body, reply, subject)
+
+        link = self.clients.link()
+        link.subscribe(subject, consumer.config.get("deliver_group", ""), heard)
+
+    def listen_again(self) -> None:
+        """After a restart."""
+        for stream in self.clients.streams.values():
+            for consumer in stream.consumers.values():
+                if consumer.there == "yes" and stream.there == "yes":
+                    self.listen(stream, consumer)
+
+    def delete(self) -> None:
+        pair = self.pair()
+        if pair is None:
+            return
+        stream, consumer = pair
+        consumer.there = "maybe"
+
+        def heard(answer: Any) -> None:
+            if "error" not in answer:
+                consumer.there = "no"
+                self.world.counts["consumer deletes"] += 1
+            else:
+                consumer.there = "maybe" if self.world.troubled else "yes"
+
+        self.clients.link().api(f"CONSUMER.DELETE.{stream.name}.{consumer.name}", None, heard)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def pull(self) -> None:
+        pair = self.pair()
+        if pair is None or "deliver_subject" in pair[1].config:
+            return
+        self.pull_from(*pair, self.random.choice([1, 3, 10]))
+
+    def pull_from(self, stream: Stream, consumer: Consumer, count: int) -> None:
+        link = self.clients.link()
+
+        def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
+            self.delivered(link, stream, consumer, headers, body, reply, subject)
+
+        inbox = f"in.{link.name}.{stream.name}.{consumer.name}"
+        if inbox not in link.inboxes:
+            link.inboxes.add(inbox)
+            link.subscribe(inbox, "", heard)
+        body = json.dumps({"batch": count, "no_wait": True}).encode()
+        link.send(f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}", body, reply=inbox)
+
+    def delivered(
+        self,
+        link: Link,
+        stream: Stream,
+        consumer: Consumer,
+        headers: bytes,
+        body: bytes,
+        reply: str,
+        subject: str,
+    ) -> None:
+        if not reply.startswith("$JS.ACK."):
+            return  # a status
+        if stream.consumers.get(consumer.name) is not consumer:
+            return  # it is another one's, of the same name
+        numbers = reply.split(".")[-5:]
+        times, seq = int(numbers[0]), int(numbers[1])
+        self.world.counts["deliveries"] += 1
+        if times > 1 or consumer.delivered.get(seq, 0):
+            self.world.counts["redeliveries"] += 1
+        if consumer.confirmed_ack(seq):
+            self.world.fail(f"{stream.name} {consumer.name}: {seq} again, its ack was confirmed")
+        there = stream.acked_seqs.get(seq)
+        if (
+            there is not None
+            and there.payload != body
+            and not stream.config.get("allow_msg_counter")
+        ):
+            self.world.fail(f"{stream.name} {seq}: {body!r} delivered, {there.payload!r} acked")
+        consumer.delivered[seq] = consumer.delivered.get(seq, 0) + 1
+        if consumer.policy != "none":
+            self.answer(link, consumer, seq, reply)
+        if self.draining:
+            consumer.drained.add(seq)
+
+    def answer(self, link: Link, consumer: Consumer, seq: int, reply: str) -> None:
+        choice = 0.2 if self.draining else self.random.random()
+        if choice < 0.5:
+            body = self.random.choice([b"", b"+ACK", b"+TERM"] if not self.draining else [b"+ACK"])
+            if consumer.policy == "all":
+                body = b"+ACK"
+                consumer.acked_upto = max(consumer.acked_upto, seq)
+            consumer.acks.add(seq)
+            then = self.confirmation(consumer, seq) if self.random.random() < 0.5 else None
+            link.send(reply, body, b"", then)
+            self.world.counts["acks"] += 1
+        elif choice < 0.65:
+            link.send(reply, b"-NAK")
+            self.world.counts["naks"] += 1
+        elif choice < 0.7:
+            link.send(reply, b"+WPI")
+
+    def confirmation(self, consumer: Consumer, seq: int) -> Any:
+        life = self.world.life
+
+        def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
+            if life == self.world.life:
+                self.world.counts["acks confirmed"] += 1
+                consumer.confirmed.add(seq)
+                if consumer.policy == "all":
+                    consumer.confirmed_upto = max(consumer.confirmed_upto, seq)
+
+        return heard

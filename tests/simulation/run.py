@@ -1,0 +1,213 @@
+"""One seed: a history of clients, servers and a disk, drawn step by step, checked at each restart.
+
+outcome = run(seed)        # never raises for a broken promise: see Outcome.failure
+"""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.engine.rules import lifetimes, saved
+
+from .checks import Checks
+from .clients import Clients
+from .disk import PowerCut
+from .readers import Readers
+from .world import SECOND, Violation, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIVES = 4  # servers, one after another
+STEPS = 45  # in the life of each
+LAST_EVENTS = 40
+SAVE_AFTER = 15  # messages between two writings of an agenda
+
+
+@dataclass
+class Outcome:
+    seed: int
+    digest: str
+    counts: Counter[str]
+    failure: str = ""
+    events: list[str] = field(default_factory=list)
+
+
+class Run:
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.random = self.world.random
+        self.clients = Clients(self.world)
+        self.readers = Readers(self.clients)
+        self.checks = Checks(self.world, self.clients)
+        self.weights: dict[Callable[[], None], int] = {
+            self.clients.publish: 30,
+            self.readers.pull: 14,
+            self.turn: 20,
+            self.end_a_sync: 16,
+            self.pass_time: 6,
+            self.clients.remove: 3,
+            self.readers.create: 4,
+            self.clients.create_stream: 2,
+            self.clients.update_stream: 1,
+            self.readers.delete: 1,
+            self.clients.delete_stream: 1,
+            self.trouble: 1,
+        }
+        self.acts = list(self.weights)
+        self.each = list(self.weights.values())
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        self.world.turn()
+
+    def end_a_sync(self) -> None:
+        if self.world.syncs:
+            self.world.end_sync(self.random.randrange(len(self.world.syncs)))
+            self.world.turn()
+
+    def pass_time(self) -> None:
+        self.world.pass_time(self.random.choice([SECOND // 10, SECOND, 4 * SECOND]), 2)
+
+    def trouble(self) -> None:
+        """The disk begins to fail, fills up, or gets well again."""
+        world, random = self.world, self.random
+        choice = random.random()
+        if choice < 0.3:
+            world.disk.room = world.disk.used() + random.randint(0, 3000)
+        elif choice < 0.5:
+            world.disk.room = None
+            world.disk.heal()
+        else:
+            verb = random.choice(
+                ["write", "sync", "sync", "open", "rename", "sync_dir", "unlink", "read"]
+            )
+            pattern = random.choice(["*", "*", "*.seg", "*/consumers/*", "*.idx*"])
+            times = random.choice([1, 1, None])
+            error = random.choice([errno.EIO, errno.EIO, errno.ENOSPC])
+            world.disk.fail(verb, error, pattern, after=random.randint(0, 5), times=times)
+            world.note("trouble", verb, pattern, times)
+        world.troubled = True
+        world.counts["troubles of the disk"] += 1
+
+    def step(self) -> None:
+        self.random.choices(self.acts, self.each)[0]()
+
+    # --- lives -----------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """One server's life, and how it ends."""
+        world, random = self.world, self.random
+        if random.random() < 0.4:
+            world.disk.cut_after(random.randint(1, 400))
+        for _ in range(random.randint(STEPS // 2, STEPS)):
+            if not world.guarded(self.step):
+                break
+            self.checks.note_progress()
+        self.checks.note_progress()
+        end = random.random()
+        if end < 0.5:
+            self.restart(world.cut_power, power=True)
+        elif end < 0.6:
+            self.flip_a_bit()
+            self.restart(world.kill)
+        elif end < 0.8 or world.disk.cut_at is not None or world.troubled:
+            self.restart(world.kill)
+        elif not world.guarded(world.stop):
+            self.restart(world.kill)
+        else:
+            self.started()
+
+    def flip_a_bit(self) -> None:
+        """In what is on the disk of a stream's messages or their index."""
+        world, random = self.world, self.random
+        for name, file in world.disk.names.items():
+            if name.endswith((".seg", ".idx")) and file.durable and random.random() < 0.3:
+                at = random.randrange(len(file.durable))
+                world.note("flip", name, at)
+                world.disk.flip(name, at, random.randrange(8))
+                stream = self.clients.streams.get(name.split("/")[4])
+                if stream is not None and name.endswith(".seg"):
+                    stream.flips += 1
+                return
+
+    def restart(self, end: Callable[[], None], *, power: bool = False) -> None:
+        """The server ends; the next one may end while it opens, and so on."""
+        world = self.world
+        if power:
+            self.checks.power_was_cut()
+        if self.random.random() < 0.15:
+            world.cut_next_start = self.random.randint(1, 60)
+        while not world.guarded(end):
+            world.counts["ended while opening"] += 1
+            if self.random.random() < 0.5:
+                end, power = world.cut_power, True
+                self.checks.power_was_cut()
+            else:
+                end = world.kill
+        self.started(power=power)
+
+    def started(self, *, power: bool = False) -> None:
+        self.world.counts["restarts"] += 1
+        clients = self.clients
+        clients.retries = list(clients.flying.values())
+        clients.flying = {}
+        self.checks.all(power=power)
+        self.readers.listen_again()
+        self.clients.retry()
+
+    def drain(self) -> None:
+        """Nothing fails any more: everything that is owed is delivered."""
+        world = self.world
+        self.readers.draining = True
+        self.checks.power_was_cut()
+        self.restart(world.kill)
+        world.settle()
+        for _ in range(12):
+            world.pass_time(4 * SECOND + 1, 3)
+            for stream in self.clients.streams.values():
+                for consumer in stream.consumers.values():
+                    if stream.there == consumer.there == "yes" and (
+                        "deliver_subject" not in consumer.config
+                    ):
+                        self.readers.pull_from(stream, consumer, 100)
+            world.settle()
+        self.checks.note_progress()
+        self.checks.drained()
+        world.stop()
+        self.started()
+
+    def all(self) -> None:
+        for _ in range(2):
+            self.clients.create_stream()
+            self.world.settle()
+        for _ in range(2):
+            self.readers.create()
+        for _ in range(LIVES):
+            self.live()
+        self.drain()
+        self.world.look_for_errors()
+
+
+def run(seed: int) -> Outcome:
+    """Live through a seed."""
+    before = saved.SAVE_AFTER, lifetimes.SAVE_AFTER
+    saved.SAVE_AFTER = lifetimes.SAVE_AFTER = SAVE_AFTER
+    failure = ""
+    history = Run(seed)
+    try:
+        history.all()
+    except Violation as broken:
+        failure = str(broken)
+    except (Exception, PowerCut):
+        failure = traceback.format_exc()
+    finally:
+        saved.SAVE_AFTER, lifetimes.SAVE_AFTER = before
+    world = history.world
+    counts = world.counts + world.disk.counts
+    return Outcome(seed, world.digest(), counts, failure, world.trace[-LAST_EVENTS:])

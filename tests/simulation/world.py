@@ -1,0 +1,276 @@
+"""The simulated world: one server after another over one disk, its clients, time, and what goes wrong.
+
+Everything that happens is drawn from one `Random`, so a seed is a history: the same one in every
+process (the trace has a hash). Syncs are asked for by the server and end when the world says so, in
+any order; the process may end within any call of the disk; calls fail, the disk fills up.
+
+Knows what may happen to a server; not what it promises (model.py, checks.py), nor what clients do
+(clients.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.disk import PyDisk
+from penstock.engine import Engine, Settings
+from tests.core.wires import Client as Wire
+from tests.core.wires import Server
+
+from .disk import Handle, PowerCut, SimDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.core.hub import HandedSync
+
+START_NS = 1_700_000_000_000_000_000
+SECOND = 1_000_000_000
+SEGMENT_BYTES = 4096  # the smallest: segments are begun, compacted and removed in each run
+JOURNAL_BYTES = 2000
+
+
+class Violation(AssertionError):
+    """The server broke a promise."""
+
+
+class Running:
+    """A sync that was asked for and has not ended."""
+
+    def __init__(self, sync: HandedSync, file: Handle, serial: int) -> None:
+        self.sync = sync
+        self.file = file
+        self.serial = serial  # what it covers: changes up to that one
+
+
+class Link:
+    """One client's connection; answers find who asked by the subject they come on."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.wire: Wire = world.server.client()
+        self.wire.send(f"SUB {name}.> 1\r\n")
+        self.asked: dict[str, Callable[[bytes, bytes, str, str], None]] = {}
+        self.by_sid: dict[int, Callable[[bytes, bytes, str, str], None]] = {}
+        self.inboxes: set[str] = set()  # subscribed to, for messages
+        self.count = 0
+
+    def send(
+        self,
+        subject: str,
+        body: bytes = b"",
+        headers: bytes = b"",
+        then: Callable[[bytes, bytes, str, str], None] | None = None,
+        reply: str = "",
+    ) -> str:
+        """Publish; `then` gets (headers, payload, reply, subject) of each answer."""
+        if then is not None and not reply:
+            self.count += 1
+            reply = f"{self.name}.{self.world.life}.{self.count}"
+        if then is not None:
+            self.asked[reply] = then
+        if headers:
+            line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(body)}\r\n".encode()
+        else:
+            line = f"PUB {subject} {reply} {len(body)}\r\n".encode()
+        self.world.note("send", self.name, subject, reply, headers, body[:40])
+        self.wire.send(line + headers + body + b"\r\n")
+        return reply
+
+    def api(self, call: str, body: Any = None, then: Callable[[Any], None] | None = None) -> None:
+        data = json.dumps(body).encode() if body is not None else b""
+        answer = None if then is None else lambda h, p, r, s: then(json.loads(p) if p else None)
+        self.send(f"$JS.API.{call}", data, then=answer)
+
+    def subscribe(
+        self, subject: str, group: str, heard: Callable[[bytes, bytes, str, str], None]
+    ) -> None:
+        """Hear a subject from now on, as one of a group if one is named."""
+        self.count += 1
+        self.wire.send(f"SUB {subject} {group} {1000 + self.count}\r\n")
+        self.by_sid[1000 + self.count] = heard
+
+    def hear(self) -> None:
+        """Take what the server has sent."""
+        data = self.wire.connection.take()
+        for event in self.wire.parser.feed(data) if data else ():
+            _, subject, sid, reply, headers, payload = event
+            self.world.note("heard", self.name, subject, reply, headers, payload[:60])
+            then = self.by_sid.get(int(str(sid))) or self.asked.get(str(subject))
+            if then is not None:
+                then(headers, payload, str(reply or ""), str(subject))
+
+
+class World:
+    """See above. What happens in it is drawn by run.py."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.disk = SimDisk(random=Random(seed + 1))
+        self.counts: Counter[str] = Counter()
+        self.trace: list[str] = []
+        self.hash = hashlib.sha256()
+        self.sync_interval_ns = self.random.choice([0, 0, 0, 2 * SECOND])
+        self.now_ns = START_NS
+        self.life = 0  # how many servers there were
+        self.troubled = False  # the disk was told to fail since the server was started
+        self.links: list[Link] = []
+        self.cut_next_start: int | None = None  # the next server ends within that call of the disk
+        self.start()
+
+    # --- the trace -------------------------------------------------------------------------------
+
+    def note(self, *what: object) -> None:
+        line = " ".join(w if type(w) is str else repr(w) for w in what)
+        self.hash.update(line.encode("utf-8", "surrogateescape"))
+        self.trace.append(line)
+
+    def digest(self) -> str:
+        """Of all that happened: the same seed, the same digest."""
+        return self.hash.hexdigest()[:16]
+
+    def fail(self, *what: object) -> None:
+        raise Violation(" ".join(str(w) for w in what))
+
+    # --- the server ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The next server, over what the disk has."""
+        self.life += 1
+        self.troubled = False
+        self.syncs: list[Running] = []
+        self.reports: list[str] = []
+        self.server = Server(self.now_ns, seed=self.life)
+        self.hub = self.server.hub
+        self.hub.on_sync = self._asked_for_sync
+        self.engine = Engine(
+            self.hub,
+            PyDisk(self.disk, background=True),
+            "store",
+            settings=Settings(
+                server_name="world",
+                server_version="2.14.0",
+                sync_interval_ns=self.sync_interval_ns,
+                segment_bytes=SEGMENT_BYTES,
+                journal_bytes=JOURNAL_BYTES,
+            ),
+            random=Random(self.seed + self.life),
+            report=self._reported,
+        )
+        self.account = self.engine.add("$G", self.server.router)
+        self.hub.turn()
+        self.engine.start()
+        self.links = [Link(self, f"c{n}") for n in range(3)]
+        self.note("start", self.life, self.disk.serial)
+
+    def _reported(self, line: str) -> None:
+        self.note("report", line)
+        self.reports.append(line)
+
+    def _asked_for_sync(self, sync: HandedSync) -> None:
+        self.note("sync", self.disk.handles[sync.handle].path)
+        self.syncs.append(Running(sync, self.disk.handles[sync.handle], self.disk.serial))
+
+    def end_sync(self, which: int = 0) -> None:
+        """One of the running syncs ends, well or as the disk was told."""
+        running = self.syncs.pop(which)
+        if self.disk.handles.get(running.sync.handle) is not running.file:
+            self.fail("a file was closed while it was being synced:", running.file.path)
+        error = 0
+        try:
+            self.disk.sync_upto(running.sync.handle, running.serial)
+        except OSError as failure:
+            error = failure.errno or errno.EIO
+        self.note("synced", running.file.path, error)
+        self.counts["syncs ended later"] += 1
+        running.sync.end(error)
+
+    def turn(self) -> None:
+        self.hub.turn()
+        for link in self.links:
+            link.hear()
+
+    def settle(self) -> None:
+        """All that is on its way arrives; nothing new is asked for."""
+        for _ in range(200):
+            more = self.hub.turn()
+            while self.syncs:
+                self.end_sync()
+                more = True
+            for link in self.links:
+                if link.wire.connection.pending_bytes():
+                    more = True
+                    link.hear()
+            if not more:
+                return
+        self.fail("the server does not come to rest")
+
+    def pass_time(self, ns: int, steps: int = 1) -> None:
+        for _ in range(steps):
+            self.now_ns += ns // steps
+            self.server.clock.set(self.now_ns)
+            self.engine.tick(self.now_ns)
+            self.turn()
+
+    # --- how a server ends -----------------------------------------------------------------------
+
+    def look_for_errors(self) -> None:
+        for error in self.server.errors:
+            if not isinstance(error, OSError) or not self.troubled:
+                raise Violation(f"an exception in the server: {error!r}") from error
+        self.server.errors.clear()
+
+    def kill(self) -> None:
+        """The process ends; what it wrote stays in the page cache."""
+        self.counts["kills"] += 1
+        self.note("kill")
+        self.look_for_errors()
+        self.disk.kill()
+        self._next()
+
+    def cut_power(self) -> None:
+        self.counts["power cuts"] += 1
+        self.note("power cut", self.disk.serial)
+        self.look_for_errors()
+        self.disk.crash(self.random)
+        self._next()
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.counts["clean stops"] += 1
+        self.note("stop")
+        self.disk.heal()
+        self.disk.cut_at = None
+        self.disk.room = None
+        self.settle()
+        self.engine.close()
+        while self.syncs:
+            self.end_sync()
+        self.look_for_errors()
+        self.disk.kill()
+        self._next()
+
+    def _next(self) -> None:
+        self.disk.room = None
+        self.now_ns += self.random.choice([0, 1000, SECOND])
+        if self.cut_next_start is not None:
+            self.disk.cut_after(self.cut_next_start)
+            self.cut_next_start = None
+        self.start()
+        self.disk.cut_at = None
+
+    def guarded(self, act: Callable[[], None]) -> bool:
+        """Do something; False: the process ended within it (`SimDisk.cut_after`)."""
+        try:
+            act()
+        except PowerCut:
+            self.counts["stopped within a call of the disk"] += 1
+            return False
+        return True
