@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from penstock.api.times import format_time
 from penstock.core.losses import is_segment_name
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
+from penstock.core.sealing import LogLocked
 from penstock.core.segment_reader import LogReader, SegmentReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
 from penstock.engine.small_files import LockedError
@@ -128,7 +129,7 @@ def look_held(
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
     overlay = OverlayDisk(disk)
-    files = StreamFiles(overlay, place.folder)
+    files = StreamFiles(overlay, place.folder, place.vault)
     meta = _look_at_meta(files, report)
     if report.encrypted:
         _look_at_sealed(disk, place, report, whole, progress)
@@ -199,7 +200,14 @@ def _look_at_log(
     if not disk.exists(folder):
         return
     try:
-        reader = LogReader(disk, folder, quick=not whole, progress=progress)
+        cipher = place.cipher(disk)
+        reader = LogReader(disk, folder, quick=not whole, progress=progress, cipher=cipher)
+    except LogLocked as error:
+        reason = error.strerror or str(error)
+        repair = "none needed; say the key in PENSTOCK_STORE_KEY"
+        report.add(Problem(kind=NOTE, file=folder, reason=reason, repair=repair))
+        report.state = UNREADABLE
+        return
     except OSError as error:
         problem = Problem(kind=LOST, file=folder, reason=str(error), repair="none")
         report.add(problem)
@@ -364,7 +372,7 @@ def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
 
 
 def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, whole: bool) -> None:
-    quick = LogReader(disk, reader.folder, quick=True) if whole else reader
+    quick = LogReader(disk, reader.folder, quick=True, cipher=reader.cipher) if whole else reader
     for segment in reader.segments[:-1]:
         path = f"{segment.path.removesuffix('.seg')}.idx"
         if segment.faults or segment.mended or segment.headless:
