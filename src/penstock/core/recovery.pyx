@@ -28,7 +28,7 @@ from penstock.core.mend cimport find_salt
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_skip, ranges_add,
+    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
     ranges_free,
 )
 from penstock.core.scan cimport Opened, Scan, read_all, scan
@@ -170,6 +170,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
     s.sealed = True
+    memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt)
     if not good and got >= SEGMENT_HEAD_BYTES:
@@ -241,12 +242,16 @@ cdef bint never_written(const char* p, uint64_t first) except -1:
     """Whether a bad head is one of which a part is still zeros."""
     cdef Out out
     cdef int i
-    cdef bint same = True
+    cdef bint same = True, sealed = p[8] == 3
+    cdef uint64_t named
+    cdef uint32_t salt
     memset(&out, 0, sizeof(Out))
     put_segment_head(&out, first, 0)
     for i in range(SEGMENT_HEAD_BYTES - 4):
-        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
-            same = False
+        if p[i] and p[i] != out.data[i] and not 12 <= i < 16 and not (sealed and (i == 8 or i >= 24)):
+            same = False                     # the salt may be anything, and so may the number of a data key
+    if sealed and get_segment_head(p, SEGMENT_HEAD_BYTES, &named, &salt) and (p[60] or p[61] or p[62] or p[63]):
+        same = False                         # both halves were there
     out_free(&out)
     return same
 

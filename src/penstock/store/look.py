@@ -18,7 +18,7 @@ from penstock.api.times import format_time
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.sealing import LogLocked
 from penstock.core.segment_reader import LogReader, SegmentScan
-from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
+from penstock.engine.files import BadFileError, Dated, LockedError, StreamFile, StreamFiles
 from penstock.store.consumers import look_at_consumers, tell_mended
 from penstock.store.files import bad_entries, bad_table
 from penstock.store.places import Store, StreamPlace
@@ -147,6 +147,10 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
     said: list[str] = []
     try:
         meta = files.read(said.append)
+    except LockedError as error:
+        report.add(Problem(kind=NOTE, file=path, reason=str(error), repair="none needed"))
+        report.state = UNREADABLE
+        return None
     except (BadFileError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ")
         repair = "none; dump reads the messages, restore of a backup brings it back"
