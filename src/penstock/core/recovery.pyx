@@ -202,6 +202,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
             o.scan = nothing(s, guess_last(log, s))
             restart(log, s)
+            o.scan.good_end = s.begins
             return o
     if o.mended:
         s.damaged = True
