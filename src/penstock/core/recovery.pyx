@@ -175,6 +175,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
     s.sealed = True
+    memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt)
     if not good and got >= SEGMENT_HEAD_BYTES:
@@ -206,6 +207,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
             o.scan = nothing(s, guess_last(log, s))
             restart(log, s)
+            o.scan.good_end = s.begins
             return o
     if o.mended:
         s.damaged = True

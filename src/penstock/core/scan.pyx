@@ -18,7 +18,7 @@ from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
     ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEGMENT_HEAD_BYTES, TAGGED, Head, Range,
-    check_record, plausible, ranges_add, resync,
+    check_record, get_segment_head, plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
@@ -258,14 +258,21 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
 # --- a segment without a head ----------------------------------------------------------------------
 
 cdef bint never_written(const char* p, uint64_t first) noexcept:
-    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything."""
+    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything, and so may the number of
+    a data key. Of an encrypted segment p has the 64 bytes of both halves.
+    """
     cdef const char* magic = b"PNSTKSEG"
+    cdef bint sealed = p[8] == 3
+    cdef uint64_t named
+    cdef uint32_t salt
     cdef int i
     for i in range(28):
-        if p[i] == 0 or 8 <= i < 16:
+        if p[i] == 0 or 8 <= i < 16 or (sealed and i >= 24):
             continue
         if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
             return False
+    if sealed and get_segment_head(p, SEGMENT_HEAD_BYTES, &named, &salt) and (p[60] or p[61] or p[62] or p[63]):
+        return False                             # both halves were there
     return True
 
 
