@@ -308,6 +308,18 @@ def returns(store: Store) -> Iterator[Damage]:
             yield Damage("of old", path, data, (min(same, len(data)), len(now)))
 
 
+def foreign(store: Store) -> Iterator[Damage]:
+    """A file is there under another name too, or there is one that is none of ours."""
+    for path, data in list(store.files.items()):
+        stem, suffix = path.rsplit("/", 1)[1].split(".")
+        for number in (int(stem) + 1, int(stem) + 7, store.last_seq + 50, 2**63 + 5):
+            name = f"log/{number:020d}.{suffix}"
+            if name not in store.files:
+                yield Damage("foreign", name, data, (0, 0))
+    for name in ("log/readme", f"log/{0:020d}.seg", "log/12.seg", f"log/{9:020d}.seg.tmp"):
+        yield Damage("foreign", name, b"something", (0, 0))
+
+
 # --- the verdict ---------------------------------------------------------------------------------
 
 
@@ -324,7 +336,7 @@ def judge(store: Store, damage: Damage) -> list[str]:
         for seq in store.whole:
             log.get(seq)
         found = everything(log)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the verdict
+    except Exception as error:  # whatever it is, it is the verdict
         return [f"does not open: {error!r}"]
     for seq, message in found.items():
         if seq in store.whole and message != store.whole[seq]:

@@ -64,3 +64,25 @@ def test_the_question_that_finds_it_is_answered_without_it() -> None:
     assert damaged().next_of("s.a", 1) is None
     assert damaged().delete(3) is False
     assert damaged().delete(3, erase=True) is False
+
+
+def test_what_is_found_while_the_log_is_opened_is_counted_once() -> None:
+    """A removal that is newer than the index makes the opening read the entries, which are bad."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 12):
+        log.add(seq, "s.a" if seq == 3 else "s.b", b"m" * 800)
+    log.flush()
+    log.close()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    log.delete(2)
+    log.flush()
+    first = "log/00000000000000000001"
+    target.names[first + ".seg"].data[32 + 2 * 839 + 100] ^= 1
+    target.names[first + ".idx"].data[112 + 12] ^= 1
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    left = [seq for seq in range(1, 12) if log.get(seq) is not None]
+    assert left == [1, *range(4, 12)]
+    assert (log.msgs, sum(log.subjects().values())) == (9, 9)
+    assert log.bytes == sum(log.size_of(seq) for seq in left)
+    assert log.removed == 0

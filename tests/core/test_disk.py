@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.atomic import store_whole
 from penstock.core.disk import Disk, PyDisk
+from penstock.core.draft import draft
 from penstock.core.log import Log, LogClosed
+from penstock.core.stream import StreamRefused
+from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -183,6 +187,29 @@ def test_full_disk_loses_nothing_and_acknowledges_nothing() -> None:
     target.crash()
     log = Log(FOLDER, PyDisk(target), segment_bytes=8192)
     assert (log.msgs, log.last_seq, log.lost) == (accepted + 1, accepted + 1, [])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_segment_that_could_not_be_begun_is_begun_by_the_next_message(whole: bool) -> None:
+    target = SimDisk()
+    site = Site(log=Log(FOLDER, PyDisk(target), segment_bytes=4096))
+    log, payloads = site.log, [b"%d" % n + b"x" * 900 for n in range(4)]
+    for payload in payloads:
+        site.stream.publish("s.a", payload)
+    target.fail("open", errno.ENOSPC, "*.seg")
+    with pytest.raises(StreamRefused):
+        site.stream.publish("s.a", b"y" * 900)
+    # a small one: the full segment still has room for it, and must not get it
+    if whole:
+        store_whole(site.stream, [draft("s.a", b"small", b"")])
+    else:
+        site.stream.publish("s.a", b"small")
+    log.fsync()
+    found = [log.get(seq) for seq in range(1, 6)]
+    assert [m and m.payload for m in found] == [*payloads, b"small"]
+    log = Log(FOLDER, PyDisk(target), segment_bytes=4096)
+    assert (log.msgs, log.lost) == (5, [])
+    assert log.get(5).payload == b"small"  # type: ignore[union-attr]  # it is there
 
 
 def test_purge_makes_room_on_a_full_disk() -> None:

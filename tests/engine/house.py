@@ -57,7 +57,13 @@ class House:
 
     def alarms(self) -> list[str]:
         """What it reported, without what any loss of power may cause: bytes that were never synced."""
-        usual = (" lost: ", "they were cut and are kept", " are damaged", "agenda is passed over", "not a journal of acks")
+        usual = (
+            " lost: ",
+            "they were cut and are kept",
+            " are damaged",
+            "agenda is passed over",
+            "not a journal of acks",
+        )
         return [line for line in self.reports if not any(words in line for words in usual)]
 
     # -- as a client

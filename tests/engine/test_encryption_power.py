@@ -105,7 +105,8 @@ def test_whatever_power_leaves_of_an_encrypted_store_shows_nothing_and_loses_not
         house = begun(disk, ("a", ""), seed * 100 + turn)
         assert shown(disk) == []
         for seq, body in acked.items():
-            found = house.server.hub and house.account.streams["S"].core.log.get(seq)
+            assert "S" in house.account.streams, house.reports
+            found = house.account.streams["S"].core.log.get(seq)
             assert found is not None
             assert found.payload == body
     assert len(acked) > 50

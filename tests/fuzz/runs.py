@@ -7,6 +7,7 @@ Imports neither the core nor a target, but for `replay_here`: what runs the core
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from tests.fuzz import build, corpus, targets
 OUT = build.ROOT / "build" / "fuzz"
 INPUT_SECONDS = 20
 MEMORY_MIB = 3072
+BRIEF_INPUTS = 50
 STATUS = re.compile(r"^#(\d+)\s+(\w+)\s+(?:cov: (\d+) )?(?:ft: (\d+) )?(?:corp: (\d+))?")
 
 
@@ -84,11 +86,18 @@ def fuzz(name: str, seconds: int, quiet: bool = False) -> tuple[int, Figures, li
         "-detect_leaks=0",
         *([f"-dict={path}"] if (path := out / "words").stat().st_size else []),
     ]
-    folders = [
-        str(found),
-        str(out / "seeds"),
-        *([str(kept)] if (kept := corpus.FOLDER / name).exists() else []),
-    ]
+    kept, seeds = corpus.FOLDER / name, out / "seeds"
+    if quiet:
+        # All that is known runs before anything new does: a short search begins with some of it.
+        found = out / "brief"
+        shutil.rmtree(found, ignore_errors=True)
+        known = corpus.inputs(name) or sorted(seeds.iterdir())
+        corpus.write(
+            found, (path.read_bytes() for path in known[:: 1 + len(known) // BRIEF_INPUTS])
+        )
+        folders = [str(found)]
+    else:
+        folders = [str(found), str(seeds), *([str(kept)] if kept.exists() else [])]
     command = [sys.executable, "-m", "tests.fuzz.engine", name, *options, *folders]
     figures = Figures()
     tail: list[str] = []
@@ -185,6 +194,7 @@ def keep(names: Sequence[str]) -> int:
             "tests.fuzz.engine",
             name,
             "-merge=1",
+            f"-artifact_prefix={OUT / name}/",
             f"-max_len={targets_limit(name)}",
             *folders,
         ]

@@ -148,7 +148,7 @@ class Clients:
         name, link = f"b{self.count}", self.link()
         total = self.random.randint(1, 6)
         batch = []
-        for n in range(1, total + 1):
+        for _ in range(total):
             subject = f"{stream.name}.{self.random.choice(configs.SUBJECTS)}"
             publish = Publish(subject, self.payload(), self.world.now_ns, batch=name)
             batch.append(stream.add(publish))

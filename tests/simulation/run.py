@@ -116,9 +116,12 @@ class Run:
         elif end < 0.6:
             self.flip_a_bit()
             self.restart(world.kill)
-        elif end < 0.8 or world.disk.cut_at is not None or world.troubled:
-            self.restart(world.kill)
-        elif not world.guarded(world.stop):
+        elif (
+            end < 0.8
+            or world.disk.cut_at is not None
+            or world.troubled
+            or not world.guarded(world.stop)
+        ):
             self.restart(world.kill)
         else:
             self.started()

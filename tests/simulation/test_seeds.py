@@ -13,7 +13,6 @@ import sys
 
 import pytest
 
-
 from .run import run
 
 FIXED = 100

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from penstock.api.streams import StreamConfig
 from penstock.core.disk import Disk, PyDisk
 from penstock.core.log import Log
 from penstock.core.readonly import ReadOnlyDisk
+from penstock.engine.files import FORMAT, AccountFiles, StreamFile
 from penstock.store.backup import back_up
 from penstock.store.look import look_at
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
 from penstock.store.places import StoreError
 from penstock.store.restore import chosen, plan_prune, prune, restore, verify
+from penstock.vault import Vault
 
 from .stores import CREATED, Failing, flip, make_stream, messages_of, segments_of, stores, tree
 
@@ -34,7 +38,7 @@ def save(store: Path, target: Path, now_ns: int = LATER, disk: Disk | None = Non
 
 def bring_back(
     target: Path, store: Path, names: tuple[str, ...] = (), at: str = "", disk: Disk | None = None
-) -> None:
+) -> list[str]:
     folder = BackupFolder(Disk(), str(target))
     folder.open()
     manifest = folder.read(at or folder.ids()[-1])
@@ -274,3 +278,31 @@ def test_a_manifest_is_json_with_its_hash(tmp_path: Path) -> None:
     assert told["streams"][0]["consumers"][0]["state"]["ack_floor_stream_seq"] == 100
     shutil.rmtree(tmp_path / "a")
     bring_back(tmp_path / "backups", tmp_path / "a")
+
+
+def test_an_encrypted_stream_is_backed_up_and_restored_without_its_key(tmp_path: Path) -> None:
+    vault = Vault.of("a key that is long enough", random=os.urandom)
+    files = AccountFiles(Disk(), str(tmp_path / "a"), "$G", vault)
+    files.open()
+    stream = files.stream("SECRET")
+    stream.create()
+    config = StreamConfig(name="SECRET", subjects=["secret.>"])
+    stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
+    log = Log(stream.log_folder, segment_bytes=4096, cipher=stream.small.cipher)
+    for i in range(100):
+        log.add(CREATED + i, "secret.a", b"payload %d" % i)
+    log.close()
+    disk, store = stores(tmp_path / "a")
+    report = look_at(disk, store, store.streams, whole=True)
+    assert [each.state for each in report.streams] == ["encrypted"]
+    assert report.streams[0].of_kind("lost") == []
+    before = tree(tmp_path / "a")
+    save(tmp_path / "a", tmp_path / "backups")
+    assert bring_back(tmp_path / "backups", tmp_path / "b") == []
+    after = tree(tmp_path / "b")
+    assert {name: after.get(name) for name in before if not name.endswith(".idx")} == {
+        name: data for name, data in before.items() if not name.endswith(".idx")
+    }
+    flip(segments_of(Path(stream.folder))[0], 200)
+    report = look_at(disk, store, store.streams, whole=True)
+    assert [each.state for each in report.streams] == ["damaged"]

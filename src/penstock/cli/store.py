@@ -18,6 +18,7 @@ from penstock.cli.store_session import (
     show_json,
     store_argument,
     style,
+    vault,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _look(
 
     more_files()
     disk = ReadOnlyDisk()
-    found = find(disk, store)
+    found = find(disk, store, vault())
     places = found.chosen(streams)
     started = time.monotonic()
     with progress(session, what, size_of(disk, places)) as done:

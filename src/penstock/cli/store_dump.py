@@ -10,7 +10,7 @@ import click
 from penstock.api.times import format_time, parse_time
 from penstock.cli.output import payload, print_json, print_json_line, readable
 from penstock.cli.session import Session, command
-from penstock.cli.store_session import DAMAGED, SOUND, more_files, store_argument
+from penstock.cli.store_session import DAMAGED, SOUND, more_files, store_argument, vault
 
 if TYPE_CHECKING:
     from penstock.core.readonly import ReadOnlyDisk
@@ -58,7 +58,7 @@ def dump(
         raise click.UsageError("--damaged, --consumers, --config and --raw exclude each other")
     more_files()
     disk = ReadOnlyDisk()
-    place = find(disk, store).one(stream)
+    place = find(disk, store, vault()).one(stream)
     if damaged:
         return _damaged(session, disk, place)
     if consumers or config:

@@ -20,6 +20,7 @@ from penstock.cli.store_session import (
     show_json,
     store_argument,
     style,
+    vault,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool
 
     more_files()
     disk = ReadOnlyDisk()
-    found = find(disk, store)
+    found = find(disk, store, vault())
     places = found.chosen(streams)
     with contextlib.ExitStack() as stack:
         for root in sorted({place.root for place in places}):

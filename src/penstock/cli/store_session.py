@@ -7,6 +7,7 @@ store there, in use, the disk refuses, wrong usage); 130 interrupted.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.cli.session import Session
+    from penstock.vault import Vault
 
 F = TypeVar("F", bound="Callable[..., object]")
 
 SOUND, DAMAGED, FAILED = 0, 1, 2
 
 STORE = "PENSTOCK_STORE"
+KEY = "PENSTOCK_STORE_KEY"
 
 
 class StoreGroup(Lazy):
@@ -58,6 +61,19 @@ def store_argument(function: F) -> F:
     """The folder, as an argument or from the environment."""
     made = click.argument("store", envvar=STORE, required=True, type=click.Path(file_okay=False))
     return made(function)
+
+
+def vault() -> Vault | None:
+    """The keys of an encrypted store, from the environment."""
+    key = os.environ.get(KEY, "")
+    if not key:
+        return None
+    from penstock.vault import Vault, VaultError
+
+    try:
+        return Vault.of(key, random=os.urandom)
+    except VaultError as problem:
+        raise click.ClickException(str(problem)) from None
 
 
 def more_files() -> None:

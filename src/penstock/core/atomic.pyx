@@ -87,6 +87,7 @@ cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
     cdef Segment s = log.active
     if log.condition != TAKES:
         log.refuse()
+        s = log.active
     if log.memory:
         return 0
     if (s.size + size > log.segment_bytes and s.count) or s.count + count >= GAP_MAX:

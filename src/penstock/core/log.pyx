@@ -158,6 +158,7 @@ cdef class Log(LogFiles):
         cdef Head head
         if self.condition != TAKES:
             self.refuse()
+            s = self.active                # it may have got room, and begun the segment that it could not
         if subject_id >= subjects.count:
             raise IndexError("no such subject id")
         name = subjects.table[subject_id].state.name

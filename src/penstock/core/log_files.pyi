@@ -26,6 +26,8 @@ class LogFiles:
     subject_ids: int
     subject_count: int
     lost: list[tuple[int, int, str]]
+    notes: list[str]
+    """What an opening found and did besides, a line each, for the operator."""
     compress: bool
     """Full segments are compressed by ``maintain``, one at a time; reading does not need it."""
     guard: Any

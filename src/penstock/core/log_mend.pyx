@@ -134,6 +134,8 @@ cdef int renew(Log log, Segment s) except -1:
     if bad:
         give_up(log, s, data)
     if s is not log.active:
+        if s.live and not s.has_index:
+            log.write_index(s)
         log.segments.close_handle(s)
     return handle
 
@@ -152,17 +154,19 @@ cdef bytes taken_back(Log log, Segment s, list holes):
         except OSError:
             read_pieces(log, s, p, at, at + n, holes)
         at += n
+    if s is log.active and from_file + log.tail.len != s.size:
+        raise AssertionError(f"the newest segment has {s.size} bytes, and {log.tail.len} behind {from_file}")
     if s is log.active and s.aead is None:
         memcpy(p + from_file, log.tail.data, log.tail.len)
     elif s is log.active:
         seal_tail(log, s, p + from_file)
     if s.head is not None:
-        memcpy(p, PyBytes_AS_STRING(s.head), s.begins)
+        memcpy(p, PyBytes_AS_STRING(s.head), min(<size_t>s.begins, <size_t>s.size))
         return data
     memset(&head, 0, sizeof(Out))
     try:
         put_segment_head(&head, s.first, s.salt)
-        memcpy(p, head.data, SEGMENT_HEAD_BYTES)
+        memcpy(p, head.data, min(<size_t>SEGMENT_HEAD_BYTES, <size_t>s.size))
     finally:
         out_free(&head)
     return data
@@ -222,6 +226,8 @@ cdef bint misplaced(Log log, Segment s, bytes data) except -1:
     log.segments.need(s)
     i = s.next_live(0)
     while i < s.count:
+        if s.entries[i].offset + sizeof(Head) > <size_t>PyBytes_GET_SIZE(data):
+            return True
         memcpy(&head, PyBytes_AS_STRING(data) + s.entries[i].offset, sizeof(Head))
         if head.seq != s.first + i or head.kind != MESSAGE:
             return True
@@ -242,7 +248,8 @@ cdef int give_up(Log log, Segment s, bytes data) except -1:
     i = s.next_live(0)
     while i < s.count:
         length = (s.entries[i].size & SIZE_MASK) + s.extra
-        if check_record(PyBytes_AS_STRING(data) + s.entries[i].offset, length, s.salt, &head) != length or head.seq != s.first + i:
+        if s.entries[i].offset + length > <size_t>PyBytes_GET_SIZE(data) or check_record(
+                PyBytes_AS_STRING(data) + s.entries[i].offset, length, s.salt, &head) != length or head.seq != s.first + i:
             log.quarantine(s, i, "the disk failed before it was written")
         i = s.next_live(i + 1)
     return 0
@@ -324,7 +331,9 @@ def reopened(Log log) -> None:
     cdef bytes text = log.disk.read_file(f"{log.folder}/{UNSURE}")
     cdef set named = {int(line) for line in text.split() if line.isdigit()}
     for s in log.segments.items:
-        if s.packed is None and (not named or s.first in named or s is log.active):
+        if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
+            continue                         # nothing is read from it
+        if not named or s.first in named or s is log.active:
             s.synced_size = 0
     log.write()
     log.condition = FAILED

@@ -46,13 +46,14 @@ def purge(Log log, below: object) -> int:
     cdef uint32_t i
     if log.condition == CLOSED:
         log.refuse()
-    if log.msgs == 0 or end <= log.first_seq:
-        return 0
-    if not log.memory:
+    if not log.memory and (log.lost or (log.msgs and end > log.first_seq)):
         # What damage took below the first message is purged with it: nothing is kept of it, nothing more told.
         begin = min(log.removed_below(), log.first_seq)
-        ranges_add(&log.ranges, begin, end - begin)
-        log.lost[:] = [entry for entry in log.lost if entry[0] + entry[1] > end]
+        if end > begin:
+            ranges_add(&log.ranges, begin, end - begin)
+            log.lost[:] = [entry for entry in log.lost if entry[0] + entry[1] > end]
+    if log.msgs == 0 or end <= log.first_seq:
+        return 0
     if end > log.last_seq:
         purge_all(log)
         if not log.memory and log.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Explained:
@@ -19,7 +22,8 @@ class Explained:
 
     def left(self, missing: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
         """The parts of missing runs (first, count, reason) that nothing explains, ascending, each
-        sequence once. A count of 0 says that something between two messages is gone; it stays.
+        sequence once. A count of 0 says that something before a message is gone; it stays as long
+        as that message was not removed.
         """
         known = _joined(self._runs)
         starts = [first for first, _ in known]
@@ -27,7 +31,9 @@ class Explained:
         done = 0  # everything below was looked at
         for first, count, reason in sorted(missing):
             if count == 0:
-                parts.append((first, 0, reason))
+                k = bisect_right(starts, first) - 1
+                if k < 0 or first >= known[k][1]:
+                    parts.append((first, 0, reason))
                 continue
             end = first + count
             first = max(first, done)

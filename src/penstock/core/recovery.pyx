@@ -31,7 +31,7 @@ from penstock.core.record cimport (
     get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
     ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -93,6 +93,11 @@ def opening(log: Log, create: bool):
     for o in opened:
         count(log, o)
         yield
+    (<Rebuild>log.segments.rebuild).opened = True
+    if (<Rebuild>log.segments.rebuild).short:
+        (<Rebuild>log.segments.rebuild).short = False
+        recount(log)
+        log.removed = 0
     log.subject_count = log.subjects_table.live
     log.subject_ids = log.subjects_table.count
     log.segments.make_room(None)
@@ -170,6 +175,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.disk.sync(s.handle)
     s.written_size = s.synced_size = s.size
     s.sealed = True
+    memset(head, 0, SEALED_HEAD_BYTES)
     got = log.disk.read_at(s.handle, head, SEALED_HEAD_BYTES, 0)
     good = get_segment_head(head, got, &named, &s.salt)
     if not good and got >= SEGMENT_HEAD_BYTES:
@@ -201,6 +207,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
             # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
             o.scan = nothing(s, guess_last(log, s))
             restart(log, s)
+            o.scan.good_end = s.begins
             return o
     if o.mended:
         s.damaged = True
@@ -237,32 +244,6 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
     return True
 
 
-cdef bint never_written(const char* p, uint64_t first) except -1:
-    """Whether a bad head is one of which a part is still zeros."""
-    cdef Out out
-    cdef int i
-    cdef bint same = True
-    memset(&out, 0, sizeof(Out))
-    put_segment_head(&out, first, 0)
-    for i in range(SEGMENT_HEAD_BYTES - 4):
-        if p[i] and p[i] != out.data[i] and not 12 <= i < 16:       # the salt may be anything
-            same = False
-    out_free(&out)
-    return same
-
-
-cdef Scan nothing(Segment s, uint64_t last_seq):
-    """As when there was nothing but a head."""
-    cdef Scan found = Scan()
-    found.last_seq = last_seq
-    found.missing = []
-    found.damaged = []
-    found.notes = []
-    found.broken = []
-    found.good_end = SEGMENT_HEAD_BYTES
-    return found
-
-
 cdef bint find_head(Log log, Opened o) except -1:
     """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one."""
     cdef Segment s = o.segment
@@ -290,24 +271,6 @@ cdef int restart(Log log, Segment s) except -1:
     s.size = s.written_size = s.begins
     s.synced_size = 0
     return 0
-
-
-cdef uint64_t guess_last(Log log, Segment s) except? 0:
-    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again.
-    cdef bytes data = read_all(log, s)
-    cdef const char* p = PyBytes_AS_STRING(data)
-    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
-    cdef Head head
-    cdef uint64_t last = s.first - 1
-    while at + RECORD_EXTRA_BYTES <= size:
-        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
-            if head.seq > last:
-                last = head.seq
-            at += head.length
-        else:
-            at += 1
-    return last
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
@@ -555,11 +518,19 @@ cdef int count(Log log, Opened o) except -1:
     if not indexed and s is not log.active and s.live and not s.damaged:
         write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
     if s.live == 0 and s is not log.active:
-        if s.damaged:
+        if s.damaged and lost_in(log, s):
             return 0      # nothing in it can be read, but it is not recorded as dead: it stays
+        s.damaged = False
         log.retire(s)
     log.segments.make_room(s)
     return 0
+
+
+cdef bint lost_in(Log log, Segment s) except -1:
+    for first, _, _ in log.lost:
+        if s.first <= first <= s.first + s.count:
+            return True
+    return False
 
 
 # --- while the log is open: a sidecar that no longer holds ---------------------------------------
@@ -567,6 +538,8 @@ cdef int count(Log log, Opened o) except -1:
 cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
+    cdef bint opened         # all segments are counted
+    cdef bint short          # before that, messages turned out to be missing of one that may be counted already
 
     def __init__(self, Log log) -> None:
         import weakref
@@ -577,7 +550,6 @@ cdef class Rebuild:
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
         cdef uint32_t i
-        cdef bint short = False
         fresh.first = s.first
         fresh.salt = s.salt
         fresh.packed = s.packed
@@ -604,10 +576,11 @@ cdef class Rebuild:
                 s.damaged = True
                 s.set_dead(i)
                 s.live -= 1
-                short = True
+                self.short = True
         # While the log is being opened, removals newer than the sidecar are marked and not counted yet.
         count_bytes(log, s)
-        if short:
+        if self.short and self.opened:
+            self.short = False
             recount(log)
         if not s.damaged:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)

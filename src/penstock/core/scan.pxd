@@ -32,3 +32,7 @@ cdef class Opened:
 
 cdef Scan scan(Log log, Segment s)
 cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, compressed or not
+# Of a segment without a head:
+cdef bint never_written(const char* p, uint64_t first) noexcept     # whether the 32 bytes are a head of which a part is still zeros
+cdef Scan nothing(Segment s, uint64_t last_seq)                     # as when there was nothing but a head
+cdef uint64_t guess_last(Log log, Segment s) except? 0              # how far its sequences went, as its records claim

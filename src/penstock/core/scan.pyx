@@ -17,8 +17,8 @@ from libc.string cimport memcpy
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, TAGGED, Head, Range, check_record,
-    plausible, ranges_add, resync,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEGMENT_HEAD_BYTES, TAGGED, Head, Range,
+    check_record, get_segment_head, plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
@@ -253,3 +253,54 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     if head.ts_ns > s.removed_below:
         s.removed_below = head.ts_ns
     return 0
+
+
+# --- a segment without a head ----------------------------------------------------------------------
+
+cdef bint never_written(const char* p, uint64_t first) noexcept:
+    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything, and so may the number of
+    a data key. Of an encrypted segment p has the 64 bytes of both halves.
+    """
+    cdef const char* magic = b"PNSTKSEG"
+    cdef bint sealed = p[8] == 3
+    cdef uint64_t named
+    cdef uint32_t salt
+    cdef int i
+    for i in range(28):
+        if p[i] == 0 or 8 <= i < 16 or (sealed and i >= 24):
+            continue
+        if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
+            return False
+    if sealed and get_segment_head(p, SEGMENT_HEAD_BYTES, &named, &salt) and (p[60] or p[61] or p[62] or p[63]):
+        return False                             # both halves were there
+    return True
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
+
+
+cdef uint64_t guess_last(Log log, Segment s) except? 0:
+    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
+    # those must not be given again.
+    cdef bytes data = read_all(log, s)
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
+    cdef Head head
+    cdef uint64_t last = s.first - 1
+    while at + RECORD_EXTRA_BYTES <= size:
+        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
+            if head.seq > last:
+                last = head.seq
+            at += head.length
+        else:
+            at += 1
+    return last

@@ -63,7 +63,7 @@ cdef class LogReader:
     cdef readonly list segments          # SegmentScan, ascending
     cdef readonly uint64_t next_seq      # fill goes on here
     cdef Disk disk
-    cdef object cipher                   # data keys of an encrypted stream; None
+    cdef readonly object cipher          # data keys of an encrypted stream; None
     cdef SegmentReader current
     cdef Segment segment                 # that `current` reads
     cdef Py_ssize_t index                # of it in the log

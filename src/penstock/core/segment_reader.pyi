@@ -74,6 +74,7 @@ class LogReader:
     segments: list[SegmentScan]
     lost: list[tuple[int, int, str]]
     next_seq: int
+    cipher: object
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
 
 NAME = "lock"
 TRIES = 5
@@ -62,9 +61,8 @@ def _locked(handle: int) -> bool:
 
 def owner_of(folder: str) -> int | None:
     """The process that has the folder now (0: not known which); None: nobody. Takes nothing and makes no file."""
-    path = Path(folder, NAME)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

@@ -494,7 +494,11 @@ class Dispatcher:
         if match is None:
             return
         text = match[1].strip()
-        if not text.isdigit() or len(text) > _LEVEL_DIGITS_MAX or int(text) > self._account.settings.api_level:
+        if (
+            not text.isdigit()
+            or len(text) > _LEVEL_DIGITS_MAX
+            or int(text) > self._account.settings.api_level
+        ):
             raise errors.RequiredApiLevelError()
 
     def _direct(self, subject: str, reply: str, headers: bytes, body: bytes) -> bool:

@@ -8,8 +8,9 @@ journal of what changed since.
 
 A base holds everything up to the journal file of its number; those behind it are applied in
 order, to the newer base that is not damaged. One flipped bit is put right by the checksum
-(core/mend). A record with more damage is passed over; a torn one ends its file. A state belongs to a consumer's name and creation time, so that a new consumer never
-gets its namesake's. What a state means is core.snapshot's.
+(core/mend). A record with more damage is passed over; a torn one ends its file. A state belongs to
+a consumer's name and creation time, so that a new consumer never gets its namesake's. What a state
+means is core.snapshot's.
 
 Reading ends in `Found`, one per consumer: its state as bytes, and the ranges of sequences of which
 nothing is known but that they were handed out, when records between are missing: the caller takes
@@ -144,7 +145,7 @@ class ConsumerStates:
         """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:
         where each consumer, by name and creation time, began.
         """
-        problems = []
+        problems: list[str] = []
         rows: list[_Row] = []
         for slot in (0, 1):
             path = f"{self.folder}/states.{slot}"

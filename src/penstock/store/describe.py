@@ -24,7 +24,7 @@ def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[
     """(meta.json as data, or None; what is wrong)."""
     problems: list[str] = []
     try:
-        meta = StreamFiles(OverlayDisk(disk), place.folder).read(problems.append)
+        meta = StreamFiles(OverlayDisk(disk), place.folder, place.vault).read(problems.append)
     except (BadFileError, OSError) as error:
         return None, [str(error)]
     if meta is None:
@@ -40,7 +40,8 @@ def consumer_states(
     try:
         if not held:
             disk.hold(place.consumers_folder)
-        files = StreamFiles(OverlayDisk(disk), place.folder)
+        files = StreamFiles(OverlayDisk(disk), place.folder, place.vault)
+        files.small.cipher = place.cipher(disk)
         metas = []
         for meta in files.consumers(problems.append):
             if isinstance(meta, BadConsumer):

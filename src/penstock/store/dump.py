@@ -38,7 +38,7 @@ def messages(disk: ReadOnlyDisk, place: StreamPlace, choice: Choice) -> Iterator
     try:
         if not disk.hold(place.log_folder):
             raise StoreError(f"{place.folder} has no messages")
-        reader = LogReader(disk, place.log_folder, quick=True)
+        reader = LogReader(disk, place.log_folder, quick=True, cipher=place.cipher(disk))
         reader.seek(choice.first)
         patterns = tuple(each.encode("utf-8", "surrogateescape") for each in choice.subjects)
         more = True
@@ -61,10 +61,11 @@ def damages(disk: ReadOnlyDisk, place: StreamPlace) -> Iterator[Damage]:
     try:
         if not disk.hold(place.log_folder):
             raise StoreError(f"{place.folder} has no messages")
-        reader = LogReader(disk, place.log_folder)
+        cipher = place.cipher(disk)
+        reader = LogReader(disk, place.log_folder, cipher=cipher)
         for segment in reader.segments:
             if segment.faults:
-                data = SegmentReader(disk, segment.path, segment.first)
+                data = SegmentReader(disk, segment.path, segment.first, cipher)
                 for at, end, lost, _ in segment.faults:
                     yield Damage(segment.path, at, data.piece(at, end), lost)
     finally:

@@ -15,13 +15,17 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from penstock.api.times import format_time
+from penstock.core.losses import is_segment_name
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.segment_reader import LogReader, SegmentScan
+from penstock.core.sealing import LogLocked
+from penstock.core.segment_reader import LogReader, SegmentReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
+from penstock.engine.small_files import LockedError
 from penstock.store.consumers import look_at_consumers, tell_mended
 from penstock.store.files import bad_entries, bad_table
 from penstock.store.places import Store, StreamPlace
 from penstock.store.reports import (
+    LOCKED,
     LOST,
     NOTE,
     UNREADABLE,
@@ -125,11 +129,14 @@ def look_held(
         domain=place.domain, account=place.account, stream=place.name, folder=place.folder
     )
     overlay = OverlayDisk(disk)
-    files = StreamFiles(overlay, place.folder)
+    files = StreamFiles(overlay, place.folder, place.vault)
     meta = _look_at_meta(files, report)
-    _look_at_log(disk, place, report, whole, live, progress)
-    look_at_consumers(files, report)
-    _look_at_sources(files, report)
+    if report.encrypted:
+        _look_at_sealed(disk, place, report, whole, progress)
+    else:
+        _look_at_log(disk, place, report, whole, live, progress)
+        look_at_consumers(files, report)
+        _look_at_sources(files, report)
     report.disk_bytes = sum(
         disk.facts(f"{folder}/{name}")[1]
         for folder in (place.folder, place.log_folder, place.consumers_folder)
@@ -146,6 +153,11 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
     said: list[str] = []
     try:
         meta = files.read(said.append)
+    except LockedError as error:
+        report.encrypted, report.state = True, LOCKED
+        repair = "none needed; without the key only the checksums of the records are looked at"
+        report.add(Problem(kind=NOTE, file=files.folder, reason=str(error), repair=repair))
+        return None
     except (BadFileError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ")
         repair = "none; dump reads the messages, restore of a backup brings it back"
@@ -188,7 +200,14 @@ def _look_at_log(
     if not disk.exists(folder):
         return
     try:
-        reader = LogReader(disk, folder, quick=not whole, progress=progress)
+        cipher = place.cipher(disk)
+        reader = LogReader(disk, folder, quick=not whole, progress=progress, cipher=cipher)
+    except LogLocked as error:
+        reason = error.strerror or str(error)
+        repair = "none needed; say the key in PENSTOCK_STORE_KEY"
+        report.add(Problem(kind=NOTE, file=folder, reason=reason, repair=repair))
+        report.state = UNREADABLE
+        return
     except OSError as error:
         problem = Problem(kind=LOST, file=folder, reason=str(error), repair="none")
         report.add(problem)
@@ -220,6 +239,31 @@ def _look_at_log(
                     repair="none needed; it may be removed when nobody wants to look at it",
                 )
             )
+
+
+def _look_at_sealed(
+    disk: AnyDisk,
+    place: StreamPlace,
+    report: StreamReport,
+    whole: bool,
+    progress: Progress | None,
+) -> None:
+    """The records of an encrypted stream whose key is not known: their checksums need none."""
+    names = [name for name in disk.list_dir(place.log_folder) if is_segment_name(name)]
+    report.segments = len(names)
+    for name in names if whole else ():
+        path = f"{place.log_folder}/{name}"
+        reader = SegmentReader(disk, path, int(name[:20]))
+        report.compressed += reader.packed
+        if progress is not None:
+            progress(reader.stored)
+        if reader.packed:
+            continue  # its blocks are sealed as a whole
+        report.checked_bytes += reader.stored
+        if not reader.sound():
+            repair = "by a repair of the store when it is decrypted, or by the next start"
+            reason = "damaged records"
+            report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
 
 
 def _look_at_segment(
@@ -328,7 +372,7 @@ def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
 
 
 def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, whole: bool) -> None:
-    quick = LogReader(disk, reader.folder, quick=True) if whole else reader
+    quick = LogReader(disk, reader.folder, quick=True, cipher=reader.cipher) if whole else reader
     for segment in reader.segments[:-1]:
         path = f"{segment.path.removesuffix('.seg')}.idx"
         if segment.faults or segment.mended or segment.headless:

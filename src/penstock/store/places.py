@@ -7,11 +7,16 @@ Knows names and folders, not what is in the files.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.store_lock import owner_of
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.core.disk import Disk
+    from penstock.vault import StreamCipher, Vault
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 
@@ -29,6 +34,22 @@ class StreamPlace:
     name: str
     folder: str
     root: str  # of the store that it is in, with its domain
+    vault: "Vault | None" = field(default=None, repr=False, compare=False)
+
+    def cipher(self, disk: "Disk") -> "StreamCipher | None":
+        """Its data keys; None: it is not encrypted, or there is no key to try. StoreError: the key
+        does not open it.
+        """
+        if self.vault is None:
+            return None
+        from penstock.engine.small_files import LockedError, SmallFiles
+
+        small = SmallFiles(OverlayDisk(disk), self.folder, self.vault)
+        try:
+            small.unlock("meta.json")
+        except LockedError as error:
+            raise StoreError(f"{self.folder}: {error}") from None
+        return small.cipher
 
     @property
     def log_folder(self) -> str:
@@ -83,8 +104,10 @@ class Store:
         return found[0]
 
 
-def find(disk: ReadOnlyDisk, path: str) -> Store:
-    """The streams of a store folder; StoreError when it is none."""
+def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
+    """The streams of a store folder; StoreError when it is none. `vault`: the keys of one that is
+    encrypted.
+    """
     path = path.rstrip("/") or "/"
     if not disk.is_dir(path):
         raise StoreError(f"there is no folder {path}")
@@ -105,8 +128,8 @@ def find(disk: ReadOnlyDisk, path: str) -> Store:
                 if disk.exists(f"{folder}/meta.inf"):
                     raise StoreError(f"{path} holds streams of a nats-server")
                 if disk.is_dir(folder):
-                    place = StreamPlace(domain, plain_name(account), plain_name(name), folder, root)
-                    streams.append(place)
+                    names = domain, plain_name(account), plain_name(name)
+                    streams.append(StreamPlace(*names, folder, root, vault))
     return Store(path, roots, streams)
 
 

@@ -68,7 +68,7 @@ class Plan:
         self._overlay = OverlayDisk(disk)
         self._why: dict[str, str] = {}
         self.before = look(disk, place, whole=True, progress=progress)
-        if not _wanting(self.before):
+        if self.before.encrypted or not _wanting(self.before):
             return
         self._mend_configurations()
         self._mend_segments()
@@ -123,7 +123,7 @@ class Plan:
 
     def _mend_configurations(self) -> None:
         # reading them puts them right, in memory: from their copies, or where one bit is flipped
-        files = StreamFiles(self._overlay, self.place.folder)
+        files = StreamFiles(self._overlay, self.place.folder, self.place.vault)
         with contextlib.suppress(BadFileError):
             files.read(_unheard)
         files.consumers(_unheard)
@@ -148,9 +148,12 @@ class Plan:
     def _mend_segments(self) -> None:
         if not self.disk.exists(self.place.log_folder):
             return
-        reader = LogReader(self.disk, self.place.log_folder)
+        cipher = self.place.cipher(self.disk)
+        reader = LogReader(self.disk, self.place.log_folder, cipher=cipher)
         for segment in reader.segments:
-            source = SegmentReader(self.disk, segment.path, segment.first)
+            source = SegmentReader(self.disk, segment.path, segment.first, cipher)
+            if source.sealed and (source.packed or segment.mended):
+                continue  # it would have to be encrypted anew: a start reads it as it is
             data = bytearray(source.piece(0, source.size))
             bits = source.mended_blocks
             for at, end, _, mendable in segment.faults:

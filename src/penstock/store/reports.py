@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 LOST, WORN, NOTE = "lost", "worn", "note"
 SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "not recoverable"
+LOCKED = "encrypted"  # without its key nobody can say more
 
 
 class Problem(Struct, kw_only=True):
@@ -64,7 +65,7 @@ class StreamReport(Struct, kw_only=True):
     def add(self, problem: Problem) -> None:
         """A finding; what is lost makes the stream damaged."""
         self.problems.append(problem)
-        if problem.kind == LOST and self.state == SOUND:
+        if problem.kind == LOST and self.state in (SOUND, LOCKED):
             self.state = DAMAGED
         if problem.kind == LOST:
             self.lost += problem.count

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from penstock.core.disk import Disk
 from penstock.core.log import Log
+from penstock.core.sealing import LogLocked
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest, StreamEntry
 from penstock.store.places import StoreError
 
@@ -202,7 +203,10 @@ def _bring(
 
 def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> list[str]:
     # Also makes the index files, so that the first start is as fast as any.
-    log = Log(folder, disk, create=False)
+    try:
+        log = Log(folder, disk, create=False)
+    except LogLocked:
+        return []  # encrypted: the hashes are what there is to prove it
     try:
         lost = sum(count for _, count, _ in log.lost)
         if not lost and (log.msgs, log.last_seq) != (entry.messages, entry.last_seq):

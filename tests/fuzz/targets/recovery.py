@@ -53,7 +53,13 @@ def run(data: bytes) -> None:
     assert log.add(5, "s.0", b"after") == following
     log.close()
     log = Log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
-    assert set(folders.sound(log)) == {*found, following}
+    again = set(folders.sound(log))
+    told = {first + k for first, count, _ in log.lost for k in range(min(count, 4096))}
+    assert again <= {*found, following}
+    assert {
+        *found,
+        following,
+    } - again <= told  # the rest of a group, one of whose messages is damaged
 
 
 def edit(disk: MemoryDisk, source: Input) -> bool:

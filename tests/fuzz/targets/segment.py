@@ -37,7 +37,10 @@ def run(data: bytes) -> None:
     disk = MemoryDisk(files)
     log = opened(disk, flags)
     if flags & 1 and any(name.endswith(".idx") for name in files):
-        use(log)
+        try:
+            use(log)
+        except AssertionError as error:  # the core's own, of an index that does not fit its segment
+            assert "not in the index" in str(error), error
         return
     found = folders.sound(log)
     last = log.last_seq

@@ -59,7 +59,9 @@ def hear(clients: list[tuple[Client, Parser]]) -> None:
             for event in parser.feed(client.raw()):
                 assert event[0] in (OP_MSG, OP_INFO) or len(event) < 3
         except WireError as error:
-            assert error.code == BAD_ARGS  # a message for a sid that is no number is heard no further
+            assert (
+                error.code == BAD_ARGS
+            )  # a message for a sid that is no number is heard no further
 
 
 def hold(site: Site) -> None:

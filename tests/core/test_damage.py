@@ -1,0 +1,188 @@
+"""Every kind of damage to every file of small logs: what opens, what is lost, what is told.
+
+All of it (some 130,000 damages, four minutes) with PENSTOCK_EXHAUSTIVE=1; else every so many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.core.disk import PyDisk
+from penstock.core.log import Log
+from tests.core import damage
+from tests.core.damage import Damage, Shelf, Store
+
+STRIDE = 1 if os.environ.get("PENSTOCK_EXHAUSTIVE") == "1" else 41
+STORES: dict[str, Store] = {}
+
+
+def store_of(kind: str) -> Store:
+    if kind not in STORES:
+        STORES[kind] = damage.build(kind)
+    return STORES[kind]
+
+
+def check(store: Store, damages: Iterator[Damage]) -> None:
+    wrong = {}
+    tried = 0
+    for each in damages:
+        tried += 1
+        if found := damage.judge(store, each):
+            wrong[f"{each.path}: {each.what}"] = found
+    assert tried
+    assert not wrong, dict(list(wrong.items())[:5])
+
+
+@pytest.mark.parametrize("make", [damage.flips, damage.cuts])
+@pytest.mark.parametrize("kind", damage.KINDS)
+def test_flips_and_cuts(kind: str, make: Callable[[Store, int], Iterator[Damage]]) -> None:
+    check(store_of(kind), make(store_of(kind), STRIDE))
+
+
+@pytest.mark.parametrize("kind", damage.KINDS)
+def test_zeros(kind: str) -> None:
+    check(store_of(kind), damage.holes(store_of(kind), 64 if STRIDE == 1 else 512))
+
+
+@pytest.mark.parametrize("make", [damage.losses, damage.returns, damage.foreign])
+@pytest.mark.parametrize("kind", damage.KINDS)
+def test_files_that_are_gone_of_old_or_foreign(
+    kind: str, make: Callable[[Store], Iterator[Damage]]
+) -> None:
+    check(store_of(kind), make(store_of(kind)))
+
+
+def test_what_a_single_bit_costs_at_most() -> None:
+    # a message: itself; anything else: nothing
+    store = store_of("bare")
+    for each in damage.flips(store, 97):
+        shelf = Shelf(each.done_to(store.files))
+        log = damage.open_log(shelf)
+        missing = set(store.whole) - set(damage.everything(log))
+        assert len(missing) <= 1
+        assert missing == {seq for seq, count, _ in log.lost if count}
+
+
+def test_a_removal_counts_though_a_bit_of_it_is_flipped() -> None:
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(20):
+        log.add(n + 1, "a", b"%d" % n)
+    log.flush()
+    for seq in (5, 7, 13):
+        log.delete(seq)
+    log.flush()
+    files = shelf.taken()
+    (path,) = files
+    start = next(p.start for p in damage.pieces(files[path]) if p.kind == damage.REMOVE)
+    for at in range(start, len(files[path])):
+        for bit in range(8):
+            data = bytearray(files[path])
+            data[at] ^= 1 << bit
+            log = damage.open_log(Shelf({path: bytes(data)}))
+            assert set(damage.everything(log)) == set(range(1, 21)) - {5, 7, 13}
+            assert log.lost == []
+            assert log.last_seq == 20
+            assert log.notes
+
+
+def test_good_records_behind_a_hole_stay() -> None:
+    # what the disk did not write before it lost power: zeros, and good records behind them
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(30):
+        log.add(n + 1, "a", b"%d" % n)
+    log.flush()
+    ((path, whole),) = shelf.taken().items()
+    found = damage.pieces(whole)
+    low, high = found[11].start, found[15].start  # messages 11 to 14
+    zeros = whole[:low] + bytes(high - low) + whole[high:]
+    for _ in range(3):
+        shelf = Shelf({path: zeros})
+        log = damage.open_log(shelf)
+        assert set(damage.everything(log)) == set(range(1, 31)) - {11, 12, 13, 14}
+        assert [(first, count) for first, count, _ in log.lost] == [(11, 4)]
+        assert log.add(99, "a", b"next") == 31
+        log.flush()
+        zeros_now = shelf.taken()[path]
+        assert zeros_now.startswith(zeros)
+
+
+def test_damage_met_while_reading_is_told_at_each_opening() -> None:
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(150):
+        log.add(n + 1, "a", b"x" * 60)
+    log.flush()
+    first = min(name for name in shelf.files if name.endswith(".seg"))
+    for close in (False, True, True):
+        if not close:
+            shelf.files[first][200] ^= 3  # under a running server
+        assert log.get(2) is None
+        assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
+        log.close()
+        log = damage.open_log(shelf)
+        assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
+        assert len(damage.everything(log)) == 149
+    # it goes on being told until the message would be gone anyway
+    log.purge(below=5)
+    log.flush()
+    assert log.lost == []
+    log.close()
+    assert damage.open_log(shelf).lost == []
+
+
+def test_the_last_message_of_a_damaged_segment_may_go_its_bytes_stay() -> None:
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for n in range(60):
+        log.add(n + 1, "a", b"x" * 60)
+    log.flush()
+    first = min(name for name in shelf.files if name.endswith(".seg"))
+    shelf.files[first][200] ^= 3
+    assert log.get(2) is None
+    for seq in range(1, 61):
+        if seq != 2:
+            log.delete(seq)
+    log.flush()
+    log.close()
+    assert first in shelf.files
+    log = damage.open_log(shelf)
+    assert [(seq, n) for seq, n, _ in log.lost] == [(2, 1)]
+    assert first in shelf.files
+    log.purge()
+    log.flush()
+    log.close()
+    damage.open_log(shelf).close()
+    assert first not in shelf.files
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_opening_costs_a_constant_number_of_calls_for_each_segment(closed: bool) -> None:
+    def cost(segments: int) -> tuple[dict[str, int], int]:
+        shelf = Shelf()
+        log = Log("log", PyDisk(shelf), segment_bytes=16384)
+        while len([name for name in shelf.files if name.endswith(".seg")]) < segments:
+            log.add(1, f"s.{log.last_seq % 7}", b"x" * 100)
+        log.flush()
+        if closed:
+            log.close()
+        held = sum(len(data) for name, data in shelf.files.items() if name.endswith(".idx"))
+        shelf.calls.clear()
+        shelf.bytes_read = 0
+        opened = Log("log", PyDisk(shelf), segment_bytes=16384)
+        assert opened.msgs == log.msgs
+        # heads and tables of the sidecars, the head of each segment, the last one as a whole
+        assert shelf.bytes_read <= held + 32 * segments + 16384 + 4096
+        return shelf.calls, shelf.bytes_read
+
+    few, few_bytes = cost(50)
+    many, many_bytes = cost(200)
+    for verb, count in many.items():
+        assert count <= 4 * 150 + few.get(verb, 0), verb
+    assert sum(many.values()) <= 200 * 7 + 30
+    # without the entries of the messages, which are read when they are asked for
+    assert many_bytes - few_bytes <= 150 * 500
