@@ -382,10 +382,15 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
-        # It stays as it is, and a new segment follows.
+        # It stays as it is, and a new segment follows; without anything in it that could be believed, the new one has its name.
+        if s.first == log.last_seq + 1:
+            log.segments.close_handle(s)
+            log.segments.discard(s)
+            set_aside(log, f"{s.first:020}.seg")
+            log.folder_dirty = True
         log.start_segment(log.last_seq + 1)
         begin_anew(log)
-        if s.packed is not None or o.mended:
+        if s.first != log.active.first and (s.packed is not None or o.mended):
             settle(log, o)
         return 0
     s.sealed = False
@@ -506,6 +511,8 @@ cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
     cdef bint indexed = o.sidecar is not None
+    if s.first == log.active.first and s is not log.active:
+        return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:
