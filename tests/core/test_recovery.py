@@ -339,6 +339,8 @@ def test_removal_after_sealing_with_damaged_entries_in_the_sidecar(tmp_path: Pat
     log = open_log(folder)
     for _ in range(100):
         log.add(1, "a", b"x" * 60)
+    log.flush()
+    log.fsync()
     log.delete(3)
     log.flush()
     whole, size = everything(log), log.bytes
@@ -411,6 +413,7 @@ def test_any_bytes_anywhere_never_crash(
     source = tmp_path / "source"
     if not source.exists():
         fill(source, 100, removed=(7, 8))
+        open_log(source).close()  # with all its index files
     folder = tmp_path / f"junk{next(NUMBERS)}"
     copy(source, folder)
     path = data.draw(st.sampled_from(sorted(p.name for p in folder.iterdir())))
