@@ -68,7 +68,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
                 missing.append((end, s.first - end, "gone"))
         if o.scan is not None:
             if o is last:
-                drop_broken(o)
+                drop_broken(log, o)
             missing.extend(o.scan.missing)
         if o.evidence is not None:
             missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
@@ -109,8 +109,10 @@ cdef list not_there(Segment s, list live):
     return parts
 
 
-cdef int drop_broken(Opened o) except -1:
-    """At the end of a log, a group with a hole that no single bit explains never was whole."""
+cdef int drop_broken(Log log, Opened o) except -1:
+    """At the end of a log, a group with a hole that no single bit explains never was whole: what is there of it is removed, for
+    good. The next opening may find the hole in the middle of the log, where it would be damage.
+    """
     cdef Segment s = o.segment
     cdef uint64_t i
     for low, high in o.scan.broken:
@@ -118,6 +120,7 @@ cdef int drop_broken(Opened o) except -1:
             if is_live(s, i):
                 s.set_dead(<uint32_t>i)
                 s.live -= 1
+                ranges_add(&log.ranges, s.first + i, 1)
                 o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
     return 0
 
