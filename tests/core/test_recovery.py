@@ -281,6 +281,40 @@ def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
     assert log.last_seq == 360
 
 
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_removals_in_a_damaged_segment_outlive_the_one_that_tells_them(
+    tmp_path: Path, all_of_it: bool
+) -> None:
+    # what is lost in it stays lost, and is told; what was removed stays removed
+    folder = tmp_path / "log"
+    fill(folder, 80)
+    first, second = segments(folder)[:2]
+    data = bytearray(first.read_bytes())
+    data[32 + 60] ^= 1
+    first.write_bytes(data)
+    end = int(second.stem)
+    removed = [1, *range(3, end if all_of_it else end - 1)]
+    log = open_log(folder)
+    for seq in removed:
+        log.delete(seq)
+    log.flush()
+    kept = set(range(1, 81)) - {2, *removed}
+    for round_ in range(4):
+        teller = segments(folder)[-1]
+        for _ in range(60):
+            log.add(1, "new", b"y" * 100)
+        log.flush()
+        log.purge_subjects("new")
+        log.flush()
+        if round_:
+            assert not teller.exists()
+        assert [(low, count) for low, count, _ in log.lost] == [(2, 1)]
+        del log
+        log = open_log(folder)
+        assert set(everything(log)) == kept
+        assert [(low, count) for low, count, _ in log.lost] == [(2, 1)]
+
+
 def test_compaction_shrinks_and_survives(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     log = open_log(folder)
