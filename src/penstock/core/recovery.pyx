@@ -383,6 +383,11 @@ cdef int mend_tail(Log log, Opened o) except -1:
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows.
+        if s.first > log.last_seq:
+            # No sequence of it is known. The new one would get its file, and its end.
+            log.last_seq = s.first
+            if o.headless:
+                log.lost.append((s.first, 1, "the head of the segment is gone"))
         log.start_segment(log.last_seq + 1)
         begin_anew(log)
         if s.packed is not None or o.mended:
