@@ -235,6 +235,34 @@ def test_head_of_the_last_segment_destroyed_reuses_no_sequence(tmp_path: Path) -
     assert log.add(1, "a", b"") == 101
 
 
+@pytest.mark.parametrize("before", [0, 30])
+@pytest.mark.parametrize("damage", ["one bit", "the head"])
+def test_head_of_an_empty_last_segment_damaged(tmp_path: Path, before: int, damage: str) -> None:
+    """The segment that follows it does not get its file, which goes."""
+    folder = tmp_path / "log"
+    fill(folder, before)
+    log = open_log(folder)
+    log.purge()
+    log.flush()
+    del log
+    (path,) = segments(folder)
+    data = bytearray(path.read_bytes())
+    data[:32] = bytes([data[0] ^ 4]) + data[1:32] if damage == "one bit" else b"\xaa" * 32
+    path.write_bytes(data)
+    log = open_log(folder)
+    assert not everything(log)
+    seqs = [log.add(2000 + i, "a", b"%d" % i) for i in range(200)]
+    assert seqs[0] > before
+    log.flush()
+    del log
+    for _ in range(2):
+        log = open_log(folder)
+        assert list(everything(log)) == seqs
+        if damage == "one bit":
+            assert log.lost == []
+        del log
+
+
 def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     fill(folder, 100)
