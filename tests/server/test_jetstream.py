@@ -98,10 +98,15 @@ def test_a_broken_stream_folder_does_not_stop_the_others(tmp_path):
         for name in ("A", "B"):
             js.create_stream(StreamConfig(name=name, num_replicas=1))
     assert server.stop() == 0
-    (tmp_path / "jetstream" / "$G" / "streams" / "A" / "meta.json").write_text("{broken")
+    broken = tmp_path / "jetstream" / "$G" / "streams" / "A"
+    for name in ("meta.json", "meta.json.copy"):
+        (broken / name).write_text("{broken")
     server = start(tmp_path)
     with client(server) as nc:
-        assert nc.jetstream().stream_names() == ["B"]
+        assert nc.jetstream().stream_names() == ["A", "B"]
+        assert nc.jetstream().stream_info("B").state.messages == 0
+        with pytest.raises(ApiError, match="stream is offline"):
+            nc.jetstream().stream_info("A")
     assert server.stop() == 0
     assert "[WRN]" in server.text
     assert os.path.exists(tmp_path / "jetstream" / "$G" / "streams" / "A" / "meta.json")
