@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.core.buffer import seed_hash
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
+from tests.core.damage import everything
 from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -35,16 +36,6 @@ def fill(folder: Path, count: int, removed: tuple[int, ...] = ()) -> dict[int, S
         log.delete(seq)
     log.flush()
     return everything(log)
-
-
-def everything(log: Log) -> dict[int, StoredMessage]:
-    found = {}
-    message = log.next_of(">", 1)
-    while message is not None:
-        found[message.seq] = message
-        message = log.next_of(">", message.seq + 1)
-    assert len(found) == log.msgs
-    return found
 
 
 def segments(folder: Path) -> list[Path]:
