@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import itertools
 import random
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.core.buffer import crc32c_of
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
 from penstock.core.s2 import decompress
@@ -341,3 +343,17 @@ def test_power_goes_at_any_step(erase: bool, seed: int) -> None:
         assert not (erase and done and 5 in found)
         assert after.last_seq == 700
         assert after.lost == []
+
+
+def test_a_compressed_last_segment_without_anything_in_it_gives_up_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    head = b"PNSTKSEG" + struct.pack("<IIQI", 2, 7, 18, 0)
+    bad = head + struct.pack("<I", crc32c_of(head)) + b"\xff" * 90
+    (folder / f"{18:020}.seg").write_bytes(bad)
+    log = Log(str(folder))
+    assert log.add(1, "s", b"new") == 18
+    log.fsync()
+    log.close()
+    assert everything(Log(str(folder)))[18].payload == b"new"
+    assert (folder / f"{18:020}.seg.aside-1").read_bytes() == bad

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # a message file is sealed and cleared out when it has 16 MB: until then its stream grows
 WARM_SHARE = 0.25
 WARM_MOST_S = 900.0
+MARKS = ("<!-- soak -->", "<!-- /soak -->")
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -205,8 +206,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.soak_report", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--svg", type=Path, default=None)
+    parser.add_argument("--into", type=Path, default=None, help="a document with soak marks")
     told = parser.parse_args()
-    print(report(told.folder))
+    text = report(told.folder)
+    print(text)
+    if told.into:
+        before, _, rest = told.into.read_text().partition(MARKS[0])
+        after = rest.partition(MARKS[1])[2]
+        told.into.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
     if told.svg:
         told.svg.write_text(svg(told.folder))
     return 0

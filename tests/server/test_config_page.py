@@ -90,7 +90,7 @@ def test_the_page_has_every_option() -> None:
     rows = PAGE.read_text().partition("\n## Options\n")[2].partition("\n## ")[0].splitlines()
     cells = [line.split("|")[1] for line in rows if line.startswith("| `-")]
     described = [name for cell in cells for name in re.findall(r"`-+(\w+)`", cell)]
-    assert sorted(described) == sorted({*options._FLAGS, *options._NOT_SERVED})
+    assert sorted(described) == sorted(options._FLAGS)
 
 
 def test_each_table_of_the_page_has_the_keys_that_are_read() -> None:

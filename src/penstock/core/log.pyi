@@ -25,6 +25,7 @@ class Log(LogFiles):
         create: bool = True,
         cipher: object = None,
         gradually: bool = False,
+        numbered: bool = False,
     ) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
@@ -34,6 +35,8 @@ class Log(LogFiles):
         OSError when the folder can't be used, LogLocked (one) when it is encrypted and there is no
         key; ValueError for arguments out of range.
 
+        numbered: its messages come with their sequences (a mirror's), so an unfinished one at the end
+        comes again with the same.
         gradually: it is not open before open_more() said so; nothing else may be asked until then.
         cipher: the data keys of an encrypted stream (penstock.vault.StreamCipher).
         """

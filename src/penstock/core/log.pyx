@@ -36,10 +36,10 @@ cdef class Log(LogFiles):
     """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
 
     def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
-                 first_seq: int = 1, create: bool = True, gradually: bool = False, cipher: object = None) -> None:
+                 first_seq: int = 1, create: bool = True, gradually: bool = False, cipher: object = None, numbered: bool = False) -> None:
         """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
 
-        gradually: it is not open before open_more() has said so, and nothing else may be asked of it until then.
+        gradually: not open before open_more() has said so. numbered: messages bring their sequences (a mirror's), a torn one comes again.
         """
         if not 1 <= first_seq < 2**63:
             raise ValueError(f"first_seq is 1 or more, not {first_seq}")
@@ -77,7 +77,7 @@ cdef class Log(LogFiles):
             self.start_segment(first_seq)
         else:
             from penstock.core import recovery
-            self.steps = recovery.opening(self, create)
+            self.steps = recovery.opening(self, create, numbered)
             if gradually:
                 return
             while self.open_more():

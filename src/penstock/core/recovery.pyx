@@ -44,7 +44,7 @@ cdef enum:
     LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
 
-def opening(log: Log, create: bool):
+def opening(log: Log, create: bool, numbered: bool):
     """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
     cdef list names = log.disk.list_dir(log.folder)
     cdef list found = [n for n in names if is_segment_name(n)]
@@ -86,7 +86,7 @@ def opening(log: Log, create: bool):
         log.segments.need(last)
         read_ranges(log.segments, last, &last.removes)
     tell_lost(log, opened, orphans)
-    mend_tail(log, o)
+    mend_tail(log, o, numbered)
     for o in opened:
         if o.segment is not last:
             settle(log, o)
@@ -372,9 +372,9 @@ cdef int remove_from(Opened o, uint64_t i, uint64_t stop) except -1:
 
 # --- the end of the last segment -------------------------------------------------------------------
 
-cdef int mend_tail(Log log, Opened o) except -1:
+cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # The last segment takes the next appends: its unfinished end is put aside. A sequence that the cut record had is not
-    # given again: a consumer may have seen it.
+    # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
     cdef Segment s = o.segment
     cdef bytes cut
     cdef Head head
@@ -382,10 +382,15 @@ cdef int mend_tail(Log log, Opened o) except -1:
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
-        # It stays as it is, and a new segment follows.
+        # It stays as it is, and a new segment follows; without anything in it that could be believed, the new one has its name.
+        if s.first == log.last_seq + 1:
+            log.segments.close_handle(s)
+            log.segments.discard(s)
+            set_aside(log, f"{s.first:020}.seg")
+            log.folder_dirty = True
         log.start_segment(log.last_seq + 1)
         begin_anew(log)
-        if s.packed is not None or o.mended:
+        if s.first != log.active.first and (s.packed is not None or o.mended):
             settle(log, o)
         return 0
     s.sealed = False
@@ -397,7 +402,7 @@ cdef int mend_tail(Log log, Opened o) except -1:
         s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
-                expected <= head.seq <= expected + GAP_MAX):
+                expected <= head.seq <= expected + GAP_MAX) and not numbered:
             seen = max(seen, head.seq)
             if head.length <= <uint64_t>(len(cut) - at):
                 first = expected if o.scan.group_at else head.seq
@@ -506,6 +511,8 @@ cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.
     cdef Segment s = o.segment
     cdef bint indexed = o.sidecar is not None
+    if s.first == log.active.first and s is not log.active:
+        return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.live_bytes = 0
     elif o.sidecar is not None and not o.touched:

@@ -51,6 +51,7 @@ class Pending:
                 first_seq=self.config.first_seq or 1,
                 segment_bytes=account.settings.segment_bytes,
                 gradually=True,
+                numbered=self.config.mirror is not None,
                 cipher=self.files.small.cipher,
             )
             self.steps = streams.recover(account, self.files, self.meta, self.log)

@@ -197,7 +197,7 @@ class Followed(Publishing):
         for name, field in (("MIRROR", {"mirror": origin}), ("SOURCED", {"sources": [origin]})):
             wire.api(
                 f"STREAM.CREATE.{name}",
-                {"name": name, "allow_direct": True, "max_msgs": 20_000, **field},
+                {"name": name, "allow_direct": True, "max_msgs": 100_000, **field},
             )
 
     def check(self, wire: Wire) -> None:
