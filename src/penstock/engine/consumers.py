@@ -120,7 +120,7 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     account.alarms.set(entry.resume, 0)
     entry.core.close(reason)
     del stream.consumers[entry.name]
-    stream.changed.discard(entry)
+    stream.changed.pop(entry, None)
     stream.internal_consumers -= entry.internal
     stream.direct_consumers -= entry.config.direct
 
@@ -159,7 +159,7 @@ def recover(account: Account, stream: StreamEntry) -> None:
         if found is not None:
             _restore(account, stream, entry, found)
         if ahead:
-            stream.changed.add(entry)
+            stream.changed[entry] = None
     files.states.found.clear()
     if problems or stream.changed:
         save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
@@ -181,7 +181,7 @@ def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) 
         return False  # it waits for a sequence to come
     ahead = meta.start_seq > last + 1
     meta.start_seq = min(meta.start_seq, last + 1)
-    return (found is not None and found.forget_above(last)) or ahead
+    return (found is not None and found.forget_above(last, meta.start_seq)) or ahead
 
 
 def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:
@@ -233,8 +233,8 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
     if stream.files is None or stream.journal is None:
         return
     states, journal = stream.files.states, stream.journal
-    account.unsaved.discard(stream)
-    fresh, stream.changed = list(stream.changed), set()
+    account.unsaved.pop(stream, None)
+    fresh, stream.changed = list(stream.changed), {}
     try:
         saved = journal.save([entry.core for entry in fresh])
         for entry, state in zip(fresh, saved, strict=True):
@@ -248,12 +248,12 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
             entry.core.unsaved()  # snapshot() took it for written
         not_confirmed(account, stream, error)
     if journal.broken:
-        account.unsaved.add(stream)
+        account.unsaved[stream] = None
 
 
 def not_confirmed(account: Account, stream: StreamEntry, error: OSError) -> None:
     """The states of consumers, or acks that were to be confirmed, could not be written."""
-    account.unsaved.add(stream)
+    account.unsaved[stream] = None
     if stream.files is not None and not stream.files.states.failed:
         stream.files.states.failed = True
         what = f"consumer states of stream {stream.config.name}"
@@ -386,8 +386,8 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
 
 
 def _note_change(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
-    stream.changed.add(entry)
-    account.unsaved.add(stream)
+    stream.changed[entry] = None
+    account.unsaved[stream] = None
 
 
 def _apply_pause(account: Account, entry: ConsumerEntry, *, told: bool = True) -> int:

@@ -137,7 +137,7 @@ def delete(account: Account, name: str) -> None:
     supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
     del account.streams[name]
-    account.unsaved.discard(entry)
+    account.unsaved.pop(entry, None)
     if entry.journal is not None:
         entry.journal.close()
     entry.core.log.join(None)
@@ -222,7 +222,7 @@ def _drop(account: Account, entry: StreamEntry) -> None:
     with contextlib.suppress(OSError):
         entry.core.log.close()
     del account.streams[entry.config.name]
-    account.unsaved.discard(entry)
+    account.unsaved.pop(entry, None)
 
 
 def put_offline(account: Account, name: str, files: StreamFiles, why: str) -> None:
