@@ -133,7 +133,10 @@ class Readers:
     ) -> None:
         if not reply.startswith("$JS.ACK."):
             return  # a status
-        if stream.consumers.get(consumer.name) is not consumer:
+        if (
+            self.clients.streams.get(stream.name) is not stream
+            or stream.consumers.get(consumer.name) is not consumer
+        ):
             return  # it is another one's, of the same name
         numbers = reply.split(".")[-5:]
         times, seq = int(numbers[0]), int(numbers[1])
