@@ -35,3 +35,18 @@ def test_the_end_is_still_there() -> None:
     one = found(8, 44, 56)
     assert not one.forget_above(55, 1)
     assert one.numbers[2] == 56
+
+
+def test_what_was_removed_behind_the_last_delivery_is_looked_at_again() -> None:
+    one = found(8, 44, 56)
+    one.look_again(1)
+    assert one.numbers[:3] == [8, 44, 45]
+    fresh = found(0, 1, 3)
+    fresh.look_again(2)
+    assert fresh.numbers[:3] == [0, 1, 2]
+    fresh.look_again(9)
+    assert fresh.numbers[2] == 2
+    other = found(8, 44, 56)
+    other.starts = [46]
+    other.look_again(1)
+    assert other.numbers[2] == 56

@@ -202,6 +202,9 @@ def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: by
 
 
 def _restore(account: Account, stream: StreamEntry, entry: ConsumerEntry, found: Found) -> None:
+    policy = entry.config.deliver_policy
+    if policy != "last_per_subject" and not consumer_config.filters_of(entry.config):
+        found.look_again(entry.start_seq)
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))
         entry.core.restore(state)

@@ -108,6 +108,15 @@ class Found:
         self.state = None
         return True
 
+    def look_again(self, start: int) -> None:
+        """Of a consumer that takes everything: what it passed over behind its last delivery had been
+        removed. With the newest messages of a stream, that may be lost. `start`: where it begins.
+        """
+        next_seq = max(self.numbers[1] + 1, start)
+        if next_seq < self.numbers[2] and not self.starts:
+            self.numbers[2] = next_seq
+            self.state = None
+
     def packed(self, more: Iterable[int] = ()) -> bytes:
         """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""
         if self.state is not None:
