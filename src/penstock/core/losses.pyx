@@ -67,8 +67,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             else:
                 missing.append((end, s.first - end, "gone"))
         if o.scan is not None:
-            if o is last:
-                drop_broken(o)
+            drop_broken(o, o is not last or o.mended)
             missing.extend(o.scan.missing)
         if o.evidence is not None:
             missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
@@ -109,11 +108,20 @@ cdef list not_there(Segment s, list live):
     return parts
 
 
-cdef int drop_broken(Opened o) except -1:
-    """At the end of a log, a group with a hole that no single bit explains never was whole."""
+cdef int drop_broken(Opened o, bint follows) except -1:
+    """A group with a hole that no single bit explains never was whole, unless the disk is known to have had all of it: of the newest
+    segments any may have reached the disk in part. With `follows`, so is one that the segment ends within (else core/recovery cuts it).
+    """
     cdef Segment s = o.segment
-    cdef uint64_t i
-    for low, high in o.scan.broken:
+    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # a sidecar is written when all it tells is synced
+    cdef list broken = o.scan.broken
+    if s.packed is not None:
+        return 0                       # compressed it is only when it is synced
+    if follows and o.scan.group_at:
+        broken = broken + [(o.scan.group_index, s.count)]
+    for low, high in broken:
+        if high <= known:
+            continue
         for i in range(low, high):
             if is_live(s, i):
                 s.set_dead(<uint32_t>i)

@@ -7,7 +7,7 @@ Behind bad bytes the next record is looked for byte by byte. What was in them:
     else                           every sequence up to the next record that no removal and no skip names is missing
 
 So each sequence of a segment is a message, or named by a removal or a skip, or missing. A group of messages with a hole in it
-that no single bit explains is noted (`broken`): at the end of a log it is one that never reached the disk whole.
+that no single bit explains is noted (`broken`): it may be one that never reached the disk whole (core/losses).
 
 Knows nothing of the other segments, and decides nothing. See core/recovery.
 """
