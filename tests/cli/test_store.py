@@ -10,7 +10,14 @@ import pytest
 
 from penstock.cli.__main__ import main
 from penstock.core.store_lock import FolderLock
-from tests.store.stores import flip, make_stream, messages_of, segments_of, tree
+from tests.store.stores import (
+    flip,
+    make_encrypted_stream,
+    make_stream,
+    messages_of,
+    segments_of,
+    tree,
+)
 
 Run = Any
 
@@ -58,6 +65,14 @@ def test_a_sound_store(run: Run, tmp_path: Path) -> None:
         assert (stream["stream"], stream["state"], stream["messages"]) == ("ORDERS", "sound", 180)
     assert run("repair", tmp_path)[:2] == (0, "sound            $G/ORDERS  nothing to do\n")
     assert tree(tmp_path) == before
+
+
+def test_an_encrypted_stream_is_no_damaged_one(run: Run, tmp_path: Path) -> None:
+    make_encrypted_stream(tmp_path)
+    for name in ("check", "verify"):
+        status, out, _ = run(name, tmp_path)
+        assert status == 1
+        assert out.splitlines()[-1].startswith("1 stream; 1 encrypted, not all of which")
 
 
 def test_a_damaged_store_is_told_and_repaired(run: Run, tmp_path: Path) -> None:

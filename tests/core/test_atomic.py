@@ -173,6 +173,30 @@ def test_a_damaged_end_of_a_whole_group_is_told(tmp_path: Path, bits: int) -> No
         del log
 
 
+def test_a_group_that_was_never_whole_does_not_come_back(tmp_path: Path) -> None:
+    # power went before its middle was on the disk; later it is no more at the end of the log
+    site = Site(folder=str(tmp_path / "S"))
+    site.stream.publish("s.a", b"0")
+    store_whole(site.stream, group(b"1", b"2" * 20, b"3"))
+    site.stream.publish("s.a", b"4")
+    site.hub.settle()
+    del site
+    path = only_segment(tmp_path / "S")
+    data = bytearray(path.read_bytes())
+    starts = record_starts(bytes(data))
+    data[starts[2] : starts[3]] = bytes(starts[3] - starts[2])
+    path.write_bytes(data)
+    for n in range(3):
+        log = Log(str(tmp_path / "S"), segment_bytes=4096)
+        assert {1: b"0", 5: b"4"}.items() <= contents(log).items()
+        assert contents(log).keys().isdisjoint({2, 3, 4}), n
+        assert log.lost
+        for _ in range(50):
+            log.add(1, "s.a", b"x" * 100)
+        log.flush()
+        del log
+
+
 def test_damage_to_one_of_a_group_in_the_middle_costs_that_one(tmp_path: Path) -> None:
     site = Site(folder=str(tmp_path / "S"))
     store_whole(site.stream, group(b"1", b"2", b"3"))

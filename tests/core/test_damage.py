@@ -168,6 +168,7 @@ def test_opening_costs_a_constant_number_of_calls_for_each_segment(closed: bool)
         while len([name for name in shelf.files if name.endswith(".seg")]) < segments:
             log.add(1, f"s.{log.last_seq % 7}", b"x" * 100)
         log.flush()
+        log.fsync()
         if closed:
             log.close()
         held = sum(len(data) for name, data in shelf.files.items() if name.endswith(".idx"))

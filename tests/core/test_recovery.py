@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.core.buffer import seed_hash
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
+from tests.core.damage import everything
 from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -35,16 +36,6 @@ def fill(folder: Path, count: int, removed: tuple[int, ...] = ()) -> dict[int, S
         log.delete(seq)
     log.flush()
     return everything(log)
-
-
-def everything(log: Log) -> dict[int, StoredMessage]:
-    found = {}
-    message = log.next_of(">", 1)
-    while message is not None:
-        found[message.seq] = message
-        message = log.next_of(">", message.seq + 1)
-    assert len(found) == log.msgs
-    return found
 
 
 def segments(folder: Path) -> list[Path]:
@@ -235,6 +226,34 @@ def test_head_of_the_last_segment_destroyed_reuses_no_sequence(tmp_path: Path) -
     assert log.add(1, "a", b"") == 101
 
 
+@pytest.mark.parametrize("before", [0, 30])
+@pytest.mark.parametrize("damage", ["one bit", "the head"])
+def test_head_of_an_empty_last_segment_damaged(tmp_path: Path, before: int, damage: str) -> None:
+    """The segment that follows it does not get its file, which goes."""
+    folder = tmp_path / "log"
+    fill(folder, before)
+    log = open_log(folder)
+    log.purge()
+    log.flush()
+    del log
+    (path,) = segments(folder)
+    data = bytearray(path.read_bytes())
+    data[:32] = bytes([data[0] ^ 4]) + data[1:32] if damage == "one bit" else b"\xaa" * 32
+    path.write_bytes(data)
+    log = open_log(folder)
+    assert not everything(log)
+    seqs = [log.add(2000 + i, "a", b"%d" % i) for i in range(200)]
+    assert seqs[0] > before
+    log.flush()
+    del log
+    for _ in range(2):
+        log = open_log(folder)
+        assert list(everything(log)) == seqs
+        if damage == "one bit":
+            assert log.lost == []
+        del log
+
+
 def test_lost_is_told_at_each_opening(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     fill(folder, 100)
@@ -279,6 +298,40 @@ def test_removal_outlives_the_segment_that_tells_it(tmp_path: Path) -> None:
         log = open_log(folder)
         assert set(everything(log)) == kept
     assert log.last_seq == 360
+
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_removals_in_a_damaged_segment_outlive_the_one_that_tells_them(
+    tmp_path: Path, all_of_it: bool
+) -> None:
+    # what is lost in it stays lost, and is told; what was removed stays removed
+    folder = tmp_path / "log"
+    fill(folder, 80)
+    first, second = segments(folder)[:2]
+    data = bytearray(first.read_bytes())
+    data[32 + 60] ^= 1
+    first.write_bytes(data)
+    end = int(second.stem)
+    removed = [1, *range(3, end if all_of_it else end - 1)]
+    log = open_log(folder)
+    for seq in removed:
+        log.delete(seq)
+    log.flush()
+    kept = set(range(1, 81)) - {2, *removed}
+    for round_ in range(4):
+        teller = segments(folder)[-1]
+        for _ in range(60):
+            log.add(1, "new", b"y" * 100)
+        log.flush()
+        log.purge_subjects("new")
+        log.flush()
+        if round_:
+            assert not teller.exists()
+        assert [(low, count) for low, count, _ in log.lost] == [(2, 1)]
+        del log
+        log = open_log(folder)
+        assert set(everything(log)) == kept
+        assert [(low, count) for low, count, _ in log.lost] == [(2, 1)]
 
 
 def test_compaction_shrinks_and_survives(tmp_path: Path) -> None:
@@ -339,6 +392,8 @@ def test_removal_after_sealing_with_damaged_entries_in_the_sidecar(tmp_path: Pat
     log = open_log(folder)
     for _ in range(100):
         log.add(1, "a", b"x" * 60)
+    log.flush()
+    log.fsync()
     log.delete(3)
     log.flush()
     whole, size = everything(log), log.bytes
@@ -411,6 +466,7 @@ def test_any_bytes_anywhere_never_crash(
     source = tmp_path / "source"
     if not source.exists():
         fill(source, 100, removed=(7, 8))
+        open_log(source).close()  # with all its index files
     folder = tmp_path / f"junk{next(NUMBERS)}"
     copy(source, folder)
     path = data.draw(st.sampled_from(sorted(p.name for p in folder.iterdir())))

@@ -537,6 +537,33 @@ def test_answers_come_in_the_order_of_publishing(steps: list[str], sync: int) ->
         site.log.close()
 
 
+def test_index_files_follow_the_syncs_that_nobody_waits_for(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "S"), segment_bytes=4096)
+    site = Site(log=log)
+    for _ in range(200):
+        site.publish("s.a", b"x" * 100)
+    site.hub.settle()
+    assert site.stream.visible == 200
+    segments = sorted(path.stem for path in (tmp_path / "S").glob("*.seg"))
+    assert len(segments) > 3
+    assert not list((tmp_path / "S").glob("*.idx"))
+    site.stream.sync_soon()
+    site.hub.settle()
+    assert sorted(path.stem for path in (tmp_path / "S").glob("*.idx")) == segments[:-1]
+
+
+def test_index_files_that_were_never_made_are_made_at_the_opening(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "S"), segment_bytes=4096)
+    site = Site(log=log)
+    for _ in range(200):
+        site.publish("s.a", b"x" * 100)
+    site.hub.settle()
+    segments = sorted(path.stem for path in (tmp_path / "S").glob("*.seg"))
+    again = Log(str(tmp_path / "S"), segment_bytes=4096)
+    assert (again.msgs, again.lost) == (200, [])
+    assert sorted(path.stem for path in (tmp_path / "S").glob("*.idx")) == segments[:-1]
+
+
 def test_an_interval_stream_is_synced_when_asked_and_publishes_do_not_wait(tmp_path: Path) -> None:
     server = Server()
     log = Log(str(tmp_path), Disk())

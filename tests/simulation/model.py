@@ -53,6 +53,7 @@ class Consumer:
     name: str
     config: dict[str, Any]
     created: int  # messages sent to the stream before it
+    number: int = 0  # among all consumers there ever were
     there: str = "maybe"  # yes, no, maybe
     acks: set[int] = field(default_factory=set)  # acked or terminated, heard or not
     acked_upto: int = 0  # ack policy all: sent

@@ -27,6 +27,7 @@ class Readers:
         self.world = clients.world
         self.random = clients.random
         self.draining = False
+        self.made = 0  # consumers
 
     def pair(self) -> tuple[Stream, Consumer] | None:
         stream = self.clients.stream()
@@ -49,7 +50,8 @@ class Readers:
         if there is not None and there.there != "no":
             return
         config = configs.consumer(self.random, name, stream.config, int(name[1:]))
-        consumer = Consumer(name, config, 1 << 60)
+        self.made += 1
+        consumer = Consumer(name, config, 1 << 60, number=self.made)
         stream.consumers[name] = consumer
         stream.all_consumers.append(consumer)
 
@@ -114,7 +116,8 @@ class Readers:
         def heard(headers: bytes, body: bytes, reply: str, subject: str) -> None:
             self.delivered(link, stream, consumer, headers, body, reply, subject)
 
-        inbox = f"in.{link.name}.{stream.name}.{consumer.name}"
+        # one for each consumer there ever was of that name
+        inbox = f"in.{link.name}.{stream.name}.{consumer.name}.{consumer.number}"
         if inbox not in link.inboxes:
             link.inboxes.add(inbox)
             link.subscribe(inbox, "", heard)
@@ -133,6 +136,8 @@ class Readers:
     ) -> None:
         if not reply.startswith("$JS.ACK."):
             return  # a status
+        if self.clients.streams.get(stream.name) is not stream:
+            return  # another stream of the same name
         if stream.consumers.get(consumer.name) is not consumer:
             return  # it is another one's, of the same name
         numbers = reply.split(".")[-5:]

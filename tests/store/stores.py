@@ -17,6 +17,7 @@ from penstock.core.segment_reader import LogReader
 from penstock.core.snapshot import pack
 from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
 from penstock.store.places import Store, StreamPlace, find
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
     from penstock.core.log import StoredMessage
@@ -75,6 +76,22 @@ def stores(path: Path) -> tuple[ReadOnlyDisk, Store]:
 def place_of(path: Path, name: str = "ORDERS") -> tuple[ReadOnlyDisk, StreamPlace]:
     disk, store = stores(path)
     return disk, store.one(name)
+
+
+def make_encrypted_stream(root: Path) -> Path:
+    """A stream SECRET with 100 messages under a key that nobody keeps; its folder."""
+    vault = Vault.of("a key that is long enough", random=os.urandom)
+    files = AccountFiles(Disk(), str(root), "$G", vault)
+    files.open()
+    stream = files.stream("SECRET")
+    stream.create()
+    config = StreamConfig(name="SECRET", subjects=["secret.>"])
+    stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
+    log = Log(stream.log_folder, segment_bytes=4096, cipher=stream.small.cipher)
+    for i in range(100):
+        log.add(CREATED + i, "secret.a", b"payload %d" % i)
+    log.close()
+    return Path(stream.folder)
 
 
 def messages_of(folder: Path) -> dict[int, StoredMessage]:

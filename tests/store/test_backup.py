@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from penstock.api.streams import StreamConfig
 from penstock.core.disk import Disk, PyDisk
 from penstock.core.log import Log
 from penstock.core.readonly import ReadOnlyDisk
-from penstock.engine.files import FORMAT, AccountFiles, StreamFile
 from penstock.store.backup import back_up
 from penstock.store.look import look_at
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
 from penstock.store.places import StoreError
 from penstock.store.restore import chosen, plan_prune, prune, restore, verify
-from penstock.vault import Vault
 
-from .stores import CREATED, Failing, flip, make_stream, messages_of, segments_of, stores, tree
+from .stores import (
+    CREATED,
+    Failing,
+    flip,
+    make_encrypted_stream,
+    make_stream,
+    messages_of,
+    segments_of,
+    stores,
+    tree,
+)
 
 NOW = 1_763_700_000_000_000_000
 HOUR = 3_600_000_000_000
@@ -281,17 +287,7 @@ def test_a_manifest_is_json_with_its_hash(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_stream_is_backed_up_and_restored_without_its_key(tmp_path: Path) -> None:
-    vault = Vault.of("a key that is long enough", random=os.urandom)
-    files = AccountFiles(Disk(), str(tmp_path / "a"), "$G", vault)
-    files.open()
-    stream = files.stream("SECRET")
-    stream.create()
-    config = StreamConfig(name="SECRET", subjects=["secret.>"])
-    stream.write(StreamFile(format=FORMAT, created=CREATED, config=config))
-    log = Log(stream.log_folder, segment_bytes=4096, cipher=stream.small.cipher)
-    for i in range(100):
-        log.add(CREATED + i, "secret.a", b"payload %d" % i)
-    log.close()
+    folder = make_encrypted_stream(tmp_path / "a")
     disk, store = stores(tmp_path / "a")
     report = look_at(disk, store, store.streams, whole=True)
     assert [each.state for each in report.streams] == ["encrypted"]
@@ -303,6 +299,6 @@ def test_an_encrypted_stream_is_backed_up_and_restored_without_its_key(tmp_path:
     assert {name: after.get(name) for name in before if not name.endswith(".idx")} == {
         name: data for name, data in before.items() if not name.endswith(".idx")
     }
-    flip(segments_of(Path(stream.folder))[0], 200)
+    flip(segments_of(folder)[0], 200)
     report = look_at(disk, store, store.streams, whole=True)
     assert [each.state for each in report.streams] == ["damaged"]

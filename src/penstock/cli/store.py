@@ -179,9 +179,15 @@ def _say_sum(report: StoreReport) -> None:
     checked = sum(each.checked_bytes for each in report.streams)
     lost = sum(each.lost for each in report.streams)
     worn = sum(len(each.of_kind("worn")) for each in report.streams)
-    bad = [each for each in report.streams if each.state != "sound"]
+    unread = sum(each.state == "encrypted" for each in report.streams)
+    bad = sum(each.state not in ("sound", "encrypted") for each in report.streams)
     parts = [plural(len(report.streams), "stream")]
-    parts.append(f"{number(len(bad))} damaged" if bad else "all sound")
+    if bad:
+        parts.append(f"{number(bad)} damaged")
+    if unread:
+        parts.append(f"{number(unread)} encrypted, not all of which could be looked at")
+    if not bad and not unread:
+        parts.append("all sound")
     if lost:
         parts.append(f"{plural(lost, 'message')} lost")
     if worn:

@@ -116,6 +116,8 @@ cdef class LogFiles:
     cdef int unlink(self, Segment s) except -1
     cdef bint unlink_for_room(self) except -1
     cdef int say_removed(self, Segment s) except -1
+    cdef list lost_within(self, uint64_t first, uint64_t end)               # of what is lost, in order
+    cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1     # these were removed, but for what is lost
     cdef uint64_t removed_below(self) noexcept          # everything below this sequence was removed, nothing of it was lost
     cdef int close_handles(self) except -1
 

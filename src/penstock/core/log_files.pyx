@@ -474,24 +474,40 @@ cdef class LogFiles:
                 s.relogs = True
                 self.say_removed(older)
             # A gap between segments that no removal names is a file that is gone.
-            if not s.damaged:
-                ranges_add(&self.ranges, s.first, s.count)
+            self.say_gone(s.first, s.first + s.count, self.lost_within(s.first, s.first + s.count))
             ranges_add(&self.ranges, 1, self.removed_below() - 1)
         return 0
 
     cdef int say_removed(self, Segment s) except -1:
         cdef uint32_t i = 0, k
         cdef Py_ssize_t at
-        cdef uint64_t end = s.first + s.count
-        if s.live == 0:
-            return 0 if s.damaged else ranges_add(&self.ranges, s.first, s.count)
+        cdef uint64_t end = s.first + s.count, stop = end
+        cdef list lost = []
         at = self.segments.position(end)
-        if at < len(self.segments.items) and (<Segment>self.segments.items[at]).first > end and not self.lost:
-            ranges_add(&self.ranges, end, (<Segment>self.segments.items[at]).first - end)
+        if s.live and at < len(self.segments.items):
+            stop = (<Segment>self.segments.items[at]).first
+        if self.lost:
+            lost = self.lost_within(s.first, max(end, stop))
+        if stop > end:
+            self.say_gone(end, stop, lost)
         while i < s.count:
-            k = s.next_live(i)
-            ranges_add(&self.ranges, s.first + i, k - i)
+            k = s.next_live(i) if s.live else s.count
+            self.say_gone(s.first + i, s.first + k, lost)
             i = k + 1
+        return 0
+
+    cdef list lost_within(self, uint64_t first, uint64_t end):
+        return sorted([entry for entry in self.lost if entry[1] and entry[0] < end and first < entry[0] + entry[1]])
+
+    cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1:
+        # What is lost was not removed, and is told for as long as it is so.
+        for low, count, _ in lost:
+            if first < <uint64_t>low + <uint64_t>count and low < end:
+                if first < low:
+                    ranges_add(&self.ranges, first, low - first)
+                first = low + count
+        if first < end:
+            ranges_add(&self.ranges, first, end - first)
         return 0
 
     cdef int unlink_ready(self) except -1:

@@ -6,7 +6,6 @@
 when the stream promises that. Knows nothing of JSON requests, configuration rules or consumers' kinds: it tells Listeners.
 """
 from libc.stdint cimport uint32_t, uint64_t
-from penstock.core.buffer cimport Out
 from penstock.core.hub cimport Synced, Task
 from penstock.core.intake cimport Intake
 from penstock.core.subjects cimport Route, SubjectTrie
@@ -63,8 +62,6 @@ cdef class Stream(Intake):
     cdef Route nobody                        # the Route of subjects without filters, of this epoch
     cdef Py_ssize_t scrubbed                 # up to here `interested` was cleared of old Routes
 
-    cdef int recall(self, uint64_t seq, Out* into) except -1
-    cdef uint64_t recall_some(self, uint64_t seq) except? 18446744073709551615
     cdef int reveal(self, uint64_t upto) except -1
     cdef int write_failed(self, object error) except -1
     cdef int read_failed(self, object error) except -1             # of a message that is there: nobody may take it for gone

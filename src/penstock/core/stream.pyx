@@ -14,9 +14,6 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 from penstock.core.acks cimport ACK_DUPLICATE, ACK_STORED
-from penstock.core.buffer cimport Out, out_put
-from penstock.core.dedupe cimport MessageIds
-from penstock.core.expect cimport PublishHeaders, scan_headers
 from penstock.core.hub cimport Connection, Synced, Task
 from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, Intake
 from penstock.core.log cimport Log, Record
@@ -26,6 +23,7 @@ from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
 from penstock.core.intake import Batched, StreamRefused
+from penstock.core.recall import recalling
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
@@ -34,7 +32,6 @@ cdef enum:
     SYNC_HANDLES = 64
     UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
-    RECALL_STEP = 16384            # messages whose ids are read back in one step of an opening
     SCRUB_STEP = 4096              # old routes forgotten each time when filters change
     FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
@@ -460,48 +457,7 @@ cdef class Stream(Intake):
 
     def rebuilding(self):
         """As rebuild_dedupe, in steps: an iterator. Costs what there is with headers in the window."""
-        cdef uint64_t seq, now = self.hub.now_ns
-        self.ids = MessageIds()
-        self.last_id.len = 0
-        if self.log.msgs == 0:
-            return
-        self.recall(self.log.last_seq, &self.last_id)
-        if self.duplicate_window_ns == 0:
-            return
-        seq = self.log.seq_at(now - self.duplicate_window_ns + 1 if now > self.duplicate_window_ns else 0)
-        while True:
-            seq = self.recall_some(seq)
-            if seq == 0:
-                return
-            yield
-
-    cdef int recall(self, uint64_t seq, Out* into) except -1:
-        """The id of one message, if it has one."""
-        cdef Record r
-        cdef PublishHeaders h
-        if self.log.read(seq, &r) and r.hlen:
-            scan_headers(r.body, r.hlen, &h)
-            if h.message_id.at != NULL:
-                out_put(into, h.message_id.at, h.message_id.n)
-        return 0
-
-    cdef uint64_t recall_some(self, uint64_t seq) except? 18446744073709551615:
-        """Note the ids of some messages from a sequence on; where to go on, 0: that was the end."""
-        cdef uint64_t now = self.hub.now_ns
-        cdef Record r
-        cdef PublishHeaders h
-        cdef int n
-        for n in range(RECALL_STEP):
-            seq = self.log.segments.next_headed(seq)
-            if seq == 0:
-                return 0
-            if self.log.read(seq, &r):
-                scan_headers(r.body, r.hlen, &h)
-                if h.message_id.at != NULL and r.ts_ns + self.duplicate_window_ns > now:
-                    if self.ids.find(h.message_id.at, h.message_id.n) == 0:
-                        self.ids.add(h.message_id.at, h.message_id.n, seq, min(r.ts_ns, now))
-            seq += 1
-        return seq
+        return recalling(self)
 
     def purge(self, *, str subject = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed.

@@ -270,14 +270,20 @@ def _records(
         at = end
 
 
+def _mended_head(head: bytes, check: int, wrong: list[str]) -> bytes:
+    """Part of a journal's head as its checksum says it was; ValueError when that can't be told."""
+    if check == crc32c_of(head):
+        return head
+    bit = flipped_bit_of(head, check)
+    if bit < 0:
+        raise ValueError("not a journal of acks")
+    wrong.append("one flipped bit in its head was put right")
+    return _flipped(head, bit) if bit < 8 * len(head) else head
+
+
 def _salt(data: bytes, wrong: list[str]) -> int:
-    head, (check,) = data[:12], struct.unpack_from("<I", data, 12)
-    if check != crc32c_of(head):
-        bit = flipped_bit_of(head, check)
-        if bit < 0:
-            raise ValueError("not a journal of acks")
-        wrong.append("one flipped bit in its head was put right")
-        head = _flipped(head, bit) if bit < 8 * len(head) else head
+    (check,) = struct.unpack_from("<I", data, 12)
+    head = _mended_head(data[:12], check, wrong)
     if not head.startswith((_JOURNAL_MAGIC, _SEALED_MAGIC)):
         raise ValueError("not a journal of acks")
     salt: int = struct.unpack_from("<I", head, len(_JOURNAL_MAGIC))[0]
@@ -303,12 +309,7 @@ def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: li
     check = int.from_bytes(data[_SEALED_HEAD_BYTES - 4 : _SEALED_HEAD_BYTES], "little")
     if len(head) < _SEALED_HEAD_BYTES - 4 - _JOURNAL_HEAD_BYTES:
         raise ValueError("cut short when it was begun")
-    if check != crc32c_of(head):
-        bit = flipped_bit_of(head, check)
-        if bit < 0:
-            raise ValueError("not a journal of acks")
-        wrong.append("one flipped bit in its head was put right")
-        head = _flipped(head, bit) if bit < 8 * len(head) else head
+    head = _mended_head(head, check, wrong)
     try:
         if cipher is not None:
             number = int.from_bytes(head[:4], "little")

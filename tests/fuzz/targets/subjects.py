@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core.subjects import SubjectTrie, collide, literal, matches, subset, valid
+from tests.core.test_subjects import naive_matches as naive
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 600
@@ -59,15 +60,6 @@ def compare(a: str, b: str) -> None:
 def is_valid(text: str) -> bool:
     tokens = text.split(".")
     return all(tokens) and ">" not in tokens[:-1] and not any(c in text for c in BLANKS)
-
-
-def naive(subject: str, pattern: str) -> bool:
-    s, p = subject.split("."), pattern.split(".")
-    if p[-1] == ">":
-        if len(s) < len(p):
-            return False
-        p, s = p[:-1], s[: len(p) - 1]
-    return len(s) == len(p) and all(b in ("*", a) for a, b in zip(s, p, strict=True))
 
 
 def seeds() -> Iterable[bytes]:
