@@ -50,6 +50,7 @@ class File:
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: list[Write] = []
+        self.dropped = False  # a failed sync has left the platter behind what is read
 
     def change(self, serial: int, offset: int, piece: bytes | None) -> None:
         write = Write(serial, offset, piece)
@@ -67,6 +68,16 @@ class File:
             if write.serial <= upto and random is not None and random.random() < 0.5:
                 write.apply(self.durable)
         self.dirty = [write for write in self.dirty if write.serial > upto]
+        self.dropped = True
+
+    def forget_failure(self, serial: int) -> None:
+        """What a failed sync dropped is to be written after all.
+
+        The process has ended, and whoever opens the file next is never told of the failure.
+        """
+        if self.dropped:
+            self.dirty = [Write(serial, len(self.data), None), Write(serial, 0, bytes(self.data))]
+            self.dropped = False
 
     def lose_power(self, random: Random | None, counts: Counter[str], reorders: bool) -> None:
         """Some of the unsynced writes made it, some in part; without `random`, none."""
@@ -76,6 +87,7 @@ class File:
         elif self.dirty:
             counts["writes lost"] += len(self.dirty)
         self.dirty = []
+        self.dropped = False
         self.data = bytearray(self.durable)
 
     def _some_made_it(self, style: str, random: Random, counts: Counter[str]) -> None:

@@ -95,6 +95,15 @@ class Run:
         world.troubled = True
         world.counts["troubles of the disk"] += 1
 
+    def journal_trouble(self) -> None:
+        """The sync that acks wait for to be confirmed will fail."""
+        world, aside = self.world, self.world.aside
+        after, times = aside.randint(0, 3), aside.choice([1, 1, 2])
+        world.disk.fail("sync", errno.EIO, "*/acks.*", after=after, times=times)
+        world.note("trouble with the journal", after, times)
+        world.troubled = True
+        world.counts["troubles of the disk"] += 1
+
     def step(self) -> None:
         self.random.choices(self.acts, self.each)[0]()
 
@@ -105,6 +114,8 @@ class Run:
         world, random = self.world, self.random
         if random.random() < 0.4:
             world.disk.cut_after(random.randint(1, 400))
+        if world.aside.random() < 0.15:
+            self.journal_trouble()
         for _ in range(random.randint(STEPS // 2, STEPS)):
             if not world.guarded(self.step):
                 break

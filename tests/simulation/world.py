@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.disk import PyDisk
 from penstock.engine import Engine, Settings
+from penstock.vault import Vault
 from tests.core.wires import Client as Wire
 from tests.core.wires import Server
 
@@ -33,6 +34,7 @@ START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
 SEGMENT_BYTES = 4096  # the smallest: segments are begun, compacted and removed in each run
 JOURNAL_BYTES = 2000
+ENCRYPTED = 0.2  # of the seeds
 
 
 class Violation(AssertionError):
@@ -117,7 +119,13 @@ class World:
         self.counts: Counter[str] = Counter()
         self.trace: list[str] = []
         self.hash = hashlib.sha256()
+        self.aside = Random(f"{seed} aside")  # for what came later: other histories stay
         self.sync_interval_ns = self.random.choice([0, 0, 0, 2 * SECOND])
+        self.vault: Vault | None = None
+        if self.aside.random() < ENCRYPTED:
+            keys = Random(f"{seed} keys").randbytes
+            self.vault = Vault.of(f"key {seed}", cipher="aes", random=keys)
+            self.counts["seeds with an encrypted store"] += 1
         self.now_ns = START_NS
         self.life = 0  # how many servers there were
         self.troubled = False  # the disk was told to fail since the server was started
@@ -163,6 +171,7 @@ class World:
             ),
             random=Random(self.seed + self.life),
             report=self._reported,
+            vault=self.vault,
         )
         self.account = self.engine.add("$G", self.server.router)
         self.hub.turn()
@@ -188,6 +197,7 @@ class World:
             self.disk.sync_upto(running.sync.handle, running.serial)
         except OSError as failure:
             error = failure.errno or errno.EIO
+            self.counts["syncs of the journal of acks failed"] += "/acks." in running.file.path
         self.note("synced", running.file.path, error)
         self.counts["syncs ended later"] += 1
         running.sync.end(error)

@@ -181,7 +181,7 @@ def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) 
         return False  # it waits for a sequence to come
     ahead = meta.start_seq > last + 1
     meta.start_seq = min(meta.start_seq, last + 1)
-    return (found is not None and found.forget_above(last)) or ahead
+    return (found is not None and found.forget_above(last, meta.start_seq)) or ahead
 
 
 def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:
@@ -202,6 +202,9 @@ def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: by
 
 
 def _restore(account: Account, stream: StreamEntry, entry: ConsumerEntry, found: Found) -> None:
+    policy = entry.config.deliver_policy
+    if policy != "last_per_subject" and not consumer_config.filters_of(entry.config):
+        found.look_again(entry.start_seq)
     try:
         state = found.packed(_handed_out(stream, entry, found.gaps))
         entry.core.restore(state)

@@ -88,12 +88,15 @@ class Found:
         self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
         self.state = None
 
-    def forget_above(self, last: int) -> bool:
+    def forget_above(self, last: int, start: int) -> bool:
         """Sequences above the stream's last were lost with it and will be given again: nothing is
-        known of them. Whether anything was.
+        known of them. Whether anything was. `start`: where the consumer begins.
         """
         delivered, passed, next_seq, delivered_ns, floor_cseq, floor_seq, acked_ns = self.numbers
         upto = (min(passed, last), min(next_seq, last + 1), min(floor_seq, last))
+        if delivered and next_seq > last + 1 and not self.starts:
+            # What it passed over without delivering was removed then; that may be lost, too.
+            upto = (upto[0], min(max(upto[0] + 1, start), last + 1), upto[2])
         known = [*self.pending, *self.starts, *self.acked, *(entry[0] for entry in self.rest)]
         if upto == (passed, next_seq, floor_seq) and max(known, default=0) <= last:
             return False
@@ -104,6 +107,15 @@ class Found:
         self.acked = {seq for seq in self.acked if seq <= last}
         self.state = None
         return True
+
+    def look_again(self, start: int) -> None:
+        """Of a consumer that takes everything: what it passed over behind its last delivery had been
+        removed. With the newest messages of a stream, that may be lost. `start`: where it begins.
+        """
+        next_seq = max(self.numbers[1] + 1, start)
+        if next_seq < self.numbers[2] and not self.starts:
+            self.numbers[2] = next_seq
+            self.state = None
 
     def packed(self, more: Iterable[int] = ()) -> bytes:
         """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""

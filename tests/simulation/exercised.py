@@ -1,0 +1,49 @@
+"""What must have happened in a range of seeds: one in which nothing goes wrong, or right, proves nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IN_EACH = ("messages acked", "restarts")
+IN_TEN = (
+    "messages sent",
+    "deliveries",
+    "redeliveries",
+    "acks",
+    "acks confirmed",
+    "power cuts",
+    "kills",
+    "clean stops",
+    "syncs ended later",
+    "troubles of the disk",
+)
+IN_A_HUNDRED = (
+    "seeds with an encrypted store",
+    "ended while opening",
+    "stopped within a call of the disk",
+    "writes torn",
+    "writes reordered",
+    "writes lost",
+    "files grown with zeros",
+    "renames lost",
+    "unlinks lost",
+    "creates lost",
+    "writes to a full disk",
+    "sync failed",
+    "syncs of the journal of acks failed",
+    "bits flipped",
+    "messages lost that were never synced",
+    "duplicates told",
+    "atomic batches",
+    "fast batches",
+    "removals",
+)
+
+
+def missing(counts: Mapping[str, int], seeds: int) -> list[str]:
+    """What did not happen in so many seeds, and had to."""
+    needed = IN_EACH + IN_TEN * (seeds >= 10) + IN_A_HUNDRED * (seeds >= 100)
+    return [what for what in needed if not counts.get(what, 0)]
