@@ -107,7 +107,9 @@ class StreamEntry:
     supply_at_ns: int = 0  # when that wants to be called again
     journal: AckJournal | None = None  # of its consumers; None: in memory
     save_at_ns: int = 0  # when the consumers' states may be written again
-    changed: dict[ConsumerEntry, None] = field(default_factory=dict)  # their states are to be written
+    changed: dict[ConsumerEntry, None] = field(
+        default_factory=dict
+    )  # their states are to be written
     internal_consumers: int = 0  # how many of them are internal
     direct_consumers: int = 0  # how many are not even shown
 
