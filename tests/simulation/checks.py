@@ -57,7 +57,7 @@ class Checks:
     # --- after a restart -------------------------------------------------------------------------
 
     def all(self, *, power: bool = False) -> None:
-        for stream in self.clients.streams.values():
+        for stream in self.clients.ever:
             for payload, publish in stream.sent.items():
                 self.known[payload] = publish
         account = self.world.account

@@ -31,6 +31,7 @@ class Clients:
         self.world = world
         self.random = world.random
         self.streams: dict[str, Stream] = {}
+        self.ever: list[Stream] = []  # also those that are gone, whose messages others may have
         self.count = 0
         self.retries: list[tuple[Stream, Publish, list[str]]] = []  # not answered when a crash came
         self.flying: dict[str, tuple[Stream, Publish, list[str]]] = {}  # reply -> what it is about
@@ -220,6 +221,7 @@ class Clients:
         for each in sources(stream):
             self.streams[each].copied = True
         self.streams[name] = stream
+        self.ever.append(stream)
 
         def heard(answer: Any) -> None:
             stream.there = self.answered(answer, "no")

@@ -119,8 +119,6 @@ class SimDisk:
 
     def kill(self) -> None:
         """The process ends: its handles are gone, and so are the faults that were to come."""
-        for node in self.names.values():
-            node.forget_failure(self.serial)
         self.handles.clear()
         self.heal()
         self.cut_at = None

@@ -184,17 +184,22 @@ class Run:
         world.settle()
         for _ in range(12):
             world.pass_time(4 * SECOND + 1, 3)
-            for stream in self.clients.streams.values():
-                for consumer in stream.consumers.values():
-                    if stream.there == consumer.there == "yes" and (
-                        "deliver_subject" not in consumer.config
-                    ):
-                        self.readers.pull_from(stream, consumer, 100)
-            world.settle()
+            self.pull_all()
+        for _ in range(2):  # what schedules made in the last moment, and its copies
+            self.pull_all()
         self.checks.note_progress()
         self.checks.drained()
         world.stop()
         self.started()
+
+    def pull_all(self) -> None:
+        for stream in self.clients.streams.values():
+            for consumer in stream.consumers.values():
+                if stream.there == consumer.there == "yes" and (
+                    "deliver_subject" not in consumer.config
+                ):
+                    self.readers.pull_from(stream, consumer, 100)
+        self.world.settle()
 
     def all(self) -> None:
         for _ in range(2):

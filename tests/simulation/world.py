@@ -242,8 +242,19 @@ class World:
         self.counts["kills"] += 1
         self.note("kill")
         self.look_for_errors()
+        self.forget_failures()
         self.disk.kill()
         self._next()
+
+    def forget_failures(self) -> None:
+        """Killed before it could leave word that a sync of its log had failed, a server is the last
+        that knew. No other can find that out, so the disk writes what it had dropped after all.
+        """
+        for path, node in self.disk.names.items():
+            folder, _, name = path.rpartition("/")
+            if node.dropped and name.endswith(".seg") and not self.disk.exists(f"{folder}/unsure"):
+                self.counts["failed syncs that nobody could know of"] += 1
+                node.forget_failure(self.disk.serial)
 
     def cut_power(self) -> None:
         self.counts["power cuts"] += 1
