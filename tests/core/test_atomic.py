@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock.core.atomic import store_whole
 from penstock.core.disk import PyDisk
 from penstock.core.draft import Draft, draft
+from penstock.core.interest import Interest
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, StreamRefused
 from tests.core.streams import Site
@@ -243,6 +244,28 @@ def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, clo
         assert set(contents(log)) == {1, 2, 3, 4, 5} - gone
         assert {s for first, n, _ in log.lost for s in range(first, first + n)} == gone
         del log
+
+
+@pytest.mark.parametrize(("low", "high"), list(itertools.combinations(range(7), 2)))
+def test_a_group_with_skips_is_dropped_for_any_hole(tmp_path: Path, low: int, high: int) -> None:
+    """Of what nobody takes there is a skip between the messages of a group, and no message."""
+    site = Site(folder=str(tmp_path / "S"), keeper=Interest, selective=True)
+    site.consumer(filters=("s.a",))
+    site.stream.publish("s.a", b"before")
+    drafts = [draft(f"s.{letter}", b"%d" % n, b"") for n, letter in enumerate("aababa")]
+    store_whole(site.stream, drafts)
+    site.stream.publish("s.a", b"after")
+    site.hub.settle()
+    assert set(contents(site.log)) == {1, 2, 3, 5, 7, 8}
+    del site
+    path = only_segment(tmp_path / "S")
+    data = bytearray(path.read_bytes())
+    starts = record_starts(bytes(data))
+    start, end = starts[1 + low], starts[1 + high]
+    data[start:end] = bytes(end - start)
+    path.write_bytes(data)
+    log = Log(str(tmp_path / "S"))
+    assert set(contents(log)) == {1, 8}
 
 
 def test_a_full_disk_takes_the_whole_group_or_none() -> None:

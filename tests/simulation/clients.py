@@ -62,6 +62,9 @@ class Clients:
         if stream.config.get("allow_batched") and self.random.random() < 0.6:
             self.fast(stream)
             return
+        if stream.config.get("metadata", {}).get("kind") == "weeds":
+            self.weed(stream)
+            return
         link = self.link()
         for _ in range(self.random.choice([1, 1, 2, 6])):
             self.publish_one(stream, link)
@@ -298,6 +301,30 @@ class Clients:
                 )
             elif random.random() < 0.7 and "seq" not in body:
                 removal.keep = body["keep"] = random.randint(1, 10)
+        self.send_removal(stream, removal, call, body)
+
+    def weed(self, stream: Stream) -> None:
+        """Old segments keep a few messages each; those that tell what left them die soon."""
+        link, some = self.link(), sorted(stream.acked_seqs)
+        for n in range(7):
+            kept = n == 3 and self.random.random() < 0.3
+            publish = Publish(
+                f"{stream.name}.{'c' if kept else 'a'}",
+                self.payload() + b"y" * 600,
+                self.world.now_ns,
+            )
+            self.send(stream, stream.add(publish), [], link)
+        if self.random.random() < 0.4:
+            for seq in self.random.sample(some, min(len(some), 4)):
+                removal = Removal(len(stream.order), seq=seq)
+                self.send_removal(stream, removal, "MSG.DELETE", {"seq": seq, "no_erase": True})
+        if self.random.random() < 0.4:
+            removal = Removal(len(stream.order), subject=f"{stream.name}.a")
+            self.send_removal(stream, removal, "PURGE", {"filter": removal.subject})
+
+    def send_removal(
+        self, stream: Stream, removal: Removal, call: str, body: dict[str, Any]
+    ) -> None:
         stream.removals.append(removal)
         meant = stream.meant(removal)
 

@@ -40,6 +40,11 @@ def _plain(config: dict[str, Any], random: Random, name: str, others: list[str])
     config["allow_direct"] = random.random() < 0.5
 
 
+def _weeds(config: dict[str, Any], random: Random, name: str, others: list[str]) -> None:
+    """Clients remove much of it, see `Clients.weed`: by nothing else do messages leave."""
+    config["allow_direct"] = random.random() < 0.5
+
+
 def _count(config: dict[str, Any], random: Random, name: str, others: list[str]) -> None:
     config["max_msgs"] = random.choice([1, 5, 30])
 
@@ -119,7 +124,7 @@ def _transform(config: dict[str, Any], random: Random, name: str, others: list[s
 
 
 KINDS = (
-    _plain, _plain, _plain, _count, _size, _age, _per_subject, _full, _interest, _interest, _work, _work, _ttl,
+    _plain, _plain, _weeds, _count, _size, _age, _per_subject, _full, _interest, _interest, _work, _work, _ttl,
     _rollup, _counter, _plans, _batches, _batches, _fast, _mirror, _source, _republish, _transform,
 )  # fmt: skip
 

@@ -164,14 +164,14 @@ cdef int take(State state, const char* p, size_t at, Head* head, bint mended) ex
         take_message(state, p, <uint32_t>at, head, mended)
         found.last_ts = head.ts_ns
     else:
-        if state.breaking:
-            end_broken(state)
-        elif state.hole:
-            found.group_at = 0                  # something whole behind the damage: the group was, too
-        if head.kind == REMOVE:
-            take_ranges(s, p, head)
+        if head.kind != REMOVE:
+            take_skip(state, head)              # within a group, too: of a message that nobody takes
         else:
-            take_skip(state, head)
+            if state.breaking:
+                end_broken(state)
+            elif state.hole:
+                found.group_at = 0              # something whole behind the damage: the group was, too
+            take_ranges(s, p, head)
     state.hole = False
     if head.seq > found.last_seq:
         found.last_seq = head.seq
@@ -217,6 +217,9 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
     cdef uint32_t id, n = head.length - s.extra
     if state.breaking and not head.state & MEMBER:
         end_broken(state)                       # another one
+    if head.state & MEMBER and not found.group_at and not state.breaking:
+        state.breaking = True                   # the one before it was in a hole, and a skip between the two is there
+        state.broken_from = s.count
     if not head.state & MORE:
         found.group_at = 0
     elif found.group_at == 0 or not head.state & MEMBER:
