@@ -391,6 +391,20 @@ def test_one_of_many_is_saved_alone(house: House) -> None:
     assert [event[5] for event in house.pull(1, consumer="d8")] == [b"m1"]
 
 
+def test_states_are_written_in_the_order_in_which_they_changed(house: House) -> None:
+    house.stream(subjects=["s.*"])
+    house.publish("s.a", b"m1")
+    names = [f"d{n}" for n in range(30)]
+    for name in names:
+        house.consumer(name, durable_name=name, ack_policy="explicit")
+    house.pass_time(SECOND)
+    entry = house.engine.accounts["$G"].stream("S")
+    assert not entry.changed
+    for name in reversed(names):
+        house.pull(1, consumer=name)
+    assert [consumer.name for consumer in entry.changed] == names[::-1]
+
+
 def test_unused_consumers_cost_a_tick_nothing(house: House) -> None:
     house.stream(subjects=["s.*"], storage="memory")
     entry = house.engine.accounts["$G"].stream("S")

@@ -349,3 +349,43 @@ def test_the_operator_and_clients_are_told_once() -> None:
     (line,) = house.reports[1:]
     assert line.startswith("stream S: messages are taken again, after 10.")
     assert "error" not in house.publish("S", b"x")
+
+
+def test_a_purge_is_answered_when_it_is_written_where_acks_promise_the_page_cache() -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk), sync_interval_ns=120 * SECOND)
+    house.stream("S", subjects=["S"])
+    house.stream("M", subjects=["M"], storage="memory")
+    client = Client(house, disk)
+    client.publish("S", 4)
+    client.publish("M", 1)
+    disk.room = disk.used()
+    assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []
+    assert house.request("$JS.API.STREAM.MSG.DELETE.S", {"seq": 4, "no_erase": True}) == []
+    assert house.api("STREAM.PURGE.M")["purged"] == 1
+    disk.room = None
+    client.pass_time(SECOND)
+    answers = [json.loads(payload) for *_, payload in house.client.events()]
+    assert [(a["success"], a.get("purged")) for a in answers] == [(True, 2), (True, None)]
+    disk.kill()
+    house = House(STORE, disk=PyDisk(disk), sync_interval_ns=120 * SECOND)
+    assert house.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_purge_that_finds_nothing_left_is_answered_when_that_is_on_the_disk() -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk, background=True))
+    house.stream("S", subjects=["S"])
+    client = Client(house, disk)
+    client.publish("S", 4)
+    while client.end_syncs():
+        house.server.hub.turn()
+    assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []
+    assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []  # they are gone already
+    while client.end_syncs():
+        house.server.hub.turn()
+    answers = [json.loads(payload) for *_, payload in house.client.events()]
+    assert [(a["success"], a.get("purged", 0)) for a in answers] == [(True, 2), (True, 0)]
+    disk.crash()
+    house = House(STORE, disk=PyDisk(disk))
+    assert house.api("STREAM.INFO.S")["state"]["messages"] == 2

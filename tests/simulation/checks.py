@@ -49,6 +49,7 @@ class Checks:
         for stream in self.clients.streams.values():
             if not self.relaxed(stream):
                 continue
+            stream.removed.clear()  # what was seen missing after a restart is on the disk
             for consumer in stream.all_consumers:
                 consumer.confirmed.clear()
                 consumer.confirmed_upto = 0
@@ -189,6 +190,10 @@ class Checks:
                 self.world.fail(
                     f"{stream.name} {seq} was gone, and is there: {found[seq].payload!r}"
                 )
+        for seq in stream.removed & found.keys():
+            self.world.fail(
+                f"{stream.name} {seq} was removed, and is there: {found[seq].payload!r}"
+            )
         self.batches(stream, seen)
 
     def batches(self, stream: Stream, seen: dict[bytes, int]) -> None:

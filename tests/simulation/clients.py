@@ -299,12 +299,14 @@ class Clients:
                     f"{stream.name}.{random.choice(configs.SUBJECTS)}"
                 )
             elif random.random() < 0.7 and "seq" not in body:
-                body["keep"] = random.randint(1, 10)
+                removal.keep = body["keep"] = random.randint(1, 10)
         stream.removals.append(removal)
+        meant = stream.meant(removal)
 
         def heard(answer: Any) -> None:
             if "error" not in answer:
                 self.world.counts["removals"] += 1
+                stream.removed |= meant
 
         self.link().api(f"STREAM.{call}.{stream.name}", body, heard)
 

@@ -45,7 +45,7 @@ class Removal:
     subject: str = ">"
     below: int = 0  # sequences below; 0: all
     seq: int = 0  # this one alone
-    answered: bool = False
+    keep: int = 0
 
 
 @dataclass
@@ -103,6 +103,7 @@ class Stream:
     all_consumers: list[Consumer] = field(default_factory=list)  # also those that are gone
     ever_last: int = 0
     gone: set[int] = field(default_factory=set)  # seen missing after a restart
+    removed: set[int] = field(default_factory=set)  # taken by a removal that was answered
     acked_seqs: dict[int, Publish] = field(default_factory=dict)
     limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had
     unclear: bool = False  # an admin call is on its way
@@ -214,9 +215,15 @@ class Stream:
 
     # --- what must be gone -----------------------------------------------------------------------
 
-    def must_be_gone(self, publish: Publish) -> bool:
-        """Whether a removal that was answered took this message."""
-        return any(
-            removal.answered and removal.seq == publish.seq and publish.number < removal.number
-            for removal in self.removals
-        )
+    def meant(self, removal: Removal) -> set[int]:
+        """The sequences that a removal which is sent now takes for sure, once it is answered."""
+        if removal.seq:
+            return {removal.seq}
+        if removal.keep or (removal.subject != ">" and "subject_transform" in self.config):
+            return set()
+        return {
+            seq
+            for seq, publish in self.acked_seqs.items()
+            if matches(publish.subject, removal.subject)
+            and (not removal.below or seq < removal.below)
+        }

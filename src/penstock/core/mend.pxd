@@ -7,5 +7,6 @@ from penstock.core.record cimport Head
 cdef int64_t flipped_bit(const char* p, size_t n, uint32_t stored, uint32_t start) noexcept nogil
 # Puts right the one flipped bit in the n bytes of a bad record, in place; which one, or -1 and nothing is changed.
 cdef int64_t mend_bytes(char* p, size_t n, uint32_t salt, Head* head) noexcept nogil
-# The salt with which most bytes of the records between `at` and `size` are good, and how many records that are.
-cdef uint32_t find_salt(const char* data, size_t at, size_t size, size_t* votes) except? 4294967295
+# The salt with which most bytes of the records between `at` and `size` are good, and at how many places modulo 8 these records begin:
+# at one alone (0: there are none), it says little.
+cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) except? 4294967295

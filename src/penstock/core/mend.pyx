@@ -7,7 +7,10 @@ Up to 2^31 - 1 bits no two places have the same difference. That a damage of mor
     an even number of flipped bits   never: the polynomial has the factor x + 1, a difference of even weight is none of one bit
     anything else, n bytes           (8n + 32) / 2^32: 1 in 4 million for 100 bytes, 1 in 8,000 for 64 KiB, 1 in 8 for 64 MiB
 
-In the same way the salt of a record follows from its bytes and its checksum.
+In the same way the salt of a record follows from its bytes and its checksum. Whatever its bytes are, there is one: records that were
+changed alike, each at the same distance from where it begins, agree on a wrong salt. So it counts at how many places modulo 8 the
+records begin that agree. What a disk or a memory does to a file comes back after a power of two of bytes; it can be the same for
+records that begin at the same place of such a row, and not for others. After 1, 2 or 4 bytes it would hit their lengths.
 
 Pure functions; nothing here decides whether a mend is believed. See core/scan for what recovery does with it.
 """
@@ -70,25 +73,25 @@ cdef uint32_t salt_of(const char* p, uint32_t length) noexcept nogil:
     return x
 
 
-cdef uint32_t find_salt(const char* data, size_t at, size_t size, size_t* votes) except? 4294967295:
+cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) except? 4294967295:
     cdef dict bytes_of = {}
-    cdef dict count_of = {}
+    cdef dict places_of = {}
     cdef Head head
     cdef uint32_t salt, best = 0
     cdef size_t most = 0
-    votes[0] = 0
+    places[0] = 0
     while at + RECORD_EXTRA_BYTES <= size:
         if not plausible(data + at, size - at, &head) or head.length > size - at:
             at += 1
             continue
         salt = salt_of(data + at, head.length)
         bytes_of[salt] = bytes_of.get(salt, 0) + head.length
-        count_of[salt] = count_of.get(salt, 0) + 1
+        places_of[salt] = places_of.get(salt, 0) | 1 << (at & 7)
         at += head.length
     for salt, n in bytes_of.items():
         if <size_t>n > most:
             most = n
-            best, votes[0] = salt, count_of[salt]
+            best, places[0] = salt, places_of[salt].bit_count()
     return best
 
 
@@ -115,8 +118,8 @@ def mend_record(data: bytes, salt: int) -> object:
 def salt_of_records(data: bytes, offset: int = 0) -> object:
     """The salt with which most of the bytes that look like records are good records; None when there are none.
 
-    For a segment whose head is gone. At least two records should agree on it: one alone says nothing.
+    For a segment whose head is gone. How far that can be believed: see the module's head.
     """
-    cdef size_t votes = 0
-    cdef uint32_t salt = find_salt(PyBytes_AS_STRING(data), <size_t>offset, <size_t>PyBytes_GET_SIZE(data), &votes)
-    return salt if votes else None
+    cdef int places = 0
+    cdef uint32_t salt = find_salt(PyBytes_AS_STRING(data), <size_t>offset, <size_t>PyBytes_GET_SIZE(data), &places)
+    return salt if places else None

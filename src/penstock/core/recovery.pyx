@@ -245,16 +245,16 @@ cdef bint open_sealed(Log log, Segment s, char* head, size_t got) except -1:
 
 
 cdef bint find_head(Log log, Opened o) except -1:
-    """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one."""
+    """Whether the salt of a segment without head is known: its sidecar says it, or its records agree on one (core/mend)."""
     cdef Segment s = o.segment
     cdef bytes data
-    cdef size_t votes = 0
+    cdef int places = 0
     if o.evidence is not None:
         s.salt = o.evidence.salt
         return True
     data = read_all(log, s)
-    s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &votes)
-    return votes > 1
+    s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places)
+    return places > 1
 
 
 cdef int restart(Log log, Segment s) except -1:

@@ -49,7 +49,7 @@ cdef class Stream(Intake):
     cdef readonly str unread                 # why the disk last refused to give a message back; "": it was asked again since
     cdef Committer committer
     cdef list removing                       # who waits for a removal to be durable: functions to call
-    cdef Py_ssize_t syncing                  # so many of them, the first ones, are covered by the running sync
+    cdef Py_ssize_t syncing                  # so many of them, the first ones, are covered by the running sync (or are written, if that is what is promised)
     # consumers
     cdef Keeper keeper                       # None: limits retention
     cdef dict listeners                      # Listener -> None, oldest first

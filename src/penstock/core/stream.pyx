@@ -81,6 +81,7 @@ cdef class Committer(Synced):
             if s.failure and s.log.condition == TAKES:
                 s.failure = ""
         if s.sync == 0 or s.log.memory:
+            s.syncing = len(s.removing)
             s.reveal(s.log.last_seq)
             if self.outstanding == 0 and len(s.log.unsynced) > UNSYNCED_MAX:
                 self.begin()
@@ -530,7 +531,7 @@ cdef class Stream(Intake):
 
     def when_removed(self, then: object) -> None:
         """Call then() when all removals so far are as durable as the stream promises of messages."""
-        if self.sync == 0 or self.log.memory:
+        if self.log.memory:
             return then()
         self.removing.append(then)
         self.hub.enlist_commit(self.committer)

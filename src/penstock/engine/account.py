@@ -107,7 +107,8 @@ class Account:
         self.timers: Timers[ConsumerEntry] = Timers()
         self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.alarms: Timers[Alarm] = Timers()
-        self.unsaved: dict[StreamEntry, None] = {}  # have consumers whose states are to be written
+        # that have consumers whose states are to be written, in the order in which they changed
+        self.unsaved: dict[StreamEntry, None] = {}
         self.api_total = 0
         self.api_errors = 0
         self._random = random

@@ -107,9 +107,8 @@ class StreamEntry:
     supply_at_ns: int = 0  # when that wants to be called again
     journal: AckJournal | None = None  # of its consumers; None: in memory
     save_at_ns: int = 0  # when the consumers' states may be written again
-    changed: dict[ConsumerEntry, None] = field(
-        default_factory=dict
-    )  # their states are to be written
+    # whose states are to be written, in the order in which they changed
+    changed: dict[ConsumerEntry, None] = field(default_factory=dict)
     internal_consumers: int = 0  # how many of them are internal
     direct_consumers: int = 0  # how many are not even shown
 

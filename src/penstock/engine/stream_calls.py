@@ -141,19 +141,18 @@ def purge(
         raise errors.StreamSealedError()
     if entry.config.deny_purge:
         raise errors.StreamPurgeFailedError("stream purge not permitted")
-    purged = 0
-    # up to but not including 1 is nothing; what is no subject matches nothing
-    if request.seq != 1 and (not request.filter or is_valid(request.filter)):
-        try:
-            if not request.filter and request.seq > entry.core.log.last_seq + 1:
-                # the next message gets the sequence that was named, as from other servers
-                entry.core.log.skip(request.seq)
-                entry.core.log.fsync()
-            purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
-        except OSError as error:
-            raise errors.StreamPurgeFailedError(error) from error
-    if not purged:
+    if request.seq == 1 or (request.filter and not is_valid(request.filter)):
+        # up to but not including 1 is nothing; what is no subject matches nothing
         return StreamPurgeResponse(success=True)
+    try:
+        if not request.filter and request.seq > entry.core.log.last_seq + 1:
+            # the next message gets the sequence that was named, as from other servers
+            entry.core.log.skip(request.seq)
+            entry.core.log.fsync()
+        purged = entry.core.purge(subject=request.filter, below=request.seq, keep=request.keep)
+    except OSError as error:
+        raise errors.StreamPurgeFailedError(error) from error
+    # also when there was nothing: what took the messages before may not be on the disk yet
     entry.core.when_removed(lambda: answer(StreamPurgeResponse(success=True, purged=purged)))
     return None
 
