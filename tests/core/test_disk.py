@@ -261,7 +261,8 @@ def test_failing_read_is_an_error_and_nothing_is_lost() -> None:
     assert log.lost == []
 
 
-def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk() -> None:
+@pytest.mark.parametrize("seed", range(64))
+def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk(seed: int) -> None:
     disk = SimDisk()
     log = Log("S", PyDisk(disk), segment_bytes=4096)
     while len(log.segments.items) < 2:
@@ -274,5 +275,5 @@ def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk() -> None:
         log.flush()
     log.purge()
     log.flush()
-    disk.crash()
+    disk.crash(random.Random(seed))
     assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= given
