@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 from typing import TYPE_CHECKING
@@ -277,3 +278,20 @@ def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk(seed: int) ->
     log.flush()
     disk.crash(random.Random(seed))
     assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= given
+
+
+def test_older_files_make_room_when_the_name_of_the_newest_is_on_the_disk() -> None:
+    disk = SimDisk()
+    log = Log("S", PyDisk(disk), segment_bytes=4096)
+    log.add(1, "s", b"x" * 3500)
+    log.fsync()
+    log = Log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
+    log.delete(1)
+    disk.room = disk.used() + 600
+    with contextlib.suppress(OSError):
+        for _ in range(3):
+            log.add(1, "s", b"y" * 1500)
+            log.flush()
+    assert "S/00000000000000000001.seg" not in disk.names
+    disk.crash()
+    assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= 1

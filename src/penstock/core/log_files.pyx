@@ -549,7 +549,7 @@ cdef class LogFiles:
         cdef bint any_gone = False
         if self.sync_running:
             return False
-        if self.folder_dirty and self.sync_used:
+        if self.folder_dirty:
             try:
                 self.sync_folder()
             except OSError:
