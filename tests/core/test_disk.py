@@ -259,3 +259,21 @@ def test_failing_read_is_an_error_and_nothing_is_lost() -> None:
     target.fail_read = 0
     assert log.get(1) is not None
     assert log.lost == []
+
+
+@pytest.mark.parametrize("seed", range(64))
+def test_older_files_go_when_the_name_of_the_newest_is_on_the_disk(seed: int) -> None:
+    disk = SimDisk()
+    log = Log("S", PyDisk(disk), segment_bytes=4096)
+    while len(log.segments.items) < 2:
+        log.add(1, "s", b"x" * 500)
+    log.fsync()
+    given = log.last_seq
+    log = Log("S", PyDisk(disk), segment_bytes=4096)  # whose owner does not sync
+    while len(log.segments.items) < 4:
+        log.add(1, "s", b"x" * 500)
+        log.flush()
+    log.purge()
+    log.flush()
+    disk.crash(random.Random(seed))
+    assert Log("S", PyDisk(disk), segment_bytes=4096).last_seq >= given

@@ -518,6 +518,12 @@ cdef class LogFiles:
         if self.sync_used and len(self.doomed) > DOOMED_MAX and self.synced_mark < self.write_mark:
             self.sync_files()
             return 0
+        if self.folder_dirty and not self.sync_used:
+            # The name of the newest segment says how far the sequences went: it is durable before older files are gone.
+            try:
+                self.sync_folder()
+            except OSError:
+                return 0
         for s in sorted(self.doomed, key=first_of):
             if s.retire_mark == 0 or s.retire_mark > (self.synced_mark if self.sync_used else self.write_mark):
                 break

@@ -94,7 +94,10 @@ class AccountFiles:
         self._disk.make_dir(self._deleted)
         for name in self._disk.list_dir(self._restoring):
             self._disk.remove_tree(f"{self._restoring}/{name}")
-        for name in self._disk.list_dir(self._deleted):
+        deleted = self._disk.list_dir(self._deleted)
+        if deleted:
+            self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
+        for name in deleted:
             self._disk.remove_tree(f"{self._deleted}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
 

@@ -1,0 +1,22 @@
+"""The folders of an account: what a start finishes."""
+
+from __future__ import annotations
+
+from penstock.core.disk import PyDisk
+from penstock.engine.files import AccountFiles
+from tests.simulation.disk import SimDisk
+
+
+def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:
+    """The folder that names it is synced before anything of it goes."""
+    disk = SimDisk()
+    files = AccountFiles(PyDisk(disk), "store", "$G")
+    assert files.open() == []
+    stream = files.stream("S")
+    disk.make_dir(stream.folder)
+    disk.sync_dir(stream.folder.rpartition("/")[0])
+    files.move_away(stream, "x")
+    disk.kill()  # the process ends before it could sync
+    assert AccountFiles(PyDisk(disk), "store", "$G").open() == []
+    disk.crash()
+    assert AccountFiles(PyDisk(disk), "store", "$G").open() == []
