@@ -21,7 +21,6 @@ from penstock.core.refusals import (
     STAGE_STORED,
 )
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream, StreamRefused
-from tests.simulation.disk import SimDisk
 
 from .streams import Site, block
 from .wires import Server
@@ -576,32 +575,3 @@ def test_an_interval_stream_is_synced_when_asked_and_publishes_do_not_wait(tmp_p
     stream.sync_soon()
     server.hub.settle()
     assert (log.written_seq, log.synced_seq, stream.visible) == (1, 1, 1)
-
-
-def test_a_segment_that_an_opening_retired_stays_until_what_it_told_is_on_the_disk() -> None:
-    disk = SimDisk()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
-    for number in range(200):
-        log.add(number + 1, "s.a", b"x" * 100)
-    log.fsync()
-    for seq in range(2, 150):  # told by the last segments; the first one stays
-        log.delete(seq)
-    log.fsync()
-    for number in range(60):
-        log.add(number + 1, "s.b", b"x" * 100)
-    log.fsync()
-    for seq in range(150, 261):  # now those that told of it are empty, but for a process that ended
-        log.delete(seq)
-    log.flush()
-    del log
-    disk.kill()
-    before = set(disk.list_dir("log"))
-    site = Site(log=Log("log", PyDisk(disk, background=True), segment_bytes=4096))
-    site.hub.on_sync = lambda sync: None
-    site.stream.publish("s.c", b"")
-    site.hub.turn()  # written; the sync has not ended
-    assert before <= set(disk.list_dir("log"))
-    disk.crash()
-    log = Log("log", PyDisk(disk), segment_bytes=4096)
-    assert [seq for seq in range(1, 262) if log.get(seq)] == [1]
-    assert log.lost == []
