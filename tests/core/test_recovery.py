@@ -14,6 +14,7 @@ from penstock.core.buffer import seed_hash
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log, StoredMessage
 from tests.core.damage import everything
+from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
@@ -553,3 +554,32 @@ def test_a_segment_of_removals_that_are_needed_is_not_compacted_again_and_again(
     assert segments
     assert disk.used() < size
     assert log.msgs == 1400 - 1099 + len([seq for seq in range(1, 1100, 4) if seq >= 1100])
+
+
+def test_a_segment_that_an_opening_retired_stays_until_what_it_told_is_on_the_disk() -> None:
+    disk = SimDisk()
+    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    for number in range(200):
+        log.add(number + 1, "s.a", b"x" * 100)
+    log.fsync()
+    for seq in range(2, 150):  # told by the last segments; the first one stays
+        log.delete(seq)
+    log.fsync()
+    for number in range(60):
+        log.add(number + 1, "s.b", b"x" * 100)
+    log.fsync()
+    for seq in range(150, 261):  # now those that told of it are empty, but for a process that ended
+        log.delete(seq)
+    log.flush()
+    del log
+    disk.kill()
+    before = set(disk.list_dir("log"))
+    site = Site(log=Log("log", PyDisk(disk, background=True), segment_bytes=4096))
+    site.hub.on_sync = lambda sync: None
+    site.stream.publish("s.c", b"")
+    site.hub.turn()  # written; the sync has not ended
+    assert before <= set(disk.list_dir("log"))
+    disk.crash()
+    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    assert [seq for seq in range(1, 262) if log.get(seq)] == [1]
+    assert log.lost == []

@@ -104,7 +104,8 @@ def opening(log: Log, create: bool, numbered: bool):
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
     if log.dirty():
-        # What was mended is on the disk before anybody builds on it.
+        # What was mended is on the disk before anybody builds on it. Segments that are done with go when it is.
+        log.sync_used = True
         log.write()
         log.sync_files()
         log.sync_used = False

@@ -139,6 +139,7 @@ cdef class Stream(Intake):
         self.unfiltered, self.waiting, self.holders, self.removing = [], [], [], []
         self.filters = SubjectTrie()
         self.filters_changed()
+        log.sync_used = True      # it will be: a segment that the opening retired is not unlinked before that
         self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
         self.configure()
         if self.visible < log.last_seq:
