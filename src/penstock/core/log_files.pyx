@@ -476,6 +476,9 @@ cdef class LogFiles:
             # A gap between segments that no removal names is a file that is gone.
             self.say_gone(s.first, s.first + s.count, self.lost_within(s.first, s.first + s.count))
             ranges_add(&self.ranges, 1, self.removed_below() - 1)
+            if self.removed_below() < self.first_seq:
+                # Something down there is lost: what was removed between is said one by one. Its segments may be gone long since.
+                self.say_gone(self.removed_below(), self.first_seq, self.lost_within(self.removed_below(), self.first_seq))
         return 0
 
     cdef int say_removed(self, Segment s) except -1:
