@@ -203,6 +203,27 @@ def test_confirmed_acks_survive_power_loss(seed: int, retention: str) -> None:
         assert house.ok("STREAM.INFO.S")["state"]["messages"] == 0
 
 
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_a_consumer_took_stays_gone_when_the_consumer_is_deleted(retention: str) -> None:
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream(subjects=["s.*"], retention=retention)
+    house.consumer("a", durable_name="a", ack_policy="explicit")
+    kept = house.publish("s.0")["seq"]
+    taken = house.publish("s.1")["seq"]
+    for event in house.pull(2, "a"):
+        if int(event[3].split(".")[5]) == taken:
+            assert house.request(event[3], b"+ACK")
+    if retention == "interest":
+        house.consumer("b", durable_name="b", ack_policy="explicit")
+    house.ok("CONSUMER.DELETE.S.a")
+    disk.crash()
+    house = house.crash()
+    if retention == "workqueue":
+        house.consumer("b", durable_name="b", ack_policy="explicit")
+    assert [int(event[3].split(".")[5]) for event in house.pull(2, "b")] == [kept]
+
+
 @pytest.mark.parametrize(
     ("call", "body"),
     [("STREAM.MSG.DELETE.S", {"seq": 2, "no_erase": True}), ("STREAM.PURGE.S", {"keep": 1})],

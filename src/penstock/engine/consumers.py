@@ -97,9 +97,8 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
     detach(account, stream, entry, "Consumer Deleted")
     account.advisories.consumer(stream.config.name, entry.name, "delete", account.now_ns)
     if stream.files is not None and entry.persistent:
-        stream.files.states.drop(entry.name)
         try:
-            stream.files.remove_consumer(entry.name)
+            _remove(stream, entry.name)
             stream.rewrites.pop(entry.name, None)
         except OSError as error:
             _remove_later(stream, entry.name)
@@ -314,11 +313,19 @@ def _create(
     return entry
 
 
+def _remove(stream: StreamEntry, name: str) -> None:
+    """Forget a consumer's files and state, durably. OSError."""
+    assert stream.files is not None
+    if stream.config.retention != "limits":
+        # Its acks are what would remove their messages again, were the removals lost with the power.
+        stream.core.log.fsync()
+    stream.files.states.drop(name)
+    stream.files.remove_consumer(name)
+
+
 def _remove_later(stream: StreamEntry, name: str) -> None:
     """A file of a consumer that is not there may be on the disk."""
-    files = stream.files
-    assert files is not None
-    stream.rewrites[name] = lambda: files.remove_consumer(name)
+    stream.rewrites[name] = lambda: _remove(stream, name)
 
 
 def _update(
