@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -187,3 +188,34 @@ def test_opening_costs_a_constant_number_of_calls_for_each_segment(closed: bool)
     assert sum(many.values()) <= 200 * 7 + 30
     # without the entries of the messages, which are read when they are asked for
     assert many_bytes - few_bytes <= 150 * 500
+
+
+def test_what_was_removed_above_a_loss_stays_removed_when_its_segments_are_gone(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "log"
+
+    def fill(log: Log) -> None:
+        first = log.segments.items[-1].first
+        while log.segments.items[-1].first == first:
+            log.add(1, "s", b"x" * 700)
+        log.flush()
+
+    log = Log(str(folder), segment_bytes=4096)
+    fill(log)
+    log.fsync()
+    del log
+    path = folder / f"{1:020}.seg"
+    path.write_bytes(path.read_bytes()[:10])
+    path.with_suffix(".idx").unlink(missing_ok=True)
+    log = Log(str(folder), segment_bytes=4096)
+    lost = [(first, count) for first, count, _ in log.lost]
+    assert lost
+    for _ in range(4):
+        fill(log)
+        log.delete(log.last_seq - 1)
+        for seq in range(log.first_seq, log.last_seq):
+            log.delete(seq)
+        log.fsync()
+        log = Log(str(folder), segment_bytes=4096)
+        assert [(first, count) for first, count, _ in log.lost] == lost

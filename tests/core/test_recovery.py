@@ -583,34 +583,3 @@ def test_a_segment_that_an_opening_retired_stays_until_what_it_told_is_on_the_di
     log = Log("log", PyDisk(disk), segment_bytes=4096)
     assert [seq for seq in range(1, 262) if log.get(seq)] == [1]
     assert log.lost == []
-
-
-def test_what_was_removed_above_a_loss_stays_removed_when_its_segments_are_gone(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "log"
-
-    def fill(log: Log) -> None:
-        first = log.segments.items[-1].first
-        while log.segments.items[-1].first == first:
-            log.add(1, "s", b"x" * 700)
-        log.flush()
-
-    log = Log(str(folder), segment_bytes=4096)
-    fill(log)
-    log.fsync()
-    del log
-    path = folder / f"{1:020}.seg"
-    path.write_bytes(path.read_bytes()[:10])
-    path.with_suffix(".idx").unlink(missing_ok=True)
-    log = Log(str(folder), segment_bytes=4096)
-    lost = [(first, count) for first, count, _ in log.lost]
-    assert lost
-    for _ in range(4):
-        fill(log)
-        log.delete(log.last_seq - 1)
-        for seq in range(log.first_seq, log.last_seq):
-            log.delete(seq)
-        log.fsync()
-        log = Log(str(folder), segment_bytes=4096)
-        assert [(first, count) for first, count, _ in log.lost] == lost
