@@ -252,7 +252,9 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     cdef Range r
     for k in range(n):
         memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
-        ranges_add(&s.removes, r.first, r.count)
+        # What was not given yet when it was written was not removed by it.
+        if r.first <= head.seq:
+            ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
     if head.ts_ns > s.removed_below:
         s.removed_below = head.ts_ns
     return 0

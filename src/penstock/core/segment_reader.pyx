@@ -196,7 +196,7 @@ cdef class LogReader:
         self.overlay = OverlayDisk(disk, forget=".idx", progress=progress)
         if not quick:
             for name in names:
-                if name.endswith(".idx") and is_segment_name(name[:-4] + ".seg"):
+                if name.endswith(".idx") and is_segment_name(name[:20] + ".seg") and len(name) == 24:
                     path = f"{folder}/{name}"
                     self.overlay.patch(path, doubted(self.overlay.read_start(path, INDEX_HEAD_BYTES)))
         self.cipher = cipher

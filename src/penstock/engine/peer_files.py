@@ -151,6 +151,8 @@ def unpack_state(data: bytes) -> PeerState:
     for _ in range(numbers.take()):
         seq, times = numbers.take() + state.floor_stream, numbers.take()
         state.redelivered[seq] = times
+    if 0 in state.pending or 0 in state.redelivered:
+        raise ValueError("no state of a consumer: a sequence of 0")
     highest = max(state.floor_stream, state.delivered_stream, *state.pending, *state.redelivered)
     if max(highest, state.floor_consumer, state.delivered_consumer) >= _MAX:
         raise ValueError("no state of a consumer: its sequences are too high")
