@@ -77,3 +77,13 @@ def test_the_salt_follows_from_the_records() -> None:
     assert salt_of_records(bytes(damaged), 32) == salt
     assert salt_of_records(b"no record at all" * 10) is None
     assert salt_of_records(whole[0]) == salt
+
+
+def test_a_large_damaged_record_does_not_outvote_small_ones_that_agree() -> None:
+    whole, salt, _ = records()
+    small = b"".join(sorted(set(whole), key=len)[:6])
+    assert salt_of_records(small) == salt
+    large = whole[0][4:-4] + bytes(len(small) + 8)
+    large = (len(large) + 4).to_bytes(4, "little") + large
+    assert salt_of_records(large) not in (None, salt)
+    assert salt_of_records(large + small) == salt_of_records(small + large) == salt

@@ -259,3 +259,21 @@ def test_a_stop_on_a_failed_disk_answers_no_removal() -> None:
     disk.heal()
     disk.crash()
     assert house.crash().ok("STREAM.INFO.S")["state"]["messages"] == 3
+
+
+def test_what_a_start_has_seen_of_consumers_holds_when_the_power_goes() -> None:
+    """A delete that was cut short before its sync: a start finds the consumer gone, and the next too."""
+    disk = SimDisk()
+    house = House(STORE, disk=PyDisk(disk))
+    house.stream("S", subjects=["s"])
+    house.consumer("c", durable_name="c")
+    house.server.hub.settle()
+    disk.fail("sync_dir", errno.EIO, "*/consumers")
+    house.api("CONSUMER.DELETE.S.c")
+    disk.kill()
+    disk.heal()
+    house = house.crash()
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] in (None, [])
+    disk.crash()
+    house = house.crash()
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] in (None, [])

@@ -18,13 +18,15 @@ def store(folder: Path, streams: int) -> set[str]:
         log.mkdir(parents=True)
         for name in ("00000000000000000001.seg", "00000000000000000001.idx"):
             (log / name).write_bytes(b"x")
-        wanted |= {str(log), str(log / "00000000000000000001.seg")}
+        consumers = log.parent / "consumers"
+        consumers.mkdir()
+        wanted |= {str(log), str(log / "00000000000000000001.seg"), str(consumers)}
     (folder / "jetstream" / "$G" / "deleted").mkdir(exist_ok=True)
     (folder / "lock").write_bytes(b"1")
     return wanted
 
 
-def test_segments_and_their_folders_are_found(tmp_path: Path) -> None:
+def test_segments_and_folders_are_found(tmp_path: Path) -> None:
     wanted = store(tmp_path, 3)
     (tmp_path / "jetstream" / "$G" / "streams" / "empty").mkdir()
     found = list(log_files(str(tmp_path)))
@@ -74,4 +76,4 @@ def test_a_segment_without_index_is_read(tmp_path: Path) -> None:
     store(tmp_path, 1)
     log = tmp_path / "jetstream" / "$G" / "streams" / "S0" / "log"
     (log / "00000000000000000001.idx").unlink()
-    assert [whole for _, _, whole in log_files(str(tmp_path))] == [True, False]
+    assert [whole for _, _, whole in log_files(str(tmp_path))] == [True, False, False]

@@ -79,6 +79,7 @@ cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) e
     cdef Head head
     cdef uint32_t salt, best = 0
     cdef size_t most = 0
+    cdef bint agree
     places[0] = 0
     while at + RECORD_EXTRA_BYTES <= size:
         if not plausible(data + at, size - at, &head) or head.length > size - at:
@@ -89,8 +90,9 @@ cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) e
         places_of[salt] = places_of.get(salt, 0) | 1 << (at & 7)
         at += head.length
     for salt, n in bytes_of.items():
-        if <size_t>n > most:
-            most = n
+        agree = places_of[salt].bit_count() > 1
+        if agree == (places[0] > 1) and <size_t>n > most or agree > (places[0] > 1):
+            most = n               # one large record that is damaged must not outvote several small ones that agree
             best, places[0] = salt, places_of[salt].bit_count()
     return best
 

@@ -240,8 +240,11 @@ class StreamFiles:
 
     def consumers(self, report: Callable[[str], None]) -> list[ConsumerFile | BadConsumer]:
         """Every consumer, by file name; a file that is no consumer as the reason. `report` is told
-        what was damaged and is mended.
+        what was damaged and is mended. OSError: the folder can't be brought to the disk.
         """
+        if self._disk.exists(self._consumers):
+            # a process that was killed may have left changes that power could still take back
+            self._disk.sync_dir(self._consumers)
         found: list[ConsumerFile | BadConsumer] = []
         names = {name.removesuffix(twins.COPY) for name in self._disk.list_dir(self._consumers)}
         for name in sorted(name for name in names if name.endswith(".json")):

@@ -1,7 +1,7 @@
-"""What recovery will wait for is begun early: bringing the logs' files to the disk, and from it what has
-to be read whole, in threads, while the rest of the server is loaded.
+"""What recovery will wait for is begun early: bringing the files of logs and the folders of consumers to
+the disk, and from it what has to be read whole, in threads, while the rest of the server is loaded.
 
-Recovery syncs every segment and folder of a log before it believes what is in them: a process that
+Recovery syncs every segment and folder of a stream before it believes what is in them: a process that
 was killed may have left much that only the kernel has. One after the other that is a wait for each
 stream; several at once share the disk's, and clients are not kept waiting for it: a log is opened
 when its files are done here. Nothing else depends on this: recovery asks again, and gets its answer
@@ -26,7 +26,9 @@ class _Folder:
 
 
 def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
-    """Segments of all streams and the folders they are in; True: it will be read as a whole."""
+    """Segments of all streams, the folders they are in and those of their consumers; True: it will
+    be read as a whole.
+    """
     for account in _folders(os.path.join(store, "jetstream")):
         for stream in _folders(os.path.join(account, "streams")):
             path = os.path.join(stream, "log")
@@ -34,10 +36,11 @@ def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
                 names = sorted(os.listdir(path))
                 indexed = {name[:-4] for name in names if name.endswith(".idx")}
                 segments = [name for name in names if name.endswith(".seg")]
-                folder = _Folder(path, len(segments) + 1)
+                folder = _Folder(path, len(segments) + 2)
                 for name in segments:
                     yield folder, os.path.join(path, name), name[:-4] not in indexed
                 yield folder, path, False
+                yield folder, os.path.join(stream, "consumers"), False
 
 
 class Ahead:

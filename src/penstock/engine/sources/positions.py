@@ -8,7 +8,9 @@ know of is written to the log, the file is (see `holds` and `save`, which the lo
 
     <stream>/sources.json    {"format":1,"seq":812,"positions":[{"name":"ORDERS > >","seq":17,...}]}
 
-Without a good file (after a restore) the whole stream is looked at. Positions of sources that were taken out of the
+Without a good file (after a restore) the whole stream is looked at. So it is when the file says more
+than the stream has: power took the rest, and other messages will have those sequences. The file is
+made anew then, before it could be believed again. Positions of sources that were taken out of the
 configuration stay, so that one that comes back goes on where it was.
 """
 
@@ -80,6 +82,11 @@ class Positions:
         if self._files is not None:
             self._log.guard = self
             self._log.guard_above = above
+        if found is not None and found.seq > self._log.last_seq:
+            try:
+                self._write(self._file())
+            except OSError as error:
+                report_to.append(f"positions of sources are not written yet: {error}")
 
     def of(self, name: str) -> Position:
         """Where a source stands; from then on `follow` what lands."""
