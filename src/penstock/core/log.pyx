@@ -252,7 +252,6 @@ cdef class Log(LogFiles):
             return s.memory.data + e.offset
         length = (e.size & SIZE_MASK) + s.extra
         if s is self.active and e.offset >= self.tail_base:
-            # An index file may say anything of a segment that was closed in order.
             return self.tail.data + (e.offset - self.tail_base) if e.offset - self.tail_base + length <= self.tail.len else NULL
         p = self.pages.get(self.segments, s, e.offset, length)
         if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
