@@ -65,6 +65,6 @@ def stream(
     name = "T" + str(abs(hash(request.node.nodeid)))[:10]
     made = Stream(client, server.url, name)
     yield made
-    forget_client(made.options())
+    forget_client(made.options().servers)
     with contextlib.suppress(Exception):
         made.js.delete_stream(name)

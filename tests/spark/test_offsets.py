@@ -18,7 +18,8 @@ from penstock.spark.offsets import (
     resolve_start,
     worth_a_batch,
 )
-from penstock.spark.options import OptionError, Options, Position
+from penstock.spark.options import Options, Position
+from penstock.spark.parsing import OptionError
 
 EARLIEST, LATEST = Position(word="earliest"), Position(word="latest")
 BORN = "2026-10-16T23:04:01Z"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.options import ROWS, OptionError, Position, parse_options
+from penstock.spark.options import ROWS, Position, parse_options
+from penstock.spark.parsing import OptionError
 
 GOOD = {
     "stream": "ORDERS",
@@ -34,13 +35,13 @@ GOOD = {
 
 def test_all_together():
     options = parse_options({name.upper(): text for name, text in GOOD.items()}, streaming=True)
-    assert options.servers == ("nats://a:1", "nats://b:2")
+    assert options.servers.urls == ("nats://a:1", "nats://b:2")
     assert options.starting_offsets == Position(word="earliest")
     assert options.max_trigger_delay_seconds == 900
     assert options.max_bytes_per_trigger == 64 * 2**20
     assert options.include_headers
     assert not options.fail_on_data_loss
-    assert options.request_timeout_seconds == 0.5
+    assert options.servers.request_timeout_seconds == 0.5
     assert pickle.loads(pickle.dumps(options)) == options
 
 

@@ -8,7 +8,7 @@ import pytest
 from penstock.client.models import StreamConfig
 from penstock.spark import source
 from penstock.spark.offsets import DataLossError
-from penstock.spark.options import OptionError
+from penstock.spark.parsing import OptionError
 from penstock.spark.source import JetStreamDataSource, JetStreamReader, JetStreamStreamReader
 
 pytestmark = pytest.mark.peer

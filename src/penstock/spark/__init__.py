@@ -1,15 +1,16 @@
 """``format("jetstream")`` for Apache Spark: streams as DataFrames, read over the NATS protocol.
 
-==============  ==================================================================================
-``options``     the options as one frozen value
-``offsets``     planning: positions, micro-batches, partitions, loss; plain functions
-``connection``  one blocking connection per process, and the few requests a reader makes
-``ranges``      the messages of a range of sequences as Arrow batches
-``source``      the classes Spark calls
-``java``        finding a Java, or taking the one from PyPI
-``session``     a Spark session with settings that were measured
-``tables``      Delta tables that take each micro-batch exactly once
-==============  ==================================================================================
+========================  ========================================================================
+``options``               the options of a read as one frozen value
+``parsing``, ``servers``  reading options of any format; those that say where to connect
+``offsets``               planning: positions, micro-batches, partitions, loss; plain functions
+``connection``            one blocking connection per process, and the few requests a reader makes
+``ranges``                the messages of a range of sequences as Arrow batches
+``source``                the classes Spark calls
+``java``                  finding a Java, or taking the one from PyPI
+``session``               a Spark session with settings that were measured
+``tables``                Delta tables that take each micro-batch exactly once
+========================  ========================================================================
 
 Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the format known to
 a session that does not find it by itself (as it does where Penstock is installed on every machine).

@@ -16,85 +16,100 @@ from typing import TYPE_CHECKING
 from penstock.api.times import format_time
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig
+from penstock.client.options import Options as ClientOptions
+from penstock.client.options import TlsOptions, parse_servers
 from penstock.errors import ApiError, MessageNotFound, NoResponders, PenstockError, StreamNotFound
 from penstock.spark.offsets import StreamState
-from penstock.spark.options import OptionError
+from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.options import Options
+    from penstock.spark.servers import Servers
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECONNECT_ATTEMPTS = 20
-_clients: dict[tuple[object, ...], BlockingClient] = {}
+_clients: dict[tuple[int, Servers], BlockingClient] = {}
 
 
 class ReadError(RuntimeError):
     """A stream could not be read; the text says which and why."""
 
 
-def client_for(options: Options) -> BlockingClient:
-    """This process's connection for the servers and credentials of the options; opened when there
-    is none.
+def client_for(servers: Servers) -> BlockingClient:
+    """This process's connection to the servers; opened when there is none.
 
     Raises :class:`ReadError` when no server takes us.
     """
-    key = _key(options)
+    key = (os.getpid(), servers)
     client = _clients.get(key)
     if client is None or client.closed:
         for old in [other for other in _clients if other[0] != key[0]]:
             # Of the parent process: dropped, never closed, for the socket is still its own.
             del _clients[old]
-        client = _clients[key] = _connect(options)
+        client = _clients[key] = _connect(servers)
     return client
 
 
-def _key(options: Options) -> tuple[object, ...]:
-    secrets = (options.user, options.password, options.token, options.creds)
-    return (os.getpid(), options.servers, *secrets)
-
-
-def forget_client(options: Options) -> None:
+def forget_client(servers: Servers) -> None:
     """Close this process's connection; the next call opens another."""
-    key = _key(options)
-    if client := _clients.pop(key, None):
+    if client := _clients.pop((os.getpid(), servers), None):
         client.close()
 
 
-def _connect(options: Options) -> BlockingClient:
+def _connect(servers: Servers) -> BlockingClient:
     try:
         return connect_blocking(
-            options.servers,
-            name="penstock spark",
-            user=options.user or "",
-            password=options.password or "",
-            token=options.token or "",
-            creds=options.creds or "",
-            timeout=options.request_timeout_seconds,
-            reconnect_attempts_max=_RECONNECT_ATTEMPTS,
+            ClientOptions(
+                servers=parse_servers(servers.urls),
+                name="penstock spark",
+                user=servers.user or "",
+                password=servers.password or "",
+                token=servers.token or "",
+                creds=servers.creds or "",
+                nkey=servers.nkey or "",
+                jwt=servers.jwt or "",
+                tls=_tls(servers),
+                timeout=servers.request_timeout_seconds,
+                reconnect_attempts_max=_RECONNECT_ATTEMPTS,
+                inbox_prefix=servers.inbox_prefix or "_INBOX",
+            )
         )
-    except ValueError as error:
-        raise OptionError(f"option servers: {error}") from None
+    except (ValueError, OSError) as error:
+        raise OptionError(f"cannot connect to {servers}: {error}") from None
     except PenstockError as error:
-        raise ReadError(f"stream {options.stream}: {error}") from error
+        raise ReadError(f"cannot connect to {servers}: {error}") from error
 
 
-def jetstream_for(options: Options) -> JetStream:
-    """JetStream over this process's connection."""
-    return client_for(options).jetstream(timeout=options.request_timeout_seconds)
+def _tls(servers: Servers) -> TlsOptions | None:
+    given = TlsOptions(
+        ca_file=servers.tls_ca,
+        cert_file=servers.tls_cert,
+        key_file=servers.tls_key,
+        hostname=servers.tls_hostname,
+        first=servers.tls_first,
+    )
+    return None if given == TlsOptions() else given
+
+
+def jetstream_for(servers: Servers) -> JetStream:
+    """JetStream over this process's connection, in the domain that was asked for."""
+    return client_for(servers).jetstream(
+        domain=servers.domain,
+        prefix=servers.api_prefix,
+        timeout=servers.request_timeout_seconds,
+    )
 
 
 def stream_state(options: Options) -> StreamState:
     """What the stream holds now. Raises :class:`ReadError`, also for a stream that is not there."""
     try:
-        info = jetstream_for(options).stream_info(options.stream)
+        info = jetstream_for(options.servers).stream_info(options.stream)
     except StreamNotFound:
-        raise ReadError(
-            f"there is no stream {options.stream} on {', '.join(options.servers)}"
-        ) from None
+        raise ReadError(f"there is no stream {options.stream} on {options.servers}") from None
     except NoResponders:
-        raise ReadError(f"{', '.join(options.servers)} has no JetStream") from None
+        raise ReadError(f"{options.servers} has no JetStream") from None
     except PenstockError as error:
         raise ReadError(f"stream {options.stream}: {error}") from error
     state = info.state
@@ -109,7 +124,9 @@ def end_of_subject(options: Options, state: StreamState) -> int:
     if options.subject is None:
         return state.last_seq
     try:
-        found = jetstream_for(options).get_message(options.stream, last_by_subject=options.subject)
+        found = jetstream_for(options.servers).get_message(
+            options.stream, last_by_subject=options.subject
+        )
     except MessageNotFound:
         return 0
     except PenstockError as error:
@@ -129,7 +146,7 @@ def sequence_at(options: Options, time: datetime) -> int | None:
         mem_storage=True,
         inactive_threshold=5_000_000_000,
     )
-    jetstream = jetstream_for(options)
+    jetstream = jetstream_for(options.servers)
     try:
         state = stream_state(options)
         consumer = jetstream.create_consumer(options.stream, config)

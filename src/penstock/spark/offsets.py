@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.options import EARLIEST, LATEST, OptionError
+from penstock.spark.options import EARLIEST, LATEST
+from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -99,22 +99,22 @@ def _loss(options: Options, first: int, last: int) -> DataLossError:
 def _columns(options: Options, wanted: Range) -> Iterator[Columns]:
     """Batches of columns, going on behind the last one as long as the server comes back in time."""
     position = wanted.first
-    deadline = time.monotonic() + options.retry_timeout_seconds
+    deadline = time.monotonic() + options.servers.retry_timeout_seconds
     while position <= wanted.last:
         try:
             for columns in bulk.read_range(
-                jetstream_for(options),
+                jetstream_for(options.servers),
                 options.stream,
                 position,
                 wanted.last + 1,
                 filter_subjects=() if options.subject is None else (options.subject,),
                 rows=options.batch_rows,
                 max_bytes=_BATCH_BYTES,
-                timeout=options.request_timeout_seconds,
+                timeout=options.servers.request_timeout_seconds,
             ):
                 yield columns
                 position = columns.last_seq + 1
-                deadline = time.monotonic() + options.retry_timeout_seconds
+                deadline = time.monotonic() + options.servers.retry_timeout_seconds
         except Timeout as error:
             # A message that was counted does not come: the server is slow, or it was deleted
             # meanwhile; ask anew.
@@ -123,7 +123,7 @@ def _columns(options: Options, wanted: Range) -> Iterator[Columns]:
             if isinstance(error, ApiError):
                 raise ReadError(f"stream {options.stream}: {error}") from error
             trouble = error
-            forget_client(options)
+            forget_client(options.servers)
         else:
             return
         if time.monotonic() > deadline:

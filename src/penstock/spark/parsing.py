@@ -1,0 +1,121 @@
+"""How the formats read their options: rows of a table, and readers of the texts Spark hands over.
+
+A table of :class:`Row` is the whole truth about a format's options: names, how a text is read, what
+it means. The parser and the error for an unknown name are made from it.
+
+Knows nothing of Spark, of the network, or of any one format.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+SEQUENCE_MAX = 2**63 - 1
+
+
+class OptionError(ValueError):
+    """An option is unknown, missing or has a value that cannot be used. The text says which and
+    what would be right.
+    """
+
+
+class Row(NamedTuple):
+    """One option: public name, the field it fills, the reader of its text, what it means."""
+
+    name: str
+    field: str
+    read: Callable[[str], object]
+    meaning: str
+    secret: bool = False  # never shown in errors or plans
+
+
+def text(text: str) -> str:
+    """Any text but the empty one."""
+    if not text:
+        raise OptionError("a text that is not empty")
+    return text
+
+
+def stream_name(text: str) -> str:
+    """The name of a stream."""
+    if not text or re.search(r"[\s.*>/\\]", text):
+        raise OptionError("the name of a stream (no space, '.', '*', '>', '/' or '\\')")
+    return text
+
+
+def subject(text: str) -> str:
+    """A subject, wildcards allowed."""
+    tokens = text.split(".")
+    bad = any(not token or re.search(r"\s", token) for token in tokens) or ">" in tokens[:-1]
+    if bad:
+        raise OptionError("a subject, wildcards '*' and '>' allowed, such as orders.*.new")
+    return text
+
+
+def servers(text: str) -> tuple[str, ...]:
+    """Addresses with commas between."""
+    servers = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not servers:
+        raise OptionError(f"one or more addresses with commas between, such as {DEFAULT_SERVER}")
+    return servers
+
+
+def flag(text: str) -> bool:
+    """true or false, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise OptionError("true or false")
+    return text.lower() == "true"
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= SEQUENCE_MAX:
+        raise OptionError("a whole number of 1 or more")
+    return int(text)
+
+
+_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
+
+
+def size(text: str) -> int:
+    """Bytes, with or without a unit of two to the ten."""
+    match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.strip().lower())
+    if not match or match[2] not in _SIZES or int(match[1]) == 0:
+        raise OptionError("a size of 1 byte or more, such as 67108864 or 64m")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+_DURATIONS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """Seconds, or a number with its unit; returns seconds."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
+    if not match or match[2] not in _DURATIONS or float(match[1]) == 0:
+        raise OptionError("a duration, such as 500ms, 30s or 15m")
+    return float(match[1]) * _DURATIONS[match[2]]
+
+
+def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) -> dict[str, object]:
+    """Spark's options as values by field; names in any case, only those that were given.
+
+    Raises :class:`OptionError` for an unknown name or a bad value.
+    """
+    by_name = {row.name.lower(): row for row in rows}
+    values: dict[str, object] = {}
+    for name, given_text in given.items():
+        row = by_name.get(name.lower())
+        if row is None:
+            known = ", ".join(row.name for row in by_name.values())
+            raise OptionError(f"{format_name} has no option {name!r}. The options are: {known}")
+        try:
+            values[row.field] = row.read(str(given_text))
+        except OptionError as wanted:
+            shown = "***" if row.secret else repr(given_text)
+            raise OptionError(f"option {row.name} is {shown}, but must be {wanted}") from None
+    return values
