@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -36,6 +35,7 @@ from penstock.spark.offsets import (
     worth_a_batch,
 )
 from penstock.spark.options import EARLIEST, LATEST, Position, parse_options
+from penstock.spark.sink import StreamSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ class StreamPartition(InputPartition):
     range: Range
 
 
-class JetStreamDataSource(DataSource):
+class JetStreamDataSource(StreamSink):
     """``spark.read`` and ``spark.readStream`` ``.format("jetstream")``."""
 
     @classmethod
