@@ -17,13 +17,13 @@ from penstock.core.outflow import TOO_LARGE
 from penstock.core.wire import decode_headers
 from penstock.errors import ConnectionClosed, PenstockError, PermissionsViolation, Timeout
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
-from penstock.spark.progress import NOTHING, Progress
+from penstock.spark.write_progress import NOTHING, Progress
 from penstock.spark.row_errors import Sent, WriteError, judge, message_of
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.spark.composing import Messages
-    from penstock.spark.progress import Found
+    from penstock.spark.write_progress import Found
     from penstock.spark.row_errors import RowErrors
     from penstock.spark.target import Target
     from penstock.spark.write_options import WriteOptions

@@ -4,7 +4,7 @@
 task needs is in its :class:`WritePlan`; which query and batch it is of, Spark's task context says.
 
 ========================  =================================================================
-``exactlyOnce=ids``       :mod:`penstock.spark.sending`, :mod:`penstock.spark.progress`
+``exactlyOnce=ids``       :mod:`penstock.spark.sending`, :mod:`penstock.spark.write_progress`
 ``exactlyOnce=batch``     :mod:`penstock.spark.atomic`
 ``exactlyOnce=none``      :mod:`penstock.spark.sending`
 ========================  =================================================================
@@ -24,7 +24,7 @@ from penstock.spark.atomic import forget_markers, write_atomically
 from penstock.spark.composing import ID, MessageComposer
 from penstock.spark.connection import jetstream_for
 from penstock.spark.parsing import OptionError
-from penstock.spark.progress import Progress, forget
+from penstock.spark.write_progress import Progress, forget
 from penstock.spark.row_errors import RowErrors, Task, WriteError
 from penstock.spark.sending import Sender
 from penstock.spark.target import look_at
