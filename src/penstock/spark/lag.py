@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking_jetstream import JetStream
     from penstock.client.models import ConsumerConfig, ConsumerInfo
     from penstock.spark.offsets import Offset
+    from penstock.spark.options import Options
     from penstock.spark.servers import Servers
 
 REQUEST_SECONDS = 2.0
@@ -200,6 +201,14 @@ class Shadow:
             f"consumer {self.name} of stream {info.stream_name} {problem}; delete it, or give the"
             " option consumer another name"
         )
+
+
+def shadow_of(options: Options) -> Shadow | None:
+    """The shadow a reader was asked for by the option consumer; None without it."""
+    if options.consumer is None:
+        return None
+    subjects = () if options.subject is None else (options.subject,)
+    return Shadow(options.servers, options.consumer, subjects)
 
 
 def _disjoint(subjects: tuple[str, ...]) -> bool:
