@@ -487,7 +487,8 @@ cdef class LogFiles:
         cdef uint64_t end = s.first + s.count, stop = end
         cdef list lost = []
         at = self.segments.position(end)
-        if s.live and at < len(self.segments.items):
+        if 0 < at < len(self.segments.items) and self.segments.items[at - 1] is s:
+            # The gap behind it, also of one that holds nothing but damage.
             stop = (<Segment>self.segments.items[at]).first
         if self.lost:
             lost = self.lost_within(s.first, max(end, stop))
