@@ -490,6 +490,7 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     # The file is the new one: the index follows.
     cdef uint32_t i, n = 0
     cdef uint32_t* subjects = s.subjects
+    cdef Py_ssize_t at = log.segments.position(s.first + s.count)
     log.pages.forget(s.serial)
     log.segments.serials += 1
     s.serial = log.segments.serials
@@ -499,7 +500,8 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     s.extra = fresh.extra
     s.size = s.written_size = s.synced_size = size
     s.has_index = False
-    s.relog_low = s.relog_high = 0
+    if at == len(log.segments.items) or (<Segment>log.segments.items[at]).first == s.first + s.count:
+        s.relog_low = s.relog_high = 0       # it tells of itself now; of a gap behind it others still do
     for i in range(s.subject_count):
         log.subjects_table.table[subjects[i]].local = 0
     for i in range(s.count):

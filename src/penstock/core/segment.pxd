@@ -62,7 +62,6 @@ cdef class Segment:
     cdef uint32_t serial                  # names its pages; changes when the file is rewritten
     cdef Out memory                       # the records of a memory log
     cdef uint64_t retire_mark             # retired: unlinked when what was written up to this mark is safe (0: not looked at yet)
-    cdef bint relogs                      # ... and its REMOVE records speak of older segments
 
     cdef int reserve(self, uint32_t more) except -1             # room for entries, so that push can't fail
     cdef int push_holes(self, uint32_t n) except -1             # n sequences with nothing stored
