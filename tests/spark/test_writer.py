@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
-from penstock.spark.row_errors import WriteError
 from tests.spark.writing import (
     DATA,
     SECOND_NS,

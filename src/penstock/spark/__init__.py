@@ -7,6 +7,15 @@
 ``connection``            one blocking connection per process, and the few requests a reader makes
 ``ranges``                the messages of a range of sequences as Arrow batches
 ``source``                the classes Spark calls
+``sink``                  what those classes have of writing; the format ``jetstream_object``
+``write_options``         the options of a write as one frozen value
+``composing``             rows as messages; ``kv_sink``: rows as values of keys
+``target``                the stream that is written, looked at before
+``writer``, ``sending``   a task that writes, with many acks outstanding
+``write_progress``        what of a partition is in the stream already, by message ids
+``atomic``                a partition in atomic batches, each with a marker
+``row_errors``            what becomes of rows that cannot be written
+``object_sink``           rows as objects; ``object_store``: an object as messages
 ``java``                  finding a Java, or taking the one from PyPI
 ``session``               a Spark session with settings that were measured
 ``tables``                Delta tables that take each micro-batch exactly once
@@ -25,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("jetstream")`` known to this session; harmless when it is already."""
+    """Make the formats ``jetstream``, ``jetstream_kv`` and ``jetstream_object`` known to this
+    session; harmless when they are already.
+    """
+    from penstock.spark.kv_source import JetStreamKv
+    from penstock.spark.sink import ObjectSink
     from penstock.spark.source import JetStreamDataSource
 
-    spark.dataSource.register(JetStreamDataSource)
+    for source in (JetStreamDataSource, JetStreamKv, ObjectSink):
+        spark.dataSource.register(source)

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from penstock.spark.write_options import Pattern
 
 DATA, SUBJECT, HEADERS, ID = "data", "subject", "headers", "msg_id"
-_TEXTS = ("string", "varchar", "char")
-_NUMBERS = ("byte", "short", "integer", "long")
-_MAPS = ("map<string,array<string>>", "map<string,string>")
+TEXTS = ("string", "varchar", "char")
+NUMBERS = ("byte", "short", "integer", "long")
+HEADER_MAPS = ("map<string,array<string>>", "map<string,string>")
 # Columns that become a header line: the name of the header, the types that make sense.
 LINES: dict[str, tuple[str, tuple[str, ...]]] = {
-    ID: (MSG_ID, _TEXTS),
-    "ttl": (TTL, (*_TEXTS, *_NUMBERS)),
-    "expected_last_seq": (LAST_SEQ, _NUMBERS),
-    "expected_last_subject_seq": (LAST_SUBJECT_SEQ, _NUMBERS),
-    "expected_last_subject": (f"{LAST_SUBJECT_SEQ}-Subject", _TEXTS),
-    "expected_last_msg_id": (LAST_MSG_ID, _TEXTS),
-    "rollup": ("Nats-Rollup", _TEXTS),
+    ID: (MSG_ID, TEXTS),
+    "ttl": (TTL, (*TEXTS, *NUMBERS)),
+    "expected_last_seq": (LAST_SEQ, NUMBERS),
+    "expected_last_subject_seq": (LAST_SUBJECT_SEQ, NUMBERS),
+    "expected_last_subject": (f"{LAST_SUBJECT_SEQ}-Subject", TEXTS),
+    "expected_last_msg_id": (LAST_MSG_ID, TEXTS),
+    "rollup": ("Nats-Rollup", TEXTS),
 }
 EXPECTATIONS = tuple(column for column in LINES if column.startswith("expected_"))
 # How a message is published is said by options and columns, never by a map of headers: in a copy of
@@ -160,7 +160,7 @@ def check_columns(
 
 
 _SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-TOKEN_TYPES = (*_TEXTS, *_NUMBERS, "boolean", "date")
+TOKEN_TYPES = (*TEXTS, *NUMBERS, "boolean", "date")
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ class MessageComposer:
     def of(schema: StructType, pattern: Pattern | None) -> MessageComposer:
         """For a DataFrame of this schema; :class:`OptionError` when it cannot be written."""
         known = {
-            DATA: ("binary", *_TEXTS),
-            SUBJECT: _TEXTS,
-            HEADERS: _MAPS,
+            DATA: ("binary", *TEXTS),
+            SUBJECT: TEXTS,
+            HEADERS: HEADER_MAPS,
             **{column: types for column, (_, types) in LINES.items()},
         }
         used = () if pattern is None else pattern.columns
@@ -226,18 +226,15 @@ class MessageComposer:
         return given
 
     def _lines(self, batch: pa.RecordBatch, present: list[str], bad: dict[int, str]) -> pa.Array:
-        sources = [
-            (f"{LINES[name][0]}: ".encode(), name, batch.column(name).to_pylist())
-            for name in present
-        ]
+        sources = [(LINES[name][0], batch.column(name).to_pylist()) for name in present]
         maps = batch.column(HEADERS).to_pylist() if HEADERS in self.columns else None
         made: list[bytes] = []
         for row in range(batch.num_rows):
             try:
                 block = b"" if maps is None else header_lines(maps[row])
-                for begin, name, values in sources:
+                for header, values in sources:
                     if values[row] is not None:
-                        block += begin + _value(name, values[row]) + b"\r\n"
+                        block += header_value(header, values[row])
             except ValueError as error:
                 bad.setdefault(row, str(error))
                 block = b""
@@ -268,25 +265,31 @@ def fill(pattern: Pattern, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes 
     return pc.binary_join_element_wise(*parts, "")
 
 
-def header_lines(given: Iterable[tuple[str, object]] | None) -> bytes:
-    """A map of headers as lines; ValueError on what a header cannot hold."""
-    if not given:
-        return b""
+def headers_of(given: object) -> dict[str, list[str]]:
+    """A map column's value as headers, without those that say how a message is published."""
     headers: dict[str, list[str]] = {}
-    for name, value in given:
+    pairs = given if isinstance(given, list) else []
+    for name, value in pairs:
         if value is None or name.lower() in _PUBLISHING:
             continue
         values = [value] if isinstance(value, str) else value
-        headers[name] = [str(one) for one in values if one is not None]  # type: ignore[attr-defined]  # a list of texts, as the schema was checked
-    return encode_headers(headers)[len(b"NATS/1.0\r\n") : -2]
+        headers[name] = [one for one in values if one is not None]
+    return headers
 
 
-def _value(name: str, value: object) -> bytes:
+def header_lines(given: object) -> bytes:
+    """A map column's value as header lines; ValueError on what a header cannot hold."""
+    headers = headers_of(given)
+    return encode_headers(headers)[len(b"NATS/1.0\r\n") : -2] if headers else b""
+
+
+def header_value(header: str, value: object) -> bytes:
+    """A header line of a text or a number; ValueError when no header can hold it."""
     if isinstance(value, int):
         if value < 0:
-            raise ValueError(f"{name} is {value}, less than 0")
-        return str(value).encode()
+            raise ValueError(f"{header} would be {value}, less than 0")
+        return f"{header}: {value}\r\n".encode()
     text = str(value)
     if not text or "\r" in text or "\n" in text or text != text.strip():
-        raise ValueError(f"{name} is {text!r:.80}, which no header can hold")
-    return text.encode("utf-8")
+        raise ValueError(f"{header} would be {text!r:.80}, which no header can hold")
+    return f"{header}: {text}\r\n".encode()

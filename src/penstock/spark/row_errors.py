@@ -86,6 +86,11 @@ class Sent(NamedTuple):
     headers: bytes
     data: bytes
 
+    def header(self, name: str) -> str | None:
+        """The first value of a header."""
+        values = decode_headers(self.headers)[2].get(name) if self.headers else None
+        return values[0] if values else None
+
 
 def message_of(operation: bytes) -> Sent:
     """What an operation publishes."""

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID
 from penstock.client.rows import RowPublisher
 from penstock.core.outflow import TOO_LARGE
-from penstock.core.wire import decode_headers
 from penstock.errors import ConnectionClosed, PenstockError, PermissionsViolation, Timeout
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
-from penstock.spark.write_progress import NOTHING, Progress
 from penstock.spark.row_errors import Sent, WriteError, judge, message_of
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.spark.composing import Messages
-    from penstock.spark.write_progress import Found
     from penstock.spark.row_errors import RowErrors
     from penstock.spark.target import Target
     from penstock.spark.write_options import WriteOptions
+    from penstock.spark.write_progress import Progress
 
 RETRY_EVERY_SECONDS = 0.2
 
@@ -202,16 +200,7 @@ class Sender:
         js = jetstream_for(self._options.servers)
         found = self._progress.over(js).scan(after, own_ids=self._own_ids)
         for number, row, operation in flow.unanswered():
-            if has(found, row, operation if found.ids else b""):
+            message = message_of(operation)
+            own = message.header(MSG_ID) if self._own_ids else None
+            if found.has(row, message.subject, own):
                 flow.settle(number)
-
-
-def has(found: Found, row: int, operation: bytes) -> bool:
-    """Whether a row is among what the stream has, by its number or by an id of its own."""
-    if row in found.rows:
-        return True
-    if not operation or found is NOTHING:
-        return False
-    headers = message_of(operation).headers
-    [own] = decode_headers(headers)[2].get(MSG_ID, [""]) if headers else [""]
-    return own in found.ids

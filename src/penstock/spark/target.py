@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WINDOW_WANTED_SECONDS = 60.0
 _NS = 1_000_000_000
+_PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,21 @@ class Target:
     expected: bool = False
     """Whether each message says that it is for this stream alone."""
     message_bytes_max: int = 0
+    kept_of_subject: int = 0
+    """How many messages of a subject it keeps; 0 where it does not count."""
     rollup: bool = False
     filter: str | None = None
     progress_subject: str = ""
 
 
-def look_at(options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bool) -> Target:
+def look_at(
+    options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bool, kind: str = "stream"
+) -> Target:
     """The stream that takes ``subjects``, or that the options name, found fit for the write.
 
-    ``ttl``: whether rows have one. Raises :class:`WriteError` when it is not there or not fit, and
-    warns where exactly-once has a condition.
+    ``ttl``: whether rows have one. ``kind`` is what a user calls such a stream. Raises
+    :class:`WriteError` when it is not there or not fit, and warns where exactly-once has a
+    condition.
     """
     try:
         client_for(options.servers)
@@ -56,7 +62,8 @@ def look_at(options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bo
             return Target()
         info = jetstream_for(options.servers).stream_info(stream)
     except StreamNotFound:
-        raise WriteError(f"there is no stream {options.stream} on {options.servers}") from None
+        name = (options.stream or "").removeprefix(_PREFIXES[kind])
+        raise WriteError(f"there is no {kind} {name} on {options.servers}") from None
     except NoResponders:
         raise WriteError(f"{options.servers} has no JetStream") from None
     except ReadError as error:
@@ -76,6 +83,7 @@ def look_at(options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bo
         born=format_time(info.created),
         expected=options.stream is not None,
         message_bytes_max=max(0, config.max_msg_size),
+        kept_of_subject=max(0, config.max_msgs_per_subject),
         rollup=config.allow_rollup_hdrs and not config.deny_purge,
         filter=subjects if fixed and config.subject_transform is None else None,
         progress_subject=progress,

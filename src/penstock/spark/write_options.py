@@ -2,7 +2,7 @@
 value.
 
 ``ROWS`` is the whole truth about an option: its name, how its text is read and what it means.
-``ONCE_ROWS`` are those that every sink into a stream has. Knows nothing of Spark, of the network or
+``SINK_ROWS`` are those that the other sinks into streams have. Knows nothing of Spark, of the network or
 of what a stream is like.
 """
 
@@ -137,20 +137,43 @@ ERROR_ROWS: tuple[Row, ...] = (
         "errorSubject", "error_subject", literal_subject, "Side output: a subject a stream stores."
     ),
 )
-ONCE_ROWS: tuple[Row, ...] = (
+WRITE_ID_ROW = Row(
+    "writeId",
+    "write_id",
+    name,
+    "Name of a batch write: run again under it, it adds only what is missing.",
+)
+PROGRESS_ROW = Row(
+    "progressBucket", "progress_bucket", name, "Bucket of the progress records of ids."
+)
+_WINDOWS = (
+    Row("maxInFlight", "window_rows", _window, "Messages of a task that wait for their ack."),
+    Row("maxInFlightBytes", "window_bytes", size, "Bytes of a task that wait for their ack."),
+)
+SINK_ROWS: tuple[Row, ...] = (
+    Row(
+        "exactlyOnce",
+        "exactly_once",
+        one_of(IDS, NONE),
+        "How a row that is written again is known: by message ids, or not.",
+    ),
+    WRITE_ID_ROW,
+    PROGRESS_ROW,
+    *ERROR_ROWS,
+    *_WINDOWS,
+)
+ROWS: tuple[Row, ...] = (
+    Row("stream", "stream", stream_name, "The stream that must be the one which stores the rows."),
+    *SERVER_ROWS,
+    Row("subject", "subject", subject_pattern, "Subject of the rows, columns in braces."),
     Row(
         "exactlyOnce",
         "exactly_once",
         one_of(IDS, BATCH, NONE),
         "How a row that is written again is known: by message ids, by atomic batches, or not.",
     ),
-    Row(
-        "writeId",
-        "write_id",
-        name,
-        "Name of a batch write: run again under it, it adds only what is missing.",
-    ),
-    Row("progressBucket", "progress_bucket", name, "Bucket of the progress records of ids."),
+    WRITE_ID_ROW,
+    PROGRESS_ROW,
     Row(
         "progressSubject",
         "progress_subject",
@@ -159,14 +182,7 @@ ONCE_ROWS: tuple[Row, ...] = (
     ),
     Row("atomicRows", "atomic_rows", _batch_rows, "Messages the server takes in an atomic batch."),
     *ERROR_ROWS,
-    Row("maxInFlight", "window_rows", _window, "Messages of a task that wait for their ack."),
-    Row("maxInFlightBytes", "window_bytes", size, "Bytes of a task that wait for their ack."),
-)
-ROWS: tuple[Row, ...] = (
-    Row("stream", "stream", stream_name, "The stream that must be the one which stores the rows."),
-    *SERVER_ROWS,
-    Row("subject", "subject", subject_pattern, "Subject of the rows, columns in braces."),
-    *ONCE_ROWS,
+    *_WINDOWS,
 )
 
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,6 +39,7 @@ from penstock.spark.row_errors import Task, WriteError
 
 if TYPE_CHECKING:
     from penstock.client.blocking_jetstream import JetStream
+    from penstock.core.columns import Columns
     from penstock.spark.target import Target
 
 UNFINISHED = -1
@@ -53,16 +56,40 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     after: int
     first: str
     rows: int = UNFINISHED
+    done: int = 0
+    """So many rows from the first on are in, where a writer says so as it goes."""
 
 
-class Found(NamedTuple):
-    """What the stream has of a partition: numbers of rows, and ids that rows brought along."""
+@dataclass
+class Found:
+    """What a stream tells of a partition: its rows, and what stands for rows it dropped since.
 
-    rows: set[int]
-    ids: set[str]
+    ``newer`` counts messages by subject where the stream keeps ``kept`` of each: a row whose
+    subject has as many was stored, or is outdone. Rows before ``dropped_before`` were stored before
+    one that is there, and the begin of the stream has passed them.
+    """
 
+    rows: set[int] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    newer: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    dropped_before: int = 0
 
-NOTHING = Found(set(), set())
+    def __bool__(self) -> bool:
+        """Whether anything was found."""
+        return bool(self.rows or self.ids or self.newer)
+
+    def has(self, row: int, subject: str, own_id: str | None) -> bool:
+        """Whether this row needs to be written no more."""
+        if row in self.rows or row < self.dropped_before:
+            return True
+        if own_id is not None and own_id in self.ids:
+            return True
+        if not self.kept:
+            return False
+        # What is published through a prefix of the API is stored without it.
+        stored = subject[max(0, subject.find(".$KV.") + 1) :]
+        return self.newer[stored] >= self.kept
 
 
 class Progress:
@@ -77,7 +104,7 @@ class Progress:
         self._revision = 0
         self.record: Record | None = None
         """The record as it is now, once begun."""
-        self.found: Found = NOTHING
+        self.found = Found()
         """What earlier attempts wrote."""
 
     @property
@@ -86,7 +113,15 @@ class Progress:
         return self.record is not None and self.record.rows != UNFINISHED
 
     def begin(self, first: str, *, own_ids: bool) -> None:
-        """Say that this partition is being written, or learn what of it is in the stream.
+        """Say that this partition is being written, or learn what of it is in the stream; see
+        :meth:`claim`.
+        """
+        if not self.claim(first) and not self.finished:
+            assert self.record is not None
+            self.found = self.scan(self.record.after, own_ids=own_ids)
+
+    def claim(self, first: str) -> bool:
+        """Say that this partition is being written; False when that was said before.
 
         ``first`` tells its first row from others. Raises :class:`WriteError` when a later epoch was
         begun, or the rows are others than the first time.
@@ -98,7 +133,7 @@ class Progress:
                 record = Record(self._task.epoch, self._stream(), self._target.born, end, first)
                 with contextlib.suppress(WrongLastSequence):  # somebody was faster: look again
                     self._write(record)
-                    return
+                    return True
                 continue
             if known.epoch > self._task.epoch:
                 raise WriteError(
@@ -108,26 +143,38 @@ class Progress:
             if known.first != first:
                 raise _other_rows(self._bucket, self._task)
             self.record = known
-            if not self.finished:
-                self.found = self.scan(known.after, own_ids=own_ids)
-            return
+            return False
 
     def scan(self, after: int, *, own_ids: bool) -> Found:
         """Which rows of this task the stream has behind a sequence; with ``own_ids`` also the ids
         that are no number of a row.
         """
-        js, stream = self._js, self._stream()
-        rows: set[int] = set()
-        ids: set[str] = set()
+        js, stream, target = self._js, self._stream(), self._target
+        found = Found(kept=target.kept_of_subject)
         numbered = re.compile(re.escape(f"{MSG_ID}: {self._task.id}".encode()) + rb"([0-9]+)\r\n")
-        last = js.stream_info(stream).state.last_seq
-        filters = (self._target.filter,) if self._target.filter else ()
-        for columns in read_range(js, stream, after + 1, last + 1, filter_subjects=filters):
+        state = js.stream_info(stream).state
+        filters = (target.filter,) if target.filter else ()
+        for columns in read_range(
+            js, stream, after + 1, state.last_seq + 1, filter_subjects=filters
+        ):
             headers = bytes(columns.headers_data.view())
-            rows.update(map(int, numbered.findall(headers)))
+            found.rows.update(map(int, numbered.findall(headers)))
             if own_ids:
-                ids.update(found.decode("utf-8", "replace") for found in _EVERY_ID.findall(headers))
-        return Found(rows, ids)
+                every = _EVERY_ID.findall(headers)
+                found.ids.update(one.decode("utf-8", "replace") for one in every)
+            if found.kept:
+                found.newer.update(_subjects(columns))
+        if state.first_seq > after + 1 and found.rows:
+            found.dropped_before = min(found.rows)
+        return found
+
+    def advance(self, done: int) -> None:
+        """The first so many rows are in. :class:`WriteError` when another attempt writes them."""
+        assert self.record is not None
+        try:
+            self._write(msgspec.structs.replace(self.record, done=done))
+        except WrongLastSequence:
+            raise WriteError(f"another attempt at {self._task} writes the same rows") from None
 
     def over(self, js: JetStream) -> Progress:
         """The same, over another connection from now on."""
@@ -178,6 +225,15 @@ class Progress:
         )
         self._revision = ack.seq
         self.record = record
+
+
+def _subjects(columns: Columns) -> list[str]:
+    offsets = columns.subject_offsets.view("i")
+    data = bytes(columns.subject_data.view())
+    return [
+        data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
+        for row in range(columns.count)
+    ]
 
 
 def _other_rows(bucket: str, task: Task) -> WriteError:

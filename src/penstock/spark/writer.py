@@ -24,12 +24,12 @@ from penstock.spark.atomic import forget_markers, write_atomically
 from penstock.spark.composing import ID, MessageComposer
 from penstock.spark.connection import jetstream_for
 from penstock.spark.parsing import OptionError
-from penstock.spark.write_progress import Progress, forget
 from penstock.spark.row_errors import RowErrors, Task, WriteError
 from penstock.spark.sending import Sender
 from penstock.spark.target import look_at
 from penstock.spark.write_options import BATCH, IDS, NONE, parse_write_options
 from penstock.spark.write_plan import WritePlan, Written, fingerprint
+from penstock.spark.write_progress import Progress, forget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.spark.composing import Messages
+    from penstock.spark.write_options import WriteOptions
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -97,13 +98,14 @@ def _write_one_by_one(
 def _known(progress: Progress, messages: Messages, batch: pa.RecordBatch, first: int) -> list[int]:
     """The rows of a batch that earlier attempts wrote."""
     found = progress.found
-    if not found.rows and not found.ids:
+    if not found:
         return []
-    known = [row for row in range(messages.count) if first + row in found.rows]
-    if messages.named and found.ids:
-        ids = batch.column(ID).to_pylist()
-        known += [row for row in sorted(messages.named) if ids[row] in found.ids]
-    return known
+    ids = batch.column(ID).to_pylist() if messages.named else [None] * messages.count
+    return [
+        row
+        for row in range(messages.count)
+        if row not in messages.bad and found.has(first + row, messages.subject_of(row), ids[row])
+    ]
 
 
 def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
@@ -125,7 +127,8 @@ def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
     return WritePlan(options, composer, target)
 
 
-def _partition() -> int:
+def partition() -> int:
+    """The partition that the running task writes."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -140,13 +143,13 @@ class JetStreamWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition."""
-        return write_partition(self._plan, Task(self._writer, 0, _partition()), iterator)
+        return write_partition(self._plan, Task(self._writer, 0, partition()), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All is in the stream; a job that cannot be run again under its name leaves nothing else
         behind.
         """
-        tell(messages, self._plan)
+        tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
         self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -175,17 +178,18 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition of a micro-batch."""
-        return write_partition(self._plan, _streaming_task(), iterator)
+        return write_partition(self._plan, streaming_task(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """All is in the stream; says how many rows went to the side output."""
-        tell(messages, self._plan)
+        tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Some task failed; Spark runs the batch again, and what is in is known then."""
 
 
-def _streaming_task() -> Task:
+def streaming_task() -> Task:
+    """The partition of a micro-batch that the running task writes; :class:`WriteError` in no query."""
     context: Any = TaskContext.get()
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     batch = None if context is None else context.getLocalProperty(BATCH_ID)
@@ -194,16 +198,14 @@ def _streaming_task() -> Task:
     return Task(query, int(batch), context.partitionId())
 
 
-def tell(messages: Sequence[WriterCommitMessage | None], plan: WritePlan) -> None:
+def tell(messages: Sequence[WriterCommitMessage | None], options: WriteOptions, where: str) -> None:
     """Warn of rows that went to the side output."""
     written = [message for message in messages if isinstance(message, Written)]
     refused = sum(message.refused for message in written)
     if refused:
-        options = plan.options
-        where = " and ".join(filter(None, (options.error_path, options.error_subject)))
+        there = " and ".join(filter(None, (options.error_path, options.error_subject)))
         rows = sum(message.rows for message in written)
         warnings.warn(
-            f"{refused} of {rows} rows could not be written into"
-            f" {plan.target.stream or 'the stream'}; they are in {where}",
+            f"{refused} of {rows} rows could not be written into {where}; they are in {there}",
             stacklevel=2,
         )
