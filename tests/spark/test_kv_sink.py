@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import nats
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from nats.js.errors import KeyDeletedError, KeyNotFoundError
+from nats.js.errors import KeyNotFoundError
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.spark.kv_sink import plan_kv_write
@@ -62,14 +64,18 @@ def read(url: str, name: str, keys: list[str]) -> dict[str, object]:
         for key in keys:
             try:
                 found[key] = (await store.get(key)).value
-            except KeyDeletedError:
-                found[key] = "deleted"
             except KeyNotFoundError:
-                found[key] = "missing"
+                found[key] = None
         await nc.close()
         return found
 
     return asyncio.run(look())
+
+
+def operation(sink: Sink, name: str, key: str) -> list[str] | None:
+    """What the last message of a key says of its operation."""
+    found = sink.js.get_message(sink.name, last_by_subject=f"$KV.{name}.{key}")
+    return found.headers.get("KV-Operation")
 
 
 def rows(*values: tuple) -> list[dict[str, object]]:
@@ -83,13 +89,9 @@ def test_a_table_becomes_the_values_of_keys(sink):
     table = rows(("a.b", b"1"), ("a.c", b"2"), ("a.b", b"3"), ("gone", b"4"), ("gone", None))
     written = write_partition(plan(sink, name, PLAIN), task(), batches(table, PLAIN))
     assert (written.rows, written.refused) == (5, 0)
-    keys = ["a.b", "a.c", "gone", "never"]
-    assert read(sink.url, name, keys) == {
-        "a.b": b"3",
-        "a.c": b"2",
-        "gone": "deleted",
-        "never": "missing",
-    }
+    keys = ["a.b", "a.c", "gone"]
+    assert read(sink.url, name, keys) == {"a.b": b"3", "a.c": b"2", "gone": None}
+    assert operation(sink, name, "gone") == ["DEL"]
 
 
 def test_operations_and_revisions(sink, tmp_path):
@@ -109,11 +111,10 @@ def test_operations_and_revisions(sink, tmp_path):
     )
     written = write_partition(given, task(), batches(table, FULL))
     assert (written.rows, written.refused) == (10, 6)
-    assert read(sink.url, name, ["a", "b", "c"]) == {"a": b"2", "b": "deleted", "c": "missing"}
+    assert read(sink.url, name, ["a", "b", "c"]) == {"a": b"2", "b": None, "c": None}
+    assert operation(sink, name, "b") == ["PURGE"]
+    assert sink.js.stream_info(sink.name).state.messages == 3
     [path] = tmp_path.iterdir()
-    side = pa.parquet.read_table(path) if hasattr(pa, "parquet") else None
-    import pyarrow.parquet as pq
-
     side = pq.read_table(path)
     assert sorted(side["row"].to_pylist()) == [3, 5, 6, 7, 8, 9]
     reasons = dict(zip(side["row"].to_pylist(), side["reason"].to_pylist(), strict=True))
@@ -142,8 +143,6 @@ def test_a_write_run_again_does_not_turn_back_what_came_later(sink, history):
         write_partition(given, task(), cut(3))
     for n in range(history):
         sink.js.publish(f"$KV.{name}.k3", b"newer %d" % n)
-    import time
-
     time.sleep(0.3)  # the duplicate window itself is what must pass
     write_partition(given, task(), batches(table[:150], PLAIN, 50))
     expected = {f"k{n % 7}": b"%d" % n for n in range(150)}

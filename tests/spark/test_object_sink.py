@@ -81,6 +81,7 @@ def test_rows_become_objects_that_others_read(sink):
     assert got.data == large
     assert (got.info.size, got.info.chunks, got.info.description) == (1_000_000, 8, "noise")
     assert got.info.headers == {"K": ["v", "w"]}
+    assert (empty.info.size, empty.info.chunks) == (0, 0)
     assert empty.data == b""
     assert text.data == b"text"
 
@@ -108,7 +109,7 @@ def test_run_again_it_writes_nothing_and_cut_off_chunks_go(sink):
 def test_what_cannot_be_an_object(sink, tmp_path):
     name = store(sink)
     rows = [row("", b"x"), row("a", None), row("b", b"ok")]
-    with pytest.raises(WriteError, match="row 0 .*it has no name"):
+    with pytest.raises(WriteError, match=r"row 0 .*it has no name"):
         write_objects(plan(sink, name), task(), batches(rows, SCHEMA))
     side = plan(sink, name, onRowError="side", errorPath=tmp_path)
     written = write_objects(side, task(), batches(rows, SCHEMA))

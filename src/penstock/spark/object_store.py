@@ -40,8 +40,8 @@ class MetaOptions(msgspec.Struct, omit_defaults=True):
     max_chunk_size: int = 0
 
 
-class Meta(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What an object is."""
+class Meta(msgspec.Struct, kw_only=True):
+    """What an object is; zeros are written, for readers tell an empty object by them."""
 
     name: str
     bucket: str = ""
@@ -50,10 +50,15 @@ class Meta(msgspec.Struct, omit_defaults=True, kw_only=True):
     chunks: int = 0
     mtime: str = ""
     digest: str = ""
-    deleted: bool = False
-    description: str = ""
-    headers: dict[str, list[str]] | None = None
-    options: MetaOptions | None = None
+    deleted: bool | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    headers: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
+    options: MetaOptions | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether only the word is left that it was deleted."""
+        return self.deleted is True
 
 
 class ObjectStore:
@@ -93,7 +98,7 @@ class ObjectStore:
         Raises what publishing raises; the chunks are removed then, as far as that is possible.
         """
         before = self.info(name)
-        if before is not None and before.nuid == nuid and not before.deleted:
+        if before is not None and before.nuid == nuid and not before.is_deleted:
             return False
         view = memoryview(data)
         self._drop_chunks(nuid)
@@ -108,8 +113,9 @@ class ObjectStore:
                 chunks=chunks,
                 mtime=datetime.now(UTC).isoformat(),
                 digest=f"SHA-256={digest}",
-                description=description,
-                headers={key: list(values) for key, values in headers.items()} if headers else None,
+                description=description or msgspec.UNSET,
+                headers={key: list(values) for key, values in (headers or {}).items()}
+                or msgspec.UNSET,
                 options=MetaOptions(self._chunk_bytes),
             )
             self._publish_meta(meta)
@@ -124,7 +130,7 @@ class ObjectStore:
     def delete(self, name: str) -> bool:
         """Leave the word that the object is deleted, and drop its chunks; False when there is none."""
         before = self.info(name)
-        if before is None or before.deleted:
+        if before is None or before.is_deleted:
             return False
         gone = msgspec.structs.replace(
             before,
