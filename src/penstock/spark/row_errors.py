@@ -181,7 +181,12 @@ class RowErrors:
     def _publish(self, subject: str) -> None:
         with jetstream_for(self._options.servers).publisher() as publisher:
             for row, its_subject, headers, data, reason in self._held:
-                its_headers = decode_headers(headers)[2] if headers else {}
+                # Headers of the protocol said how to publish into the stream that refused it.
+                its_headers = {
+                    name: values
+                    for name, values in (decode_headers(headers)[2] if headers else {}).items()
+                    if not name.lower().startswith("nats-")
+                }
                 its_headers.update(
                     {
                         REASON_HEADER: [" ".join(reason.split())],
