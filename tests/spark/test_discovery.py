@@ -1,4 +1,4 @@
-"""The module Spark imports to find the format: never fails, imports nothing before it is asked."""
+"""The modules Spark imports to find the formats: never fail, import nothing before they are asked."""
 
 import subprocess
 import sys
@@ -7,20 +7,27 @@ import pytest
 
 LAZY = """
 import sys
-import pyspark_jetstream
+import {module}
 assert not any(name.startswith("penstock") or name == "pyarrow" for name in sys.modules), "not lazy"
-assert not hasattr(pyspark_jetstream, "Other")
-assert pyspark_jetstream.DefaultSource.name() == "jetstream"
+assert not hasattr({module}, "Other")
+assert {module}.DefaultSource.name() == "{name}"
 """
 BROKEN = """
 import sys
-sys.modules["penstock.spark.source"] = None
-import pyspark_jetstream
-assert not hasattr(pyspark_jetstream, "DefaultSource")
+sys.modules["{source}"] = None
+import {module}
+assert not hasattr({module}, "DefaultSource")
 """
+FORMATS = {
+    "jetstream": "penstock.spark.source",
+    "jetstream_kv": "penstock.spark.kv_source",
+    "jetstream_object": "penstock.spark.sink",
+}
 
 
+@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("program", [LAZY, BROKEN])
-def test_importing_it(program):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+def test_importing_it(program, name):
+    text = program.format(module=f"pyspark_{name}", name=name, source=FORMATS[name])
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
