@@ -364,11 +364,14 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
     cdef Segment fresh = Segment()
     cdef size_t before = s.size
+    cdef bint sync_used = log.sync_used
     memset(&out, 0, sizeof(Out))
     memset(&kept, 0, sizeof(Ranges))
     memset(offsets, 0, s.count * sizeof(uint32_t))
     try:
-        log.write()
+        # What is left out is gone for good: first the messages that made it leave, by a limit or a rollup, are on the disk.
+        log.sync()
+        log.sync_used = sync_used
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
         fresh.first = s.first
