@@ -363,9 +363,9 @@ cdef class LogFiles:
                 self.sync_folder()
         except OSError as error:
             self.fail(error)
-        self.on_disk()
         self.synced_seq = self.written_seq
         self.synced_mark = self.write_mark
+        self.on_disk()
         self.check_watermarks()
         if self.doomed:
             self.unlink_ready()
@@ -427,11 +427,11 @@ cdef class LogFiles:
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        self.on_disk()
         if upto > self.synced_seq:
             self.synced_seq = upto
         if self.sync_mark > self.synced_mark:
             self.synced_mark = self.sync_mark
+        self.on_disk()
         self.check_watermarks()
         if self.doomed:
             self.unlink_ready()
@@ -439,13 +439,14 @@ cdef class LogFiles:
 
 
     cdef int on_disk(self) except -1:
-        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes.
+        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes, nor of a removal that
+        # was never answered. One that can't be written now is by maintain().
         cdef Segment s
         before, self.unsynced = self.unsynced, []
         for s in before:
             if s.synced_size < s.written_size:
                 self.unsynced.append(s)
-            elif s.live and not s.has_index:
+            elif s.live and not s.has_index and s.removed_mark <= self.synced_mark:
                 self.write_index(s)
         return 0
 

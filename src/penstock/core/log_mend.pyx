@@ -79,6 +79,8 @@ cdef int resume(Log log) except -1:
     log.tail_written = log.tail.len
     log.write_mark += 1
     log.synced_mark = log.sync_mark = log.write_mark
+    for s in log.segments.items:
+        s.removed_mark += log.ranges.count > 0 and s.removed_mark == log.write_mark       # told with the next write
     log.written_seq = log.synced_seq = log.last_seq
     log.condition = TAKES
     log.failure = 0
@@ -137,7 +139,7 @@ cdef int renew(Log log, Segment s) except -1:
     if bad:
         give_up(log, s, data)
     if s is not log.active:
-        if s.live and not s.has_index:
+        if s.live and not s.has_index and s.removed_mark <= log.synced_mark:
             log.write_index(s)
         log.segments.close_handle(s)
     return handle

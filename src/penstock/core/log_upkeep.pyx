@@ -305,6 +305,10 @@ def maintain(Log log) -> bool:
     cdef uint32_t wanted
     if log.memory or log.condition != TAKES:
         return False
+    for s in log.segments.items:
+        # Its index waited for a removal to be on the disk.
+        if not s.has_index and s.removed_mark and s.removed_mark <= log.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
+            log.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
