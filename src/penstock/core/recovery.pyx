@@ -31,7 +31,7 @@ from penstock.core.record cimport (
     get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
     ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guess_last, last_named, never_written, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -378,8 +378,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
     cdef Segment s = o.segment
     cdef bytes cut
-    cdef Head head
-    cdef uint64_t expected, seen = 0, first
+    cdef uint64_t expected, seen = 0, first, whole = 0
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
@@ -402,12 +401,11 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         cut = keep_aside(log, s, o.scan.good_end)
         s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
-        if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
-                expected <= head.seq <= expected + GAP_MAX) and not numbered:
-            seen = max(seen, head.seq)
-            if head.length <= <uint64_t>(len(cut) - at):
-                first = expected if o.scan.group_at else head.seq
-                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
+        if not numbered:
+            first = max(expected, seen + 1)
+            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, first, &whole))
+            if whole >= first:
+                log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
         # What only the sidecar says is said again: it goes, for it fits no more.
         for low, high in o.evidence.gone:
