@@ -41,7 +41,7 @@ SAMPLE_S = 10.0
 LIFE_S = (25.0, 75.0)
 REST_S = 0.2  # between two steps of a kind: the load
 RESUMED_S = 5.0  # after so long with room no publish is refused any more
-KEEP = 4000  # messages of a stream without limits
+KEEP = 2000  # messages of a stream without limits
 
 
 class Soaked(ServerProcess):
@@ -51,6 +51,9 @@ class Soaked(ServerProcess):
         self.conf = Path(self.store).parent / f"{Path(self.store).name}.conf"
         self.conf.write_text('ping_interval: "60s"\n')
         self.arguments = ["-c", str(self.conf), "--sync_interval", "always"]
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.crash.soaked"]
 
     @property
     def log_path(self) -> Path:
