@@ -120,8 +120,7 @@ def health(port: int) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20):
             return ""
     except urllib.error.HTTPError as error:
-        assert error.status == 503
-        return str(json.loads(error.read())["error"])
+        return f"{json.loads(error.read())['error']}"
 
 
 def test_health_says_how_far_it_is(store: Path, tmp_path: Path) -> None:
