@@ -42,6 +42,7 @@ LIFE_S = (25.0, 75.0)
 REST_S = 0.2  # between two steps of a kind: the load
 RESUMED_S = 5.0  # after so long with room no publish is refused any more
 KEEP = 2000  # messages of a stream without limits
+FOLLOWERS_KEEP = 20_000  # of a mirror: more than comes between two comparisons
 
 
 class Soaked(ServerProcess):
@@ -77,6 +78,8 @@ class Subject:
         for kind in self.world.kinds:
             if hasattr(kind, "keep"):
                 kind.keep = KEEP
+            if hasattr(kind, "followers_keep"):
+                kind.followers_keep = FOLLOWERS_KEEP
 
     def load(self) -> None:
         port = self.server.port
