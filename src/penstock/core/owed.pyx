@@ -53,7 +53,7 @@ def pay(LogFiles log) -> None:
             log.fail(error)
         log.condition = FULL
         log.failure = error.errno
-        if not log.unlink_for_room():
+        if not log.make_room():
             raise
         pay(log)
 
@@ -82,6 +82,8 @@ def write_index(Log log, Segment s) -> None:
     """OSError: not yet."""
     if s.has_index or s.damaged or s.live == 0 or s is log.active or s not in log.segments.items:
         return
+    if s.removed_mark > log.synced_mark:
+        return                               # maintain() does it when its removals are on the disk
     if not write_sidecar(log.segments, log.subjects_table, s, log.last_seq):
         raise OSError(errno.EIO, "an index file can't be written", log.segments.path(s, ".idx"))
 

@@ -207,9 +207,15 @@ def recover(
 
 
 def serve(account: Account, entry: StreamEntry) -> None:
-    """A recovered stream takes what is published."""
+    """A recovered stream takes what is published. What its opening removed by a limit is on the disk
+    then: a message that was seen to be gone would be there again after a loss of power.
+    """
     _attach(account, entry, entry.config.subjects)
     rules.start(entry)
+    try:
+        entry.core.log.fsync()
+    except OSError as error:  # it serves what it has, and goes on when the disk does
+        entry.core.owe(error, None)
 
 
 def _drop(account: Account, entry: StreamEntry) -> None:
