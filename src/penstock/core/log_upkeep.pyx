@@ -313,6 +313,9 @@ def maintain(Log log) -> bool:
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
         return True
+    if log.late:
+        from penstock.core import owed
+        return owed.do_late(log)
     for s in log.segments.items:
         if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
             continue
