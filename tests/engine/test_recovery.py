@@ -305,6 +305,21 @@ def test_a_namesake_starts_anew(tmp_path: Path) -> None:
     assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 1
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_namesake_of_the_same_moment_starts_anew(tmp_path: Path, *, killed: bool) -> None:
+    house = House(tmp_path)
+    house.stream()
+    house.publish("S")
+    house.consumer(durable_name="c", ack_policy="explicit")
+    assert house.request(house.pull(1)[0][3], b"+ACK")  # confirmed: it is in the journal
+    house.ok("CONSUMER.DELETE.S.c")
+    if killed:
+        house = House(tmp_path, now_ns=house.server.clock.now())
+    house.consumer(durable_name="c", ack_policy="explicit")
+    house = House(tmp_path, now_ns=house.server.clock.now())
+    assert house.ok("CONSUMER.INFO.S.c")["num_pending"] == 1
+
+
 def test_a_create_that_was_cut_short_leaves_the_name_free(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream()

@@ -106,13 +106,10 @@ class Checks:
         stream.lost |= lost if stream.flips else set()
         if power and self.relaxed(stream):
             self.take_back(stream, found, log)
-            # what an opening itself removed, by a limit, was on the disk no more than other removals
-            stream.gone -= stream.just_gone & found.keys()
         if not stream.config.get("allow_msg_counter"):
             self.contents(stream, found)
         self.presence(stream, found, log)
-        stream.just_gone = set(range(1, log.last_seq + 1)) - found.keys() - stream.gone
-        stream.gone |= stream.just_gone
+        stream.gone |= set(range(1, log.last_seq + 1)) - found.keys()
 
     def take_back(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
         """Acks that promised less than the disk, for what no sync had covered, hold no longer."""

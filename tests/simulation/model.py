@@ -103,7 +103,6 @@ class Stream:
     all_consumers: list[Consumer] = field(default_factory=list)  # also those that are gone
     ever_last: int = 0
     gone: set[int] = field(default_factory=set)  # seen missing after a restart
-    just_gone: set[int] = field(default_factory=set)  # of these, what the last one saw first
     removed: set[int] = field(default_factory=set)  # taken by a removal that was answered
     acked_seqs: dict[int, Publish] = field(default_factory=dict)
     limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had
