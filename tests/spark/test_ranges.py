@@ -19,14 +19,19 @@ from penstock.spark.connection import (
 from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.options import parse_options
 from penstock.spark.ranges import read_range
+from penstock.spark.source import StreamPartition
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
 
 
+def plan(options, first, last, born=None):
+    born = born or stream_state(options).born
+    return StreamPartition(options, born, Range(first, last)).plan
+
+
 def read(options, first, last, born=None):
-    state = stream_state(options)
-    batches = list(read_range(options, born or state.born, Range(first, last)))
+    batches = list(read_range(plan(options, first, last, born)))
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -68,7 +73,7 @@ def test_ranges(stream, first, last):
 def test_batches_are_bounded_in_rows_and_bytes(stream):
     stream.fill(100, size=200_000)
     options = stream.options(batchRows=30)
-    batches = list(read_range(options, stream_state(options).born, Range(1, 100)))
+    batches = list(read_range(plan(options, 1, 100)))
     assert sum(batch.num_rows for batch in batches) == 100
     assert max(batch.num_rows for batch in batches) <= 30
     assert max(batch.nbytes for batch in batches) <= 5 * 2**20
@@ -113,7 +118,7 @@ def test_purged_before_it_was_read(stream):
 def test_purged_while_it_is_read(stream):
     stream.fill(3000, size=1000)
     options = stream.options(batchRows=10)
-    reading = read_range(options, stream_state(options).born, Range(1, 3000))
+    reading = read_range(plan(options, 1, 3000))
     assert next(reading)["seq"].to_pylist() == list(range(1, 11))
     stream.js.purge_stream(stream.name, seq=2900)
     with pytest.raises(DataLossError, match="dropped messages"):
@@ -158,12 +163,12 @@ def test_errors_are_one_line_with_the_stream(stream, server):
 
 
 def test_one_connection_is_kept_and_opened_again_when_closed(stream):
-    options = stream.options()
-    client = connection.client_for(options)
-    assert connection.client_for(stream.options(batchRows=5)) is client
-    forget_client(options)
+    servers = stream.options().servers
+    client = connection.client_for(servers)
+    assert connection.client_for(stream.options(batchRows=5).servers) is client
+    forget_client(servers)
     assert client.closed
-    assert connection.client_for(options) is not client
+    assert connection.client_for(servers) is not client
 
 
 def test_a_server_restarted_in_the_middle(server):
@@ -180,14 +185,14 @@ def test_a_server_restarted_in_the_middle(server):
             {"servers": own.url, "stream": "R", "batchRows": "50", "requestTimeout": "2s"},
             streaming=False,
         )
-        reading = read_range(options, stream_state(options).born, Range(1, 10_000))
+        reading = read_range(plan(options, 1, 10_000))
         got = next(reading)["seq"].to_pylist()
         own.stop(kill=True)
         own.start()
         for batch in reading:
             got += batch["seq"].to_pylist()
         assert got == list(range(1, 10_001))
-        forget_client(options)
+        forget_client(options.servers)
     finally:
         own.remove()
 
@@ -208,12 +213,12 @@ def test_a_server_that_stays_away_is_an_error_in_time(server, monkeypatch):
         )
         monkeypatch.setattr(connection, "_RECONNECT_ATTEMPTS", 2)
         monkeypatch.setattr(ranges, "_RETRY_EVERY_SECONDS", 0.05)
-        reading = read_range(options, stream_state(options).born, Range(1, 500))
+        reading = read_range(plan(options, 1, 500))
         next(reading)
         own.stop(kill=True)
         with pytest.raises(ReadError, match="cannot read on"):
             for _ in reading:
                 pass
-        forget_client(options)
+        forget_client(options.servers)
     finally:
         own.remove()

@@ -25,6 +25,7 @@ from penstock.spark.parsing import OptionError
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.models import StreamInfo
     from penstock.spark.options import Options
     from penstock.spark.servers import Servers
 
@@ -35,6 +36,10 @@ _clients: dict[tuple[int, Servers], BlockingClient] = {}
 
 class ReadError(RuntimeError):
     """A stream could not be read; the text says which and why."""
+
+
+class StreamMissing(ReadError):
+    """There is no such stream on the servers."""
 
 
 def client_for(servers: Servers) -> BlockingClient:
@@ -102,16 +107,27 @@ def jetstream_for(servers: Servers) -> JetStream:
     )
 
 
+def stream_info(servers: Servers, stream: str) -> StreamInfo:
+    """What the server says of a stream. Raises :class:`ReadError`; :class:`StreamMissing` for one
+    that is not there.
+    """
+    try:
+        return jetstream_for(servers).stream_info(stream)
+    except StreamNotFound:
+        raise StreamMissing(f"there is no stream {stream} on {servers}") from None
+    except NoResponders:
+        raise ReadError(f"{servers} has no JetStream") from None
+    except (PenstockError, ReadError) as error:
+        raise ReadError(f"stream {stream}: {error}") from error
+
+
 def stream_state(options: Options) -> StreamState:
     """What the stream holds now. Raises :class:`ReadError`, also for a stream that is not there."""
-    try:
-        info = jetstream_for(options.servers).stream_info(options.stream)
-    except StreamNotFound:
-        raise ReadError(f"there is no stream {options.stream} on {options.servers}") from None
-    except NoResponders:
-        raise ReadError(f"{options.servers} has no JetStream") from None
-    except PenstockError as error:
-        raise ReadError(f"stream {options.stream}: {error}") from error
+    return state_of(stream_info(options.servers, options.stream))
+
+
+def state_of(info: StreamInfo) -> StreamState:
+    """What matters of a STREAM.INFO answer."""
     state = info.state
     # A stream never written to reports 0 and 0.
     first = state.first_seq if state.messages else state.last_seq + 1

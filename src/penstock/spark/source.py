@@ -36,6 +36,7 @@ from penstock.spark.offsets import (
     worth_a_batch,
 )
 from penstock.spark.options import EARLIEST, LATEST, Position, parse_options
+from penstock.spark.plan import ReadPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +64,22 @@ class StreamPartition(InputPartition):
     options: Options
     born: str
     range: Range
+
+    @property
+    def plan(self) -> ReadPlan:
+        """How to read it."""
+        options = self.options
+        headers = ("headers",) if options.include_headers else ()
+        return ReadPlan(
+            servers=options.servers,
+            stream=options.stream,
+            born=self.born,
+            range=self.range,
+            subjects=() if options.subject is None else (options.subject,),
+            columns=("stream", "seq", "subject", "ts", *headers, "data"),
+            batch_rows=options.batch_rows,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
 
 
 class JetStreamDataSource(DataSource):
@@ -97,7 +114,7 @@ class _RangeReader:
         from penstock.spark.ranges import read_range
 
         if isinstance(partition, StreamPartition):
-            yield from read_range(partition.options, partition.born, partition.range)
+            yield from read_range(partition.plan)
 
 
 class JetStreamReader(_RangeReader, DataSourceReader):
