@@ -9,7 +9,6 @@ Knows nothing of Spark.
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -26,7 +25,6 @@ from penstock.errors import (
 )
 from penstock.spark.connection import (
     ReadError,
-    client_for,
     forget_client,
     jetstream_for,
     state_of,
@@ -46,8 +44,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_EVERY_SECONDS = 0.2
 _UNAVAILABLE = 503
 _NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
-_SEVERAL_FILTERS_SINCE = (2, 10)
-_FILTERS_MAX = 1000
 
 
 class Lookups:
@@ -142,12 +138,6 @@ class Lookups:
 
         first = self._ask(f"stream {state.stream}", ask)
         return first if first <= state.last_seq else None
-
-    def filters_at_most(self) -> int:
-        """How many filters a consumer of this server takes."""
-        said = re.match(r"(\d+)\.(\d+)", client_for(self._options.servers).server_info.version)
-        version = (0, 0) if said is None else (int(said[1]), int(said[2]))
-        return _FILTERS_MAX if version >= _SEVERAL_FILTERS_SINCE else 1
 
     def _ask(self, what: str, ask: Callable[[JetStream], T]) -> T:
         """Ask, and ask again where the server has gone for a while. Raises what says that something

@@ -25,8 +25,8 @@ from penstock.spark.parsing import OptionError
 from penstock.spark.partitions import Part, cut
 from penstock.spark.positions import EARLIEST, LATEST, Position
 from penstock.spark.pushdown import Wanted, narrowed
-from penstock.spark.tasks import PartitionReader, partitions_of
 from penstock.spark.schema import projected, schema_text
+from penstock.spark.tasks import PartitionReader, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,9 +98,7 @@ class JetStreamReader(PartitionReader, DataSourceReader):
             for name, state in sorted(states.items())
             if wanted.streams is None or name in wanted.streams
         ]
-        return partitions_of(
-            cut(parts, options), options, self._lookups, self._wanted.subjects or ()
-        )
+        return partitions_of(cut(parts, options), options, wanted.subjects or ())
 
     def _range(self, state: StreamState) -> Range:
         options, wanted = self._options, self._wanted

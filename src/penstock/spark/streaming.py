@@ -140,7 +140,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             for name, wanted in ranges.items()
             if name in states and states[name].born == goal[name].born
         ]
-        return partitions_of(cut(parts, self._options), self._options, self._lookups)
+        return partitions_of(cut(parts, self._options), self._options, self._options.subjects)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing is kept on the server for a query, so there is nothing to do."""

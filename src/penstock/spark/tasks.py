@@ -6,47 +6,35 @@ partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.core.subjects import matches
-from penstock.spark.patterns import EVERYTHING, askable, cover, shortest
+from penstock.spark.patterns import EVERYTHING, shortest
 from penstock.spark.plan import ReadPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
-    from penstock.spark.lookups import Lookups
     from penstock.spark.options import Options
     from penstock.spark.partitions import Part
 
 
 @dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """A range of one life of a stream, and how to read it.
-
-    ``only`` are filters that the server cannot be asked for: rows of other subjects are left out
-    here.
-    """
+    """A range of one life of a stream, and how to read it."""
 
     plan: ReadPlan
-    only: tuple[str, ...] = ()
 
 
 def partitions_of(
-    pieces: Sequence[Part],
-    options: Options,
-    lookups: Lookups,
-    subjects: tuple[str, ...] | None = None,
+    pieces: Iterable[Part], options: Options, subjects: tuple[str, ...]
 ) -> list[InputPartition]:
-    """The pieces as partitions; ``subjects`` instead of those of the options where given."""
-    if not pieces:
-        return []
-    asked, only = _filters(options.subjects if subjects is None else subjects, lookups)
+    """The pieces as partitions, with these filters of subjects, none for all."""
+    filters = shortest(subjects)
     return [
         StreamPartition(
             ReadPlan(
@@ -54,30 +42,16 @@ def partitions_of(
                 stream=piece.stream,
                 born=piece.born,
                 range=piece.range,
-                subjects=asked,
+                subjects=() if filters == EVERYTHING else filters,
                 columns=options.column_names(),
                 batch_rows=options.batch_rows,
                 transport=options.transport,
                 segments=options.segments,
                 fail_on_data_loss=options.fail_on_data_loss,
-            ),
-            only,
+            )
         )
         for piece in pieces
     ]
-
-
-def _filters(
-    subjects: tuple[str, ...], lookups: Lookups
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to ask the server for, and what to leave to :func:`rows_of`."""
-    wanted = shortest(subjects)
-    if not wanted or wanted == EVERYTHING:
-        return (), ()
-    if len(wanted) == 1 or askable(wanted, lookups.filters_at_most()):
-        return wanted, ()
-    covering = (cover(wanted),)
-    return (() if covering == EVERYTHING else covering), wanted
 
 
 class PartitionReader:
@@ -87,33 +61,7 @@ class PartitionReader:
         """The messages of a partition as Arrow batches; Spark gives a batch read without partitions
         a None, or a partition of nothing.
         """
+        from penstock.spark.ranges import read_range
+
         if isinstance(partition, StreamPartition):
-            yield from rows_of(partition)
-
-
-def rows_of(partition: StreamPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition; raises what :func:`penstock.spark.ranges.read_range` does."""
-    from penstock.spark.ranges import read_range
-
-    plan, only = partition.plan, partition.only
-    if not only:
-        yield from read_range(plan)
-        return
-    extra = () if "subject" in plan.columns else ("subject",)
-    for batch in read_range(replace(plan, columns=plan.columns + extra)):
-        yield _matching(batch, only).select(list(plan.columns))
-
-
-def _matching(batch: pa.RecordBatch, patterns: tuple[str, ...]) -> pa.RecordBatch:
-    """The rows whose subject matches one of the patterns; each subject is looked at once."""
-    import pyarrow as pa
-
-    coded = batch.column("subject").dictionary_encode()
-    taken = pa.array(
-        [
-            any(matches(subject, each) for each in patterns)
-            for subject in coded.dictionary.to_pylist()
-        ],
-        pa.bool_(),
-    )
-    return batch.filter(taken.take(coded.indices))
+            yield from read_range(partition.plan)
