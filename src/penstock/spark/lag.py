@@ -207,8 +207,7 @@ def shadow_of(options: Options) -> Shadow | None:
     """The shadow a reader was asked for by the option consumer; None without it."""
     if options.consumer is None:
         return None
-    subjects = () if options.subject is None else (options.subject,)
-    return Shadow(options.servers, options.consumer, subjects)
+    return Shadow(options.servers, options.consumer, options.subjects)
 
 
 def _disjoint(subjects: tuple[str, ...]) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.core.columns import Columns
     from penstock.spark.offsets import Range
-    from penstock.spark.options import Options
+    from penstock.spark.plan import ReadPlan
 
 _BATCH_BYTES = 4 * 2**20
 _RETRY_EVERY_SECONDS = 0.2
@@ -38,119 +38,124 @@ _TIMESTAMP = pa.timestamp("us", "UTC")
 _HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
 
-def read_range(options: Options, born: str, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The messages of ``wanted`` that the stream still holds, in order, in batches of Arrow.
+def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The messages of the plan's range that the stream still holds, in order, in batches of Arrow.
 
-    ``born`` is the life of the stream the range was planned for. Raises :class:`DataLossError` as
-    failOnDataLoss has it, and :class:`ReadError` when the server stays away for ``retryTimeout`` or
-    refuses.
+    Raises :class:`DataLossError` as failOnDataLoss has it, and :class:`ReadError` when the server
+    stays away for ``retryTimeout`` or refuses.
     """
+    wanted = plan.range
     after = wanted.first - 1
-    for columns in _columns(options, wanted):
+    for columns in _columns(plan, wanted):
         sequences = columns.seq.view("q")[: columns.count]
-        _check_nothing_dropped(options, born, after, sequences)
+        _check_nothing_dropped(plan, after, sequences)
         after = sequences[-1]
-        yield to_arrow(columns, options)
+        yield to_arrow(columns, plan)
     if after < wanted.last:
-        _check_end(options, born, after, wanted.last)
+        _check_end(plan, after, wanted.last)
 
 
-def _check_nothing_dropped(
-    options: Options, born: str, after: int, sequences: memoryview[int]
-) -> None:
+def _check_nothing_dropped(plan: ReadPlan, after: int, sequences: memoryview[int]) -> None:
     """Where sequences are missing, see whether the begin of the stream has overtaken the read.
 
     Messages deleted one by one leave earlier ones in the stream; when there are none, the stream
     has dropped them.
     """
     count = len(sequences)
-    if not _watches(options) or sequences[-1] - after == count:
+    if not _watches(plan) or sequences[-1] - after == count:
         return
     behind_gap = next(
         sequences[row]
         for row in range(count - 1, -1, -1)
         if sequences[row] != (sequences[row - 1] if row else after) + 1
     )
-    state = stream_state(options)
-    if state.born != born or (state.first_seq > after + 1 and state.first_seq >= behind_gap):
-        raise _loss(options, after + 1, behind_gap - 1)
+    state = stream_state(plan.servers, plan.stream)
+    if state.born != plan.born or (state.first_seq > after + 1 and state.first_seq >= behind_gap):
+        raise _loss(plan, after + 1, behind_gap - 1)
 
 
-def _check_end(options: Options, born: str, after: int, last: int) -> None:
+def _check_end(plan: ReadPlan, after: int, last: int) -> None:
     """The same for the end of a range, when nothing came behind ``after``."""
-    if _watches(options):
-        state = stream_state(options)
-        if state.born != born or state.first_seq > last:
-            raise _loss(options, after + 1, last)
+    if _watches(plan):
+        state = stream_state(plan.servers, plan.stream)
+        if state.born != plan.born or state.first_seq > last:
+            raise _loss(plan, after + 1, last)
 
 
-def _watches(options: Options) -> bool:
+def _watches(plan: ReadPlan) -> bool:
     # With a filter most sequences are missing, and nothing can be told from it.
-    return options.fail_on_data_loss and options.subject is None
+    return plan.fail_on_data_loss and not plan.subjects
 
 
-def _loss(options: Options, first: int, last: int) -> DataLossError:
+def _loss(plan: ReadPlan, first: int, last: int) -> DataLossError:
     return DataLossError(
-        f"stream {options.stream} dropped messages from {first} to {last} before they were read."
+        f"stream {plan.stream} dropped messages from {first} to {last} before they were read."
         " To go on with what is left, set failOnDataLoss to false"
     )
 
 
-def _columns(options: Options, wanted: Range) -> Iterator[Columns]:
+def _columns(plan: ReadPlan, wanted: Range) -> Iterator[Columns]:
     """Batches of columns, going on behind the last one as long as the server comes back in time."""
     position = wanted.first
-    deadline = time.monotonic() + options.servers.retry_timeout_seconds
+    deadline = time.monotonic() + plan.servers.retry_timeout_seconds
     while position <= wanted.last:
         try:
             for columns in bulk.read_range(
-                jetstream_for(options.servers),
-                options.stream,
+                jetstream_for(plan.servers),
+                plan.stream,
                 position,
                 wanted.last + 1,
-                filter_subjects=() if options.subject is None else (options.subject,),
-                rows=options.batch_rows,
+                filter_subjects=plan.subjects,
+                rows=plan.batch_rows,
                 max_bytes=_BATCH_BYTES,
-                timeout=options.servers.request_timeout_seconds,
+                timeout=plan.servers.request_timeout_seconds,
             ):
                 yield columns
                 position = columns.last_seq + 1
-                deadline = time.monotonic() + options.servers.retry_timeout_seconds
+                deadline = time.monotonic() + plan.servers.retry_timeout_seconds
         except Timeout as error:
             # A message that was counted does not come: the server is slow, or it was deleted
             # meanwhile; ask anew.
             trouble: Exception = error
         except (PenstockError, ReadError) as error:
             if isinstance(error, ApiError):
-                raise ReadError(f"stream {options.stream}: {error}") from error
+                raise ReadError(f"stream {plan.stream}: {error}") from error
             trouble = error
-            forget_client(options.servers)
+            forget_client(plan.servers)
         else:
             return
         if time.monotonic() > deadline:
             raise ReadError(
-                f"stream {options.stream}: cannot read on at {position}: {trouble}"
+                f"stream {plan.stream}: cannot read on at {position}: {trouble}"
             ) from trouble
         time.sleep(_RETRY_EVERY_SECONDS)
 
 
-def to_arrow(columns: Columns, options: Options) -> pa.RecordBatch:
-    """One batch of columns as Arrow has it; shares the memory of the columns."""
+def to_arrow(columns: Columns, plan: ReadPlan) -> pa.RecordBatch:
+    """The plan's columns of one batch as Arrow has them; shares the memory of the columns."""
+    arrays = [_column(name, columns, plan) for name in plan.columns]
+    return pa.RecordBatch.from_arrays(arrays, plan.columns)
+
+
+def _column(name: str, columns: Columns, plan: ReadPlan) -> pa.Array:
     count = columns.count
-    names = ["stream", "seq", "subject", "ts"]
-    nanoseconds = _fixed(pa.int64(), count, columns.timestamp_ns)
-    arrays = [
-        pa.repeat(pa.scalar(options.stream), count),
-        _fixed(pa.int64(), count, columns.seq),
-        _variable(pa.string(), count, columns.subject_offsets, columns.subject_data),
-        pc.divide(nanoseconds, 1000).cast(_TIMESTAMP),
-    ]
-    if options.include_headers:
-        names.append("headers")
-        blocks = _variable(pa.binary(), count, columns.headers_offsets, columns.headers_data)
-        arrays.append(_header_maps(blocks))
-    names.append("data")
-    arrays.append(_variable(pa.binary(), count, columns.payload_offsets, columns.payload_data))
-    return pa.RecordBatch.from_arrays(arrays, names)
+    if name in ("stream", "born"):
+        return pa.repeat(pa.scalar(plan.stream if name == "stream" else plan.born), count)
+    if name == "seq":
+        return _fixed(pa.int64(), count, columns.seq)
+    if name == "subject":
+        return _variable(pa.string(), count, columns.subject_offsets, columns.subject_data)
+    if name in ("ts", "ts_ns"):
+        nanoseconds = _fixed(pa.int64(), count, columns.timestamp_ns)
+        return nanoseconds if name == "ts_ns" else pc.divide(nanoseconds, 1000).cast(_TIMESTAMP)
+    blocks = _variable(pa.binary(), count, columns.headers_offsets, columns.headers_data)
+    if name == "headers":
+        return _header_maps(blocks)
+    data = _variable(pa.binary(), count, columns.payload_offsets, columns.payload_data)
+    if name == "size":
+        lengths = pc.add(pc.binary_length(blocks), pc.binary_length(data))
+        return lengths.cast(pa.int64())
+    return data if name == "data" else pa.nulls(count, pa.string())
 
 
 def _fixed(kind: pa.DataType, count: int, values: object) -> pa.Array:
