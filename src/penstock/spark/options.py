@@ -56,6 +56,7 @@ class Options:
     batch_rows: int = BATCH_ROWS
     transport: str = AUTO
     segments: str | None = None
+    consumer: str | None = None
 
     def column_names(self) -> tuple[str, ...]:
         """The columns of a row, in order."""
@@ -217,6 +218,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("transport", "transport", _transport, "How messages come: auto, or one way only."),
     Row("segments", "segments", parsing.text, "Folder of a Penstock store, as executors see it."),
+    Row(
+        "consumer",
+        "consumer",
+        parsing.consumer_name,
+        "A durable consumer that follows what the query has committed. Streaming only.",
+    ),
 )
 
 
@@ -230,12 +237,14 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     if "streams" not in values and "stream_pattern" not in values:
         raise OptionError('option stream is missing: .option("stream", "ORDERS")')
     options = Options(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
-    _check_together(options)
+    _check_together(options, streaming=streaming)
     _check_positions(options, streaming=streaming)
     return options
 
 
-def _check_together(options: Options) -> None:
+def _check_together(options: Options, *, streaming: bool) -> None:
+    if options.consumer is not None and not streaming:
+        raise OptionError("consumer is for streaming reads; a batch read commits nothing")
     if options.streams and options.stream_pattern is not None:
         raise OptionError("give either stream or streamPattern")
     low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger

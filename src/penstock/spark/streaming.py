@@ -24,6 +24,7 @@ from penstock.spark.batches import (
     refuse_loss,
     same_places,
 )
+from penstock.spark.lag import shadow_of
 from penstock.spark.lookups import Lookups
 from penstock.spark.offsets import (
     Offset,
@@ -63,6 +64,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         """Nothing is asked yet."""
         self._options = options
         self._lookups = Lookups(options)
+        self._shadow = shadow_of(options)
         self._bound: dict[str, Offset] | None = None
         self._states: dict[str, StreamState] | None = None
         self._passed: dict[str, Offset] = {}
@@ -91,6 +93,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             position = options.starting_offsets.of(name, Position(word=LATEST))
             at = self._lookups.at_position(state, position)
             begin[name] = Offset(name, resolve_start(position, state, at), state.born)
+        self._shadow_follows(begin)
         return self._json(begin)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
@@ -101,6 +104,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         times per second.
         """
         begin = self._offsets(start)
+        self._shadow_follows(begin)
         if self._options.ending_offsets is not None and self._bound is None:
             raise OptionError(
                 "endingOffsets is for batch reads and Trigger.AvailableNow; this query has no end"
@@ -143,10 +147,15 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         return partitions_of(cut(parts, self._options), self._options, self._options.subjects)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept on the server for a query, so there is nothing to do."""
+        """Spark is done with what is up to ``end``, a batch late: the shadow may follow."""
+        self._shadow_follows(self._offsets(end))
 
     def stop(self) -> None:
         """Nothing to give back: the process ends."""
+
+    def _shadow_follows(self, committed: Offsets) -> None:
+        if self._shadow is not None:
+            self._shadow.advance(committed)
 
     def _next_end(self, begin: Offsets) -> Offsets:
         states = self._look(begin)
