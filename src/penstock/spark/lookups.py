@@ -20,11 +20,14 @@ from penstock.errors import (
     MessageNotFound,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     ServerError,
     StreamNotFound,
+    Timeout,
 )
 from penstock.spark.connection import (
     ReadError,
+    client_for,
     forget_client,
     jetstream_for,
     state_of,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
     from penstock.spark.positions import Position
+    from penstock.spark.servers import Servers
 
 T = TypeVar("T")
 
@@ -147,7 +151,7 @@ class Lookups:
         deadline = time.monotonic() + servers.retry_timeout_seconds
         while True:
             try:
-                answer = ask(jetstream_for(servers))
+                answer = _once(ask, servers)
             except (StreamNotFound, MessageNotFound):
                 self._answered = True
                 raise
@@ -161,6 +165,19 @@ class Lookups:
             else:
                 self._answered = True
                 return answer
+
+
+def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
+    """Ask; PermissionsViolation where the server said that instead of an answer."""
+    client = client_for(servers)
+    before = client.last_error
+    try:
+        return ask(jetstream_for(servers))
+    except Timeout:
+        said = client.last_error
+        if isinstance(said, PermissionsViolation) and said is not before:
+            raise said from None
+        raise
 
 
 def _refused(error: Exception) -> bool:
