@@ -37,6 +37,9 @@ def test_a_list_that_misses_a_stream(stream, monkeypatch):
 
 
 def test_the_end_of_subjects(stream):
+    def end_of(asking):
+        return asking.end(asking.states()[stream.name], asking._options.subjects)
+
     stream.fill(30)
     head = stream.name.lower()
     for given, end in (
@@ -44,15 +47,16 @@ def test_the_end_of_subjects(stream):
         (f"{head}.1,{head}.2", 29),
         (f"{head}.*", 30),
         (f"{head}.none", 0),
+        (",".join(f"{head}.{number}" for number in range(2, 20)), 30),  # what covers them
     ):
         asking = Lookups(stream.options(subject=given))
-        assert asking.end(asking.states()[stream.name]) == end
+        assert end_of(asking) == end
     asking = Lookups(stream.options(subject=f"{head}.1"))
-    assert asking.end(asking.states()[stream.name]) == 28
+    assert end_of(asking) == 28
     stream.fill(1)
-    assert asking.end(asking.states()[stream.name]) == 31
+    assert end_of(asking) == 31
     every = Lookups(stream.options())
-    assert every.end(every.states()[stream.name]) == 31
+    assert end_of(every) == 31
 
 
 def test_the_sequence_at_a_time(stream):

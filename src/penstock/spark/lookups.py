@@ -32,6 +32,7 @@ from penstock.spark.connection import (
     jetstream_for,
     state_of,
 )
+from penstock.spark.patterns import cover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_EVERY_SECONDS = 0.2
 _UNAVAILABLE = 503
+_FILTERS_ASKED = 8
 _NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
 
 
@@ -57,7 +59,7 @@ class Lookups:
         """Nothing is asked yet."""
         self._options = options
         self._answered = False
-        self._ends: dict[str, tuple[StreamState, int]] = {}
+        self._ends: dict[str, tuple[tuple[str, int, tuple[str, ...]], int]] = {}
 
     def states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
         """The states of the streams that are read and are there, by name.
@@ -93,16 +95,17 @@ class Lookups:
             return None
         return state_of(info)
 
-    def end(self, state: StreamState) -> int:
-        """The last sequence that the subject filters let through, 0 when none does; that of the
-        stream without filters.
+    def end(self, state: StreamState, subjects: tuple[str, ...]) -> int:
+        """The last sequence that filters of subjects let through, or of many filters what covers
+        them; 0 when they let nothing through, and that of the stream without filters.
         """
-        if not self._options.subjects:
+        if not subjects:
             return state.last_seq
         asked, end = self._ends.get(state.stream, (None, 0))
-        if asked is None or (asked.born, asked.last_seq) != (state.born, state.last_seq):
-            end = max(self._last_of(state.stream, each) for each in self._options.subjects)
-            self._ends[state.stream] = (state, end)
+        if asked != (state.born, state.last_seq, subjects):
+            few = subjects if len(subjects) <= _FILTERS_ASKED else (cover(subjects),)
+            end = max(self._last_of(state.stream, each) for each in few)
+            self._ends[state.stream] = ((state.born, state.last_seq, subjects), end)
         return min(end, state.last_seq)
 
     def _last_of(self, stream: str, subject: str) -> int:

@@ -122,6 +122,8 @@ class JetStreamReader(PartitionReader, DataSourceReader):
         if first <= last and wanted.not_after is not None:
             at = self._lookups.sequence_at(state, wanted.not_after)
             last = min(last, state.last_seq if at is None else at - 1)
+        if first <= last and wanted.subjects is not None:
+            last = min(last, self._lookups.end(state, wanted.subjects))
         return Range(first, last)
 
 
