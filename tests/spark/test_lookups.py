@@ -1,9 +1,10 @@
 """What planning asks a real server."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.client.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.lookups import Lookups
 from penstock.spark.options import parse_options
@@ -110,3 +111,42 @@ def test_a_server_without_jetstream_is_told(server):
         forget_client(options.servers)
     finally:
         own.remove()
+
+
+def test_the_sequence_at_a_time_of_a_work_queue(client, stream, server):
+    name = f"{stream.name}_WQ"
+    js = client.jetstream()
+    js.create_stream(
+        StreamConfig(name=name, subjects=["work.>"], storage="memory", retention="workqueue")
+    )
+    try:
+        for number in range(12):
+            js.publish(f"work.{number}", b"x")
+        for seq in (1, 5, 6, 12):
+            js.delete_message(name, seq)
+        options = parse_options({"servers": server.url, "stream": name}, streaming=False)
+        asking = Lookups(options)
+        [state] = asking.states().values()
+        left = [seq for seq in range(1, 13) if seq not in (1, 5, 6, 12)]
+        for seq in left:
+            stored_ns = js.get_message(name, seq).timestamp_ns
+            # To the microsecond below, and to that above.
+            at = datetime.fromtimestamp(stored_ns // 1_000_000_000, UTC).replace(
+                microsecond=stored_ns // 1000 % 1_000_000
+            )
+            expected = next(
+                each
+                for each in left
+                if js.get_message(name, each).timestamp_ns // 1000 * 1000
+                >= stored_ns // 1000 * 1000
+            )
+            assert asking.sequence_at(state, at) == expected
+            after = asking.sequence_at(state, at + timedelta(microseconds=1))
+            later = [
+                each
+                for each in left
+                if js.get_message(name, each).timestamp_ns >= stored_ns // 1000 * 1000 + 1000
+            ]
+            assert after == (later[0] if later else None)
+    finally:
+        js.delete_stream(name)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.jetstream import StoredMessage
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
     from penstock.spark.positions import Position
@@ -123,7 +124,8 @@ class Lookups:
     def sequence_at(self, state: StreamState, at: datetime) -> int | None:
         """The sequence of the first message stored at or after a time, None when there is none yet.
 
-        Found by way of a consumer that would start there, which every server since 2.9 knows.
+        Found by way of a consumer that would start there, which every server since 2.9 knows; on a
+        stream that takes no such consumer, as a work queue, by halving.
         """
         nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
         if nanoseconds <= 0:
@@ -143,8 +145,34 @@ class Lookups:
             js.delete_consumer(state.stream, consumer.name)
             return consumer.delivered.stream_seq + 1
 
-        first = self._ask(f"stream {state.stream}", ask)
+        try:
+            first = self._ask(f"stream {state.stream}", ask)
+        except ReadError as error:
+            if not isinstance(error.__cause__, ApiError):
+                raise
+            return self._sequence_between(state, nanoseconds)
         return first if first <= state.last_seq else None
+
+    def _sequence_between(self, state: StreamState, nanoseconds: int) -> int | None:
+        low, high = state.first_seq, state.last_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._message_from(state.stream, middle)
+            if found is None or found.seq >= high or found.timestamp_ns >= nanoseconds:
+                high = middle
+            else:
+                low = found.seq + 1
+        found = self._message_from(state.stream, low)
+        return None if found is None or found.seq > state.last_seq else found.seq
+
+    def _message_from(self, stream: str, seq: int) -> StoredMessage | None:
+        """The first message at a sequence or behind it."""
+        try:
+            return self._ask(
+                f"stream {stream}", lambda js: js.get_message(stream, seq, next_by_subject=">")
+            )
+        except (MessageNotFound, StreamNotFound):
+            return None
 
     def _ask(self, what: str, ask: Callable[[JetStream], T]) -> T:
         """Ask, and ask again where the server has gone for a while. Raises what says that something
