@@ -116,7 +116,7 @@ def _folder_of(disk: ReadOnlyDisk, plan: ReadPlan) -> str:
     path = key[0].rstrip("/") or "/"
     if not disk.is_dir(path):
         raise UnfitError(f"there is no folder {path}")
-    found = [folder for folder in _candidates(disk, path, plan.stream) if _is(disk, folder, plan)]
+    found = [each for each in _candidates(disk, path, plan.stream) if _is(disk, each, plan)]
     if not found:
         raise UnfitError(f"it is not in {path}, or another one of its name is")
     _folders[key] = found[0]
@@ -141,7 +141,7 @@ def _candidates(disk: ReadOnlyDisk, path: str, stream: str) -> Iterator[str]:
 def _is(disk: ReadOnlyDisk, folder: str, plan: ReadPlan) -> bool:
     """Whether the folder holds the stream that was made at that time."""
     for name in _META:
-        with contextlib.suppress(OSError, msgspec.MsgspecError, VaultError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
             data = disk.read_file(f"{folder}/{name}")
             if is_sealed(data):
                 cipher = _cipher_of(disk, folder)
