@@ -3,31 +3,31 @@ meanwhile.
 """
 
 import time
-from datetime import datetime
 
 import pytest
 
 from penstock.client.models import StreamConfig
 from penstock.spark import connection, ranges
-from penstock.spark.connection import (
-    ReadError,
-    end_of_subject,
-    forget_client,
-    sequence_at,
-    stream_state,
-)
+from penstock.spark.connection import ReadError, forget_client, stream_state
 from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.options import parse_options
+from penstock.spark.partitions import Part
 from penstock.spark.ranges import read_range
-from penstock.spark.source import StreamPartition
+from penstock.spark.tasks import partitions_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
 
 
+def born_of(options):
+    return stream_state(options.servers, options.streams[0]).born
+
+
 def plan(options, first, last, born=None):
-    born = born or stream_state(options).born
-    return StreamPartition(options, born, Range(first, last)).plan
+    [stream] = options.streams
+    part = Part(stream, born or born_of(options), Range(first, last))
+    [partition] = partitions_of([part], options, options.subjects)
+    return partition.plan
 
 
 def read(options, first, last, born=None):
@@ -94,16 +94,14 @@ def test_a_subject_filter(stream):
     stream.fill(30)
     options = stream.options(subject=f"{stream.name.lower()}.1")
     assert seqs(read(options, 5, 20)) == [7, 10, 13, 16, 19]
-    assert end_of_subject(options, stream_state(options)) == 28
     nothing = stream.options(subject=f"{stream.name.lower()}.none")
     assert read(nothing, 1, 30) == []
-    assert end_of_subject(nothing, stream_state(nothing)) == 0
 
 
 def test_purged_before_it_was_read(stream):
     stream.fill(30)
     options = stream.options()
-    born = stream_state(options).born
+    born = born_of(options)
     stream.js.purge_stream(stream.name, seq=11)
     with pytest.raises(DataLossError, match="from 5 to 10"):
         read(options, 5, 20, born)
@@ -129,21 +127,11 @@ def test_purged_while_it_is_read(stream):
 def test_a_stream_made_again_is_not_the_one_that_was_planned(stream):
     stream.fill(10)
     options = stream.options()
-    born = stream_state(options).born
+    born = born_of(options)
     stream.js.delete_stream(stream.name)
     stream.js.create_stream(StreamConfig(name=stream.name, subjects=[f"{stream.name.lower()}.>"]))
     with pytest.raises(DataLossError):
         read(options, 1, 10, born)
-
-
-def test_the_sequence_at_a_time(stream):
-    stream.fill(3)
-    options = stream.options()
-    rows = read(options, 1, 3)
-    assert sequence_at(options, rows[0]["ts"]) == 1
-    assert sequence_at(options, datetime.fromisoformat("2020-01-01T00:00:00+01:00")) == 1
-    assert sequence_at(options, datetime.fromisoformat("2090-01-01T00:00:00Z")) is None
-    assert stream.js.consumers(stream.name) == []
 
 
 def test_nothing_is_left_on_the_server(stream):
@@ -155,10 +143,10 @@ def test_nothing_is_left_on_the_server(stream):
 def test_errors_are_one_line_with_the_stream(stream, server):
     missing = parse_options({"servers": server.url, "stream": "NOBODY"}, streaming=False)
     with pytest.raises(ReadError, match="no stream NOBODY"):
-        stream_state(missing)
+        stream_state(missing.servers, "NOBODY")
     away = parse_options({"servers": "nats://127.0.0.1:1", "stream": "S"}, streaming=False)
     with pytest.raises(ReadError, match="stream S: cannot connect") as caught:
-        stream_state(away)
+        stream_state(away.servers, "S")
     assert "\n" not in str(caught.value)
 
 

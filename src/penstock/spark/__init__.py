@@ -3,10 +3,16 @@
 ========================  ========================================================================
 ``options``               the options of a read as one frozen value
 ``parsing``, ``servers``  reading options of any format; those that say where to connect
-``offsets``               planning: positions, micro-batches, partitions, loss; plain functions
-``connection``            one blocking connection per process, and the few requests a reader makes
-``ranges``                the messages of a range of sequences as Arrow batches
-``source``                the classes Spark calls
+``positions``             places in streams as users name them
+``offsets``, ``batches``  planning: what an offset is, what a micro-batch holds, what is a loss
+``partitions``            cutting what is read
+``patterns``              sets of subjects; ``pushdown``: what ``where()`` leaves of them
+``schema``                the columns of a read
+``connection``            one blocking connection per process
+``lookups``               what planning asks a server
+``plan``, ``ranges``      one partition, and its messages as Arrow batches
+``source``                the classes Spark calls; ``streaming``: that of a running query,
+                          ``tasks``: what executors do
 ``java``                  finding a Java, or taking the one from PyPI
 ``session``               a Spark session with settings that were measured
 ``tables``                Delta tables that take each micro-batch exactly once
@@ -25,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("jetstream")`` known to this session; harmless when it is already."""
-    from penstock.spark.source import JetStreamDataSource
+    """Make ``format("jetstream")`` known to this session, with filters pushed down, which the
+    session's configuration is changed for; harmless when it is known already.
+    """
+    from penstock.spark.source import PushdownDataSource
 
-    spark.dataSource.register(JetStreamDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(PushdownDataSource)

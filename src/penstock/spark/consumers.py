@@ -8,12 +8,11 @@ them. Knows nothing of Arrow or Spark.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from penstock.client import columns as bulk
-from penstock.core.subjects import collide
 from penstock.spark.connection import client_for, jetstream_for
+from penstock.spark.patterns import askable, cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +30,7 @@ def read(reading: Reading) -> Iterator[Columns]:
     consumer was made, so that it is that of the consumer.
 
     Where the server cannot apply all filters at once (it is too old for several, or two of them
-    match the same subjects), messages come that match none of them.
+    match the same subjects), it is asked for what covers them, and messages come that match none.
     """
     plan = reading.plan
     yield from bulk.read_range(
@@ -39,7 +38,7 @@ def read(reading: Reading) -> Iterator[Columns]:
         plan.stream,
         reading.position,
         reading.last + 1,
-        filter_subjects=plan.subjects if _can_filter(reading) else (),
+        filter_subjects=plan.subjects if _can_filter(reading) else (cover(plan.subjects),),
         rows=plan.batch_rows,
         max_bytes=BATCH_BYTES,
         timeout=plan.servers.request_timeout_seconds,
@@ -53,6 +52,5 @@ def _can_filter(reading: Reading) -> bool:
     subjects = reading.plan.subjects
     if len(subjects) < 2:
         return True
-    if any(collide(one, other) for one, other in combinations(subjects, 2)):
-        return False
-    return client_for(reading.plan.servers).server_info.version_at_least(*SEVERAL_FILTERS)
+    server = client_for(reading.plan.servers).server_info
+    return askable(subjects) and server.version_at_least(*SEVERAL_FILTERS)
