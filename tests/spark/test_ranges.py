@@ -11,8 +11,9 @@ from penstock.spark import connection, ranges
 from penstock.spark.connection import ReadError, forget_client, stream_state
 from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.options import parse_options
-from penstock.spark.plan import ReadPlan
+from penstock.spark.partitions import Part
 from penstock.spark.ranges import read_range
+from penstock.spark.tasks import plan_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
@@ -23,16 +24,9 @@ def born_of(options):
 
 
 def plan(options, first, last, born=None):
-    return ReadPlan(
-        servers=options.servers,
-        stream=options.streams[0],
-        born=born or born_of(options),
-        range=Range(first, last),
-        subjects=options.subjects,
-        columns=options.column_names(),
-        batch_rows=options.batch_rows,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+    [stream] = options.streams
+    part = Part(stream, born or born_of(options), Range(first, last))
+    return plan_of(part, options, options.subjects)
 
 
 def read(options, first, last, born=None):
@@ -150,18 +144,18 @@ def test_errors_are_one_line_with_the_stream(stream, server):
     with pytest.raises(ReadError, match="no stream NOBODY"):
         stream_state(missing.servers, "NOBODY")
     away = parse_options({"servers": "nats://127.0.0.1:1", "stream": "S"}, streaming=False)
-    with pytest.raises(ReadError, match="cannot connect") as caught:
+    with pytest.raises(ReadError, match="stream S: cannot connect") as caught:
         stream_state(away.servers, "S")
     assert "\n" not in str(caught.value)
 
 
 def test_one_connection_is_kept_and_opened_again_when_closed(stream):
-    options = stream.options()
-    client = connection.client_for(options.servers)
+    servers = stream.options().servers
+    client = connection.client_for(servers)
     assert connection.client_for(stream.options(batchRows=5).servers) is client
-    forget_client(options.servers)
+    forget_client(servers)
     assert client.closed
-    assert connection.client_for(options.servers) is not client
+    assert connection.client_for(servers) is not client
 
 
 def test_a_server_restarted_in_the_middle(server):

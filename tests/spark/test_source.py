@@ -8,8 +8,8 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.spark import consumers
 from penstock.spark.connection import ReadError
-from penstock.spark.lookups import Lookups
 from penstock.spark.offsets import DataLossError
 from penstock.spark.parsing import OptionError
 from penstock.spark.source import (
@@ -146,12 +146,20 @@ def test_a_server_that_takes_one_filter_only(stream, monkeypatch):
     """As nats-server before 2.10, which ignores a list of filters."""
     stream.fill(12, tokens=4)
     head = stream.name.lower()
-    reader = JetStreamReader(stream.options(subject=f"{head}.1,{head}.3"))
-    monkeypatch.setattr(Lookups, "filters_at_most", lambda self: 1)
-    [part] = reader.partitions()
-    assert part.plan.subjects == (f"{head}.>",)
-    assert part.only == (f"{head}.1", f"{head}.3")
-    assert seqs_of(reader, [part]) == [1, 3, 5, 7, 9, 11]
+    reader = JetStreamReader(
+        stream.options(subject=f"{head}.1,{head}.3", transport="consumer", columns="seq")
+    )
+    asked = []
+    monkeypatch.setattr(consumers, "SEVERAL_FILTERS", (1000, 0))
+    monkeypatch.setattr(
+        consumers.bulk,
+        "_range_consumer",
+        lambda *given, made=consumers.bulk._range_consumer: asked.append(given) or made(*given),
+    )
+    assert seqs_of(reader, reader.partitions()) == [1, 3, 5, 7, 9, 11]
+    assert [filters for given in asked for filters in given if isinstance(filters, list)] == [
+        [f"{head}.>"]
+    ]
 
 
 def test_columns_in_the_order_asked_for(stream):

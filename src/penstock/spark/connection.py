@@ -33,6 +33,10 @@ class ReadError(RuntimeError):
     """A stream could not be read; the text says which and why."""
 
 
+class StreamMissing(ReadError):
+    """There is no such stream on the servers."""
+
+
 def client_for(servers: Servers) -> BlockingClient:
     """This process's connection to the servers; opened when there is none.
 
@@ -104,17 +108,23 @@ def jetstream_for(servers: Servers) -> JetStream:
     )
 
 
-def stream_state(servers: Servers, stream: str) -> StreamState:
-    """What the stream holds now. Raises :class:`ReadError`, also for a stream that is not there."""
+def stream_info(servers: Servers, stream: str) -> StreamInfo:
+    """What the server says of a stream. Raises :class:`ReadError`; :class:`StreamMissing` for one
+    that is not there.
+    """
     try:
-        info = jetstream_for(servers).stream_info(stream)
+        return jetstream_for(servers).stream_info(stream)
     except StreamNotFound:
-        raise ReadError(f"there is no stream {stream} on {servers}") from None
+        raise StreamMissing(f"there is no stream {stream} on {servers}") from None
     except NoResponders:
         raise ReadError(f"{servers} has no JetStream") from None
-    except PenstockError as error:
+    except (PenstockError, ReadError) as error:
         raise ReadError(f"stream {stream}: {error}") from error
-    return state_of(info)
+
+
+def stream_state(servers: Servers, stream: str) -> StreamState:
+    """What the stream holds now. Raises as :func:`stream_info`."""
+    return state_of(stream_info(servers, stream))
 
 
 def state_of(info: StreamInfo) -> StreamState:

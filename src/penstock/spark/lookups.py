@@ -9,7 +9,6 @@ Knows nothing of Spark.
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -21,8 +20,10 @@ from penstock.errors import (
     MessageNotFound,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     ServerError,
     StreamNotFound,
+    Timeout,
 )
 from penstock.spark.connection import (
     ReadError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
     from penstock.spark.positions import Position
+    from penstock.spark.servers import Servers
 
 T = TypeVar("T")
 
@@ -46,8 +48,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_EVERY_SECONDS = 0.2
 _UNAVAILABLE = 503
 _NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
-_SEVERAL_FILTERS_SINCE = (2, 10)
-_FILTERS_MAX = 1000
 
 
 class Lookups:
@@ -143,12 +143,6 @@ class Lookups:
         first = self._ask(f"stream {state.stream}", ask)
         return first if first <= state.last_seq else None
 
-    def filters_at_most(self) -> int:
-        """How many filters a consumer of this server takes."""
-        said = re.match(r"(\d+)\.(\d+)", client_for(self._options.servers).server_info.version)
-        version = (0, 0) if said is None else (int(said[1]), int(said[2]))
-        return _FILTERS_MAX if version >= _SEVERAL_FILTERS_SINCE else 1
-
     def _ask(self, what: str, ask: Callable[[JetStream], T]) -> T:
         """Ask, and ask again where the server has gone for a while. Raises what says that something
         is not there as it comes, all else as ReadError.
@@ -157,7 +151,7 @@ class Lookups:
         deadline = time.monotonic() + servers.retry_timeout_seconds
         while True:
             try:
-                answer = ask(jetstream_for(servers))
+                answer = _once(ask, servers)
             except (StreamNotFound, MessageNotFound):
                 self._answered = True
                 raise
@@ -171,6 +165,19 @@ class Lookups:
             else:
                 self._answered = True
                 return answer
+
+
+def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
+    """Ask; PermissionsViolation where the server said that instead of an answer."""
+    client = client_for(servers)
+    before = client.last_error
+    try:
+        return ask(jetstream_for(servers))
+    except Timeout:
+        said = client.last_error
+        if isinstance(said, PermissionsViolation) and said is not before:
+            raise said from None
+        raise
 
 
 def _refused(error: Exception) -> bool:

@@ -60,11 +60,11 @@ def shortest(patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def askable(patterns: tuple[str, ...], at_most: int) -> bool:
-    """Whether a server that takes ``at_most`` filters of a consumer takes these: it wants no two of
-    them to match the same subject.
+def askable(patterns: Iterable[str]) -> bool:
+    """Whether one consumer may have these filters: a server wants no two of them to match the same
+    subject.
     """
-    return len(patterns) <= at_most and not any(collide(a, b) for a, b in combinations(patterns, 2))
+    return not any(collide(left, right) for left, right in combinations(patterns, 2))
 
 
 def cover(patterns: tuple[str, ...]) -> str:

@@ -48,6 +48,10 @@ the best of them that server and stream have."""
 BATCH_ROWS = 8192
 
 
+class UnfitError(Exception):
+    """A transport cannot read (on) here, another one can; the text, if any, is for the user."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadPlan:
     """One partition of a read; picklable, it travels to an executor.

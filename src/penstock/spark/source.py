@@ -22,7 +22,7 @@ from penstock.spark.lookups import Lookups
 from penstock.spark.offsets import Offset, Range, resolve_end, resolve_start, what_is_next
 from penstock.spark.options import parse_options
 from penstock.spark.parsing import OptionError
-from penstock.spark.partitions import Part, cut
+from penstock.spark.partitions import Part
 from penstock.spark.positions import EARLIEST, LATEST, Position
 from penstock.spark.pushdown import Wanted, narrowed
 from penstock.spark.schema import projected, schema_text
@@ -98,9 +98,7 @@ class JetStreamReader(PartitionReader, DataSourceReader):
             for name, state in sorted(states.items())
             if wanted.streams is None or name in wanted.streams
         ]
-        return partitions_of(
-            cut(parts, options), options, self._lookups, self._wanted.subjects or ()
-        )
+        return partitions_of(parts, options, wanted.subjects or ())
 
     def _range(self, state: StreamState) -> Range:
         options, wanted = self._options, self._wanted

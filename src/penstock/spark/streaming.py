@@ -34,7 +34,7 @@ from penstock.spark.offsets import (
     resolve_start,
 )
 from penstock.spark.parsing import OptionError
-from penstock.spark.partitions import Part, cut
+from penstock.spark.partitions import Part
 from penstock.spark.positions import LATEST, Position
 from penstock.spark.tasks import PartitionReader, partitions_of
 
@@ -144,7 +144,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             for name, wanted in ranges.items()
             if name in states and states[name].born == goal[name].born
         ]
-        return partitions_of(cut(parts, self._options), self._options, self._lookups)
+        return partitions_of(parts, self._options, self._options.subjects)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark is done with what is up to ``end``, a batch late: the shadow may follow."""

@@ -6,13 +6,13 @@ partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.core.subjects import matches
-from penstock.spark.patterns import EVERYTHING, askable, cover, shortest
+from penstock.spark.partitions import cut, packed
+from penstock.spark.patterns import EVERYTHING, shortest
 from penstock.spark.plan import ReadPlan
 
 if TYPE_CHECKING:
@@ -20,64 +20,44 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.spark.lookups import Lookups
     from penstock.spark.options import Options
     from penstock.spark.partitions import Part
 
 
 @dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """A range of one life of a stream, and how to read it.
+    """Ranges of streams, and how to read them, one after the other."""
 
-    ``only`` are filters that the server cannot be asked for: rows of other subjects are left out
-    here.
-    """
-
-    plan: ReadPlan
-    only: tuple[str, ...] = ()
+    plans: tuple[ReadPlan, ...]
 
 
 def partitions_of(
-    pieces: Sequence[Part],
-    options: Options,
-    lookups: Lookups,
-    subjects: tuple[str, ...] | None = None,
+    parts: Sequence[Part], options: Options, subjects: tuple[str, ...]
 ) -> list[InputPartition]:
-    """The pieces as partitions; ``subjects`` instead of those of the options where given."""
-    if not pieces:
-        return []
-    asked, only = _filters(options.subjects if subjects is None else subjects, lookups)
+    """What is read of the streams as partitions, with these filters of subjects, none for all."""
+    filters = shortest(subjects)
+    if filters == EVERYTHING:
+        filters = ()
     return [
-        StreamPartition(
-            ReadPlan(
-                servers=options.servers,
-                stream=piece.stream,
-                born=piece.born,
-                range=piece.range,
-                subjects=asked,
-                columns=options.column_names(),
-                batch_rows=options.batch_rows,
-                transport=options.transport,
-                segments=options.segments,
-                fail_on_data_loss=options.fail_on_data_loss,
-            ),
-            only,
-        )
-        for piece in pieces
+        StreamPartition(tuple(plan_of(piece, options, filters) for piece in pieces))
+        for pieces in packed(cut(parts, options), options)
     ]
 
 
-def _filters(
-    subjects: tuple[str, ...], lookups: Lookups
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to ask the server for, and what to leave to :func:`rows_of`."""
-    wanted = shortest(subjects)
-    if not wanted or wanted == EVERYTHING:
-        return (), ()
-    if len(wanted) == 1 or askable(wanted, lookups.filters_at_most()):
-        return wanted, ()
-    covering = (cover(wanted),)
-    return (() if covering == EVERYTHING else covering), wanted
+def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan:
+    """How to read a piece."""
+    return ReadPlan(
+        servers=options.servers,
+        stream=piece.stream,
+        born=piece.born,
+        range=piece.range,
+        subjects=filters,
+        columns=options.column_names(),
+        batch_rows=options.batch_rows,
+        transport=options.transport,
+        segments=options.segments,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 class PartitionReader:
@@ -87,33 +67,8 @@ class PartitionReader:
         """The messages of a partition as Arrow batches; Spark gives a batch read without partitions
         a None, or a partition of nothing.
         """
+        from penstock.spark.ranges import read_range
+
         if isinstance(partition, StreamPartition):
-            yield from rows_of(partition)
-
-
-def rows_of(partition: StreamPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition; raises what :func:`penstock.spark.ranges.read_range` does."""
-    from penstock.spark.ranges import read_range
-
-    plan, only = partition.plan, partition.only
-    if not only:
-        yield from read_range(plan)
-        return
-    extra = () if "subject" in plan.columns else ("subject",)
-    for batch in read_range(replace(plan, columns=plan.columns + extra)):
-        yield _matching(batch, only).select(list(plan.columns))
-
-
-def _matching(batch: pa.RecordBatch, patterns: tuple[str, ...]) -> pa.RecordBatch:
-    """The rows whose subject matches one of the patterns; each subject is looked at once."""
-    import pyarrow as pa
-
-    coded = batch.column("subject").dictionary_encode()
-    taken = pa.array(
-        [
-            any(matches(subject, each) for each in patterns)
-            for subject in coded.dictionary.to_pylist()
-        ],
-        pa.bool_(),
-    )
-    return batch.filter(taken.take(coded.indices))
+            for plan in partition.plans:
+                yield from read_range(plan)
