@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("jetstream")`` known to this session; harmless when it is already."""
+    """Make the formats known to this session; harmless when they are already."""
+    from penstock.spark.delta import DeltaDataSource
     from penstock.spark.source import JetStreamDataSource
 
     spark.dataSource.register(JetStreamDataSource)
+    spark.dataSource.register(DeltaDataSource)
