@@ -219,3 +219,60 @@ def test_what_was_removed_above_a_loss_stays_removed_when_its_segments_are_gone(
         log.fsync()
         log = Log(str(folder), segment_bytes=4096)
         assert [(first, count) for first, count, _ in log.lost] == lost
+
+
+def fill(log: Log) -> None:
+    """Messages until a segment is full."""
+    first = log.segments.items[-1].first
+    while log.segments.items[-1].first == first:
+        log.add(1, "s", b"x" * 700)
+    log.flush()
+
+
+def drop_all_but(log: Log, kept: set[int]) -> None:
+    for seq in range(1, log.last_seq + 1):
+        if seq not in kept:
+            log.delete(seq)
+    log.fsync()
+
+
+def test_a_gap_behind_a_compacted_segment_stays_explained() -> None:
+    # 1 is compacted after segments behind it went; then the one goes that said that they did
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for _ in range(3):
+        fill(log)
+    told_in = log.segments.items[-1].first
+    drop_all_but(log, {1, log.last_seq})
+    fill(log)
+    while log.maintain():
+        pass
+    assert f"log/{6:020}.seg" not in shelf.files
+    fill(log)
+    drop_all_but(log, {1, log.last_seq})
+    log.flush()
+    assert f"log/{told_in:020}.seg" not in shelf.files
+    log = damage.open_log(shelf)
+    assert log.lost == []
+    assert len(damage.everything(log)) == 2
+
+
+def test_a_gap_behind_a_segment_that_holds_only_damage_stays_explained() -> None:
+    shelf = Shelf()
+    log = damage.open_log(shelf)
+    for _ in range(3):
+        fill(log)
+    hurt = log.segments.items[2].first
+    lost = log.segments.items[3].first - hurt
+    log.fsync()
+    del shelf.files[f"log/{hurt:020}.idx"]
+    shelf.files[f"log/{hurt:020}.seg"][:] = b""
+    log = damage.open_log(shelf)
+    assert [(first, count) for first, count, _ in log.lost] == [(hurt, lost)]
+    for _ in range(5):
+        fill(log)
+        drop_all_but(log, {1, log.last_seq})
+        fill(log)
+        log.fsync()
+        log = damage.open_log(shelf)
+        assert [(first, count) for first, count, _ in log.lost] == [(hurt, lost)]

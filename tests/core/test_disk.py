@@ -228,6 +228,37 @@ def test_purge_makes_room_on_a_full_disk() -> None:
     assert log.synced_seq == last + 1
 
 
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("seed", range(48))
+def test_what_made_room_on_a_full_disk_is_removed_and_not_lost(seed: int, compress: bool) -> None:
+    # the removals are not written yet when the power goes
+    disk = SimDisk()
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    log.compress = compress
+    while len(log.segments.items) < 5:
+        log.add(1, "a", random.Random(log.last_seq).randbytes(300) + bytes(200))
+        log.fsync()
+    acked = log.last_seq
+    while log.maintain():
+        pass
+    for seq in range(2, log.segments.items[2].first + 2):
+        log.delete(seq)
+    log.add(1, "a", random.Random(1).randbytes(500))
+    disk.room = disk.used() + 40
+    before = disk.used()
+    log.flush()
+    assert disk.used() < before
+    disk.crash(random.Random(seed))
+    disk.room = None
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    assert [entry for entry in log.lost if entry[0] <= acked] == []
+    assert log.get(1) is not None
+    assert log.get(acked) is not None
+    log.close()
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    assert [entry for entry in log.lost if entry[0] <= acked] == []
+
+
 @pytest.mark.parametrize("verb", ["fail_write", "fail_sync"])
 def test_failing_disk_closes_the_log_for_appends(verb: str) -> None:
     target = SimDisk()

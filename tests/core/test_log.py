@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock.core.disk import PyDisk
 from penstock.core.log import Log, LogClosed
 from penstock.core.usage import Usage
+from tests.simulation.disk import SimDisk
 
 if TYPE_CHECKING:
     import random
@@ -426,3 +428,29 @@ def test_bad_arguments(tmp_path: Path) -> None:
     assert log.get(2) is None
     assert not log.delete(0)
     assert not log.delete(-1)
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "lives"])
+def test_an_index_does_not_speak_of_removals_that_are_not_on_the_disk(*, killed: bool) -> None:
+    disk = SimDisk()
+    log = Log("log", PyDisk(disk, background=True), segment_bytes=4096)
+    while sum(name.endswith(".seg") for name in disk.names) < 2:
+        log.add(log.last_seq + 1, "s.a", b"x" * 100)
+    log.flush()
+    handles, upto = log.sync_start()
+    log.delete(3)
+    for handle in handles:
+        disk.sync(handle)
+    log.sync_done(upto)  # the full segment is on the disk: its index is due
+    if killed:
+        del log
+        disk.kill()
+        assert Log("log", PyDisk(disk), segment_bytes=4096).get(3)
+        return
+    assert not any(name.endswith(".idx") for name in disk.names)
+    log.fsync()
+    log.maintain()
+    assert any(name.endswith(".idx") for name in disk.names)
+    del log
+    disk.crash()
+    assert not Log("log", PyDisk(disk), segment_bytes=4096).get(3)

@@ -11,6 +11,7 @@ import pytest
 from penstock.core.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
+from tests.simulation.world import World
 
 STORE = Path("store")
 
@@ -277,3 +278,32 @@ def test_what_a_start_has_seen_of_consumers_holds_when_the_power_goes() -> None:
     disk.crash()
     house = house.crash()
     assert house.ok("CONSUMER.NAMES.S")["consumers"] in (None, [])
+
+
+def test_what_an_opening_removed_by_a_limit_stays_gone() -> None:
+    world = World(1)
+    assert not world.sync_interval_ns
+    link = world.links[0]
+    link.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.*"], "max_msgs_per_subject": 2})
+    world.settle()
+    for _ in range(3):
+        link.send("S.a", b"x" * 100)
+    world.settle()
+    log = world.account.streams["S"].core.log
+    assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]
+    # the removal of the first one did not get to the disk
+    (path,) = [name for name in world.disk.names if name.endswith(".seg")]
+    node = world.disk.file(path)
+    del node.data[-52:]
+    node.durable[:] = node.data
+    world.disk.crash()
+    world.start()
+    log = world.account.streams["S"].core.log
+    assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]
+    world.links[0].api("STREAM.UPDATE.S", {"name": "S", "subjects": ["S.*"]})
+    world.turn()
+    world.disk.crash()
+    world.start()
+    assert world.account.streams["S"].config.max_msgs_per_subject == -1
+    log = world.account.streams["S"].core.log
+    assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]

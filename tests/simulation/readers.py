@@ -28,6 +28,7 @@ class Readers:
         self.random = clients.random
         self.draining = False
         self.made = 0  # consumers
+        self.ears: dict[tuple[str, str], tuple[Link, int]] = {}  # who hears a push consumer
 
     def pair(self) -> tuple[Stream, Consumer] | None:
         stream = self.clients.stream()
@@ -68,7 +69,12 @@ class Readers:
         self.clients.link().api(f"CONSUMER.CREATE.{stream.name}.{name}", body, heard)
 
     def listen(self, stream: Stream, consumer: Consumer) -> None:
-        """Subscribe to what a push consumer delivers."""
+        """Subscribe to what a push consumer delivers. Who heard the one before it of that name no
+        longer does: it would be given of a group's messages what nobody then takes for delivered.
+        """
+        ear = self.ears.pop((stream.name, consumer.name), None)
+        if ear is not None and ear[0] in self.world.links:
+            ear[0].unsubscribe(ear[1])
         subject = consumer.config.get("deliver_subject")
         if subject is None:
             return
@@ -77,7 +83,8 @@ class Readers:
             self.delivered(link, stream, consumer, headers, body, reply, subject)
 
         link = self.clients.link()
-        link.subscribe(subject, consumer.config.get("deliver_group", ""), heard)
+        sid = link.subscribe(subject, consumer.config.get("deliver_group", ""), heard)
+        self.ears[stream.name, consumer.name] = link, sid
 
     def listen_again(self) -> None:
         """After a restart."""

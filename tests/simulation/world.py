@@ -92,11 +92,15 @@ class Link:
 
     def subscribe(
         self, subject: str, group: str, heard: Callable[[bytes, bytes, str, str], None]
-    ) -> None:
-        """Hear a subject from now on, as one of a group if one is named."""
+    ) -> int:
+        """Hear a subject from now on, as one of a group if one is named; what to end it by."""
         self.count += 1
         self.wire.send(f"SUB {subject} {group} {1000 + self.count}\r\n")
         self.by_sid[1000 + self.count] = heard
+        return 1000 + self.count
+
+    def unsubscribe(self, sid: int) -> None:
+        self.wire.send(f"UNSUB {sid}\r\n")
 
     def hear(self) -> None:
         """Take what the server has sent."""

@@ -28,6 +28,7 @@ GOOD = {
     "includeHeaders": "TRUE",
     "failOnDataLoss": "false",
     "batchRows": "4096",
+    "consumer": "my-query",
     "requestTimeout": "500ms",
     "retryTimeout": "2m",
 }
@@ -82,6 +83,9 @@ def test_unknown_option_lists_the_known_ones():
         ("maxTriggerDelay", "soon"),
         ("includeHeaders", "yes"),
         ("failOnDataLoss", ""),
+        ("consumer", "my query"),
+        ("consumer", "a.b"),
+        ("consumer", "c" * 201),
         ("minPartitions", "many"),
     ],
 )
@@ -97,6 +101,7 @@ def test_bad_values_name_the_option_and_what_is_right(name, text):
         ({"stream": "S", "endingOffsets": "5"}, True, "batch"),
         ({"stream": "S", "endingOffsets": "earliest"}, False, "earliest"),
         ({"stream": "S", "startingOffsets": "latest"}, False, "latest"),
+        ({"stream": "S", "consumer": "c"}, False, "consumer is for streaming"),
         ({"stream": "S", "token": "t", "user": "u"}, False, "either token"),
         ({"stream": "S", "password": "p"}, False, "without user"),
         ({"stream": "S", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "more"),

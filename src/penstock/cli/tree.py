@@ -22,6 +22,7 @@ TOP: dict[str, Row] = {
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("What the account uses: info.", "tree", "account"),
+    "spark": ("Streaming queries of Spark: watch.", "tree", "spark"),
     "store": (
         "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
         "store_tree",
@@ -47,6 +48,9 @@ CONSUMER: dict[str, Row] = {
 }
 ACCOUNT: dict[str, Row] = {
     "info": ("Show what the account uses and may use.", "account", "info"),
+}
+SPARK: dict[str, Row] = {
+    "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
 }
 
 
@@ -83,6 +87,7 @@ def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
 stream = _group("stream", "Look at streams and change them.", STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", CONSUMER)
 account = _group("account", "Look at the account.", ACCOUNT)
+spark = _group("spark", "Look at streaming queries of Spark.", SPARK)
 
 
 @click.group(

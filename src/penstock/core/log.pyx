@@ -78,9 +78,7 @@ cdef class Log(LogFiles):
         else:
             from penstock.core import recovery
             self.steps = recovery.opening(self, create, numbered)
-            if gradually:
-                return
-            while self.open_more():
+            while not gradually and self.open_more():
                 pass
             return
         self.opened()
@@ -352,6 +350,7 @@ cdef class Log(LogFiles):
         s.live -= 1
         s.live_bytes -= n
         s.index_old = True
+        s.removed_mark = self.write_mark + 1
         self.msgs -= 1
         self.bytes -= n
         use(self.usage, -<int64_t>n)

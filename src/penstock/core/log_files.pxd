@@ -114,7 +114,8 @@ cdef class LogFiles:
     cdef int prepare_unlink(self) except -1                                 # what retired segments say of older ones is said again
     cdef int unlink_ready(self) except -1                                   # those that nothing depends on any more
     cdef int unlink(self, Segment s) except -1
-    cdef bint unlink_for_room(self) except -1
+    cdef bint make_room(self) except -1
+    cdef bint tells(self, Segment s) except -1
     cdef int say_removed(self, Segment s) except -1
     cdef list lost_within(self, uint64_t first, uint64_t end)               # of what is lost, in order
     cdef int say_gone(self, uint64_t first, uint64_t end, list lost) except -1     # these were removed, but for what is lost

@@ -29,6 +29,7 @@ from penstock.core.sidecar cimport write_sidecar
 cdef enum:
     TAIL_MAX_BYTES = 1572864         # written bytes kept for reading: cut to TAIL_KEEP_BYTES when beyond this
     TAIL_KEEP_BYTES = 786432
+    ROOM_BYTES = 8192                # made on a full disk besides what waits to be written: files take whole blocks
     DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
 
 
@@ -297,7 +298,7 @@ cdef class LogFiles:
             self.disk.truncate(s.handle, self.tail_base + self.tail_written)
         except OSError as other:
             self.fail(other)
-        if not self.unlink_for_room():
+        if not self.make_room():
             raise error
         # Room was made by dead segments: once more.
         try:
@@ -362,9 +363,9 @@ cdef class LogFiles:
                 self.sync_folder()
         except OSError as error:
             self.fail(error)
-        self.on_disk()
         self.synced_seq = self.written_seq
         self.synced_mark = self.write_mark
+        self.on_disk()
         self.check_watermarks()
         if self.doomed:
             self.unlink_ready()
@@ -426,11 +427,11 @@ cdef class LogFiles:
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        self.on_disk()
         if upto > self.synced_seq:
             self.synced_seq = upto
         if self.sync_mark > self.synced_mark:
             self.synced_mark = self.sync_mark
+        self.on_disk()
         self.check_watermarks()
         if self.doomed:
             self.unlink_ready()
@@ -438,13 +439,14 @@ cdef class LogFiles:
 
 
     cdef int on_disk(self) except -1:
-        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes.
+        # An index is believed at the next opening: it must not speak of bytes that a loss of power takes, nor of a removal that
+        # was never answered. One that can't be written now is by maintain().
         cdef Segment s
         before, self.unsynced = self.unsynced, []
         for s in before:
             if s.synced_size < s.written_size:
                 self.unsynced.append(s)
-            elif s.live and not s.has_index:
+            elif s.live and not s.has_index and s.removed_mark <= self.synced_mark:
                 self.write_index(s)
         return 0
 
@@ -471,7 +473,6 @@ cdef class LogFiles:
             for older in self.segments.items + self.doomed:
                 if older is self.active or not older.relog_low <= s.first <= older.relog_high or older.first >= s.first:
                     continue
-                s.relogs = True
                 self.say_removed(older)
             # A gap between segments that no removal names is a file that is gone.
             self.say_gone(s.first, s.first + s.count, self.lost_within(s.first, s.first + s.count))
@@ -487,7 +488,8 @@ cdef class LogFiles:
         cdef uint64_t end = s.first + s.count, stop = end
         cdef list lost = []
         at = self.segments.position(end)
-        if s.live and at < len(self.segments.items):
+        if 0 < at < len(self.segments.items) and self.segments.items[at - 1] is s:
+            # The gap behind it, also of one that holds nothing but damage.
             stop = (<Segment>self.segments.items[at]).first
         if self.lost:
             lost = self.lost_within(s.first, max(end, stop))
@@ -546,23 +548,31 @@ cdef class LogFiles:
             return 0
         return 0
 
-    cdef bint unlink_for_room(self) except -1:
-        # The disk is full: dead segments whose records no other one needs can go without a word about it.
+    cdef bint make_room(self) except -1:
+        # The disk is full: of dead segments whose records no other one needs only that they are dead stays, until unlink_ready.
         cdef Segment s
-        cdef bint any_gone = False
+        cdef uint64_t freed = 0
+        from penstock.core import log_mend
         if self.sync_running:
             return False
-        if self.folder_dirty:
-            try:
+        try:
+            if self.folder_dirty:
                 self.sync_folder()
-            except OSError:
-                return False
-        for s in sorted(self.doomed, key=first_of):
-            if s.relogs:
-                break
-            self.unlink(s)
-            any_gone = True
-        return any_gone
+            for s in sorted(self.doomed, key=first_of):
+                if self.tells(s) or freed > self.tail.len - self.tail_written + ROOM_BYTES:
+                    break
+                freed += log_mend.reduce(self, s)
+        except OSError:
+            return freed > 0
+        return freed > 0
+
+    cdef bint tells(self, Segment s) except -1:
+        # Whether its REMOVE records speak of older segments.
+        cdef Segment older
+        for older in self.segments.items + self.doomed:
+            if older is not self.active and older.relog_low <= s.first <= older.relog_high and older.first < s.first:
+                return True
+        return False
 
     cdef int close_handles(self) except -1:
         cdef Segment s

@@ -1,6 +1,7 @@
 """How a log takes appends again after its disk has failed; see Log.mend."""
 
 from penstock.core.log import Log
+from penstock.core.segment import Segment
 
 UNSURE: str
 """Name of the file that tells which segments a process that ended did not believe any more."""
@@ -13,3 +14,6 @@ def note_unsure(log: Log) -> None:
 
 def reopened(log: Log) -> None:
     """The log was opened and there is an `unsure` file: make what it names anew. OSError."""
+
+def reduce(log: Log, s: Segment) -> int:
+    """Make room on a full disk: cut a retired segment's file to a word that it is dead; how many bytes that freed. OSError."""

@@ -14,6 +14,8 @@ messages are not there from then on and told in `lost`, and the old file keeps a
 While a log has failed, a file `unsure` beside its segments names those that are not to be believed. A process that is killed then
 leaves it to the next one, which makes them anew before anything else.
 
+A disk that is only full has not failed; what dead segments hold makes room there (`reduce`).
+
 Knows nothing of when to try again: that is the owner's. Called by Log (core/log).
 """
 import errno
@@ -27,7 +29,7 @@ from penstock.core.disk cimport Disk
 from penstock.core.log cimport Log
 from penstock.core.log_files cimport CLOSED, FAILED, FULL, TAKES
 from penstock.core.record cimport (
-    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_segment_head, resync,
+    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_ranges, put_segment_head, ranges_add, ranges_free, resync,
 )
 from penstock.core.sealing cimport seal_records
 from penstock.core.segment cimport SIZE_MASK, Segment, is_live
@@ -36,6 +38,7 @@ cdef enum:
     READ_STEP_BYTES = 65536
     READ_LEAST_BYTES = 4096          # of what can't be read, pieces of this size are given up
     TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before they are given up
+    REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
     TAIL_MAX_BYTES = 1572864         # as in core/log_files
 
 UNSURE = "unsure"
@@ -76,6 +79,8 @@ cdef int resume(Log log) except -1:
     log.tail_written = log.tail.len
     log.write_mark += 1
     log.synced_mark = log.sync_mark = log.write_mark
+    for s in log.segments.items:
+        s.removed_mark += log.ranges.count > 0 and s.removed_mark == log.write_mark       # told with the next write
     log.written_seq = log.synced_seq = log.last_seq
     log.condition = TAKES
     log.failure = 0
@@ -134,7 +139,7 @@ cdef int renew(Log log, Segment s) except -1:
     if bad:
         give_up(log, s, data)
     if s is not log.active:
-        if s.live and not s.has_index:
+        if s.live and not s.has_index and s.removed_mark <= log.synced_mark:
             log.write_index(s)
         log.segments.close_handle(s)
     return handle
@@ -305,6 +310,58 @@ cdef int take_handle(Log log, Segment s, int handle) except -1:
         log.segments.close_handle(s)
     s.handle = handle
     log.segments.open_handles += 1
+    return 0
+
+
+# --- a full disk ---------------------------------------------------------------------------------
+
+def reduce(log: Log, s: Segment) -> int:
+    """Cut the file of a retired segment to a head and a word that its messages are removed, durably; bytes that became free.
+
+    Without a byte more on a disk that is full: written over its first record, then the rest is cut off. OSError: nothing changed,
+    or its messages are removed all the same.
+    """
+    cdef Out out
+    cdef Segment fresh = s
+    cdef size_t at = s.begins, before = s.written_size if s.packed is None else log.disk.size(log.segments.handle(s))
+    cdef uint64_t last = s.first + s.count - 1
+    memset(&out, 0, sizeof(Out))
+    if s.count == 0:
+        return 0
+    try:
+        if s.packed is not None:
+            fresh = Segment()
+            fresh.first, fresh.salt, at = s.first, s.salt, 0
+            log.put_head(fresh, &out)
+        ranges_free(&s.removes)
+        say_gone(log, s, log.removed_below(), min(log.first_seq, last + 1))
+        say_gone(log, s, s.first, last + 1)
+        put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
+        if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
+            return 0
+        log.disk.unlink(log.segments.path(s, ".idx"))      # it speaks of what will not be there
+        log.disk.sync_dir(log.folder)
+        s.has_index = False
+        log.disk.write_at(log.segments.handle(s), out.data, out.len, at)
+        log.disk.sync(s.handle)
+        log.disk.truncate(s.handle, at + out.len)
+        s.packed = None
+        s.size = s.written_size = s.synced_size = at + out.len
+        s.relog_low = s.relog_high = 0
+        if s in log.unsynced:
+            log.unsynced.remove(s)
+    finally:
+        out_free(&out)
+    return before - s.size
+
+
+cdef int say_gone(Log log, Segment s, uint64_t at, uint64_t end) except -1:
+    for low, count, _ in log.lost_within(at, end):
+        if at < <uint64_t>low:
+            ranges_add(&s.removes, at, low - at)
+        at = max(at, low + count)
+    if at < end:
+        ranges_add(&s.removes, at, end - at)
     return 0
 
 

@@ -305,6 +305,10 @@ def maintain(Log log) -> bool:
     cdef uint32_t wanted
     if log.memory or log.condition != TAKES:
         return False
+    for s in log.segments.items:
+        # Its index waited for a removal to be on the disk.
+        if not s.has_index and s.removed_mark and s.removed_mark <= log.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
+            log.write_index(s)
     wanted = 0 if log.cipher is None else log.cipher.number
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
@@ -486,6 +490,7 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     # The file is the new one: the index follows.
     cdef uint32_t i, n = 0
     cdef uint32_t* subjects = s.subjects
+    cdef Py_ssize_t at = log.segments.position(s.first + s.count)
     log.pages.forget(s.serial)
     log.segments.serials += 1
     s.serial = log.segments.serials
@@ -495,7 +500,8 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
     s.extra = fresh.extra
     s.size = s.written_size = s.synced_size = size
     s.has_index = False
-    s.relog_low = s.relog_high = 0
+    if at == len(log.segments.items) or (<Segment>log.segments.items[at]).first == s.first + s.count:
+        s.relog_low = s.relog_high = 0       # it tells of itself now; of a gap behind it others still do
     for i in range(s.subject_count):
         log.subjects_table.table[subjects[i]].local = 0
     for i in range(s.count):

@@ -590,5 +590,5 @@ cdef class Rebuild:
         if self.short and self.opened:
             self.short = False
             recount(log)
-        if not s.damaged:
+        if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)

@@ -49,6 +49,7 @@ cdef class Segment:
     cdef bint damaged                     # some of its bytes are no records: no sidecar, no compaction, so that each opening tells
     cdef bint plain                       # none of its messages has headers; False: not known, or some have
     cdef bint index_old                   # removals since the sidecar was written
+    cdef uint64_t removed_mark            # the newest removal is on the disk when what was written up to this mark is
     cdef uint64_t last_ts                 # timestamp of its last message
     cdef uint32_t* subjects               # ids of the subjects in it, by local number
     cdef uint32_t subject_count
@@ -61,7 +62,6 @@ cdef class Segment:
     cdef uint32_t serial                  # names its pages; changes when the file is rewritten
     cdef Out memory                       # the records of a memory log
     cdef uint64_t retire_mark             # retired: unlinked when what was written up to this mark is safe (0: not looked at yet)
-    cdef bint relogs                      # ... and its REMOVE records speak of older segments
 
     cdef int reserve(self, uint32_t more) except -1             # room for entries, so that push can't fail
     cdef int push_holes(self, uint32_t n) except -1             # n sequences with nothing stored

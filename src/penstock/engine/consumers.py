@@ -295,7 +295,7 @@ def _create(
         work_queue.check_new(stream, name, config)
     meta = ConsumerFile(
         format=FORMAT,
-        created=account.now_ns,
+        created=_created_ns(account, stream),
         name=name,
         start_seq=first_sequence(stream, config),
         config=config,
@@ -311,6 +311,17 @@ def _create(
     entry = _start(account, stream, meta)
     account.advisories.consumer(stream.config.name, name, "create", account.now_ns)
     return entry
+
+
+def _created_ns(account: Account, stream: StreamEntry) -> int:
+    """Now, but later than any consumer that the files tell of: name and creation time say whose a
+    state is, and the clock may not have moved, or gone back.
+    """
+    if stream.files is None:
+        return account.now_ns
+    states = stream.files.states
+    states.newest_ns = max(account.now_ns, states.newest_ns + 1)
+    return states.newest_ns
 
 
 def _remove(stream: StreamEntry, name: str) -> None:

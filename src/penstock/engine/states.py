@@ -151,6 +151,7 @@ class ConsumerStates:
         self.base_slot = 0
         self.base_upto = 0  # the journal file that the base includes
         self.saved_bytes = 0  # of the last save
+        self.newest_ns = 0  # when the last of the consumers was created that anything was saved of
         self.failed = False  # the last write failed
 
     def load(self, start_seqs: dict[tuple[str, int], int]) -> list[str]:
@@ -175,8 +176,11 @@ class ConsumerStates:
             if upto >= self.base_upto:
                 self.base_upto, self.base_slot, self.base_bytes = upto, slot, len(data)
                 rows = found
+        created = [created_ns for _, created_ns in start_seqs]
         for name, created_ns, state in rows:
+            created.append(created_ns)
             self._take(name, created_ns, state)
+        self.newest_ns = max(created, default=0)
         names = self._disk.list_dir(self.folder)
         numbers = sorted(
             int(name[5:]) for name in names if name.startswith("acks.") and name[5:].isdigit()
@@ -217,6 +221,7 @@ class ConsumerStates:
         wrong: list[str] = []
         for kind, name, created_ns, body in _records(data, keys, wrong, self._small.cipher):
             key = name.decode("utf-8", "surrogateescape"), created_ns
+            self.newest_ns = max(self.newest_ns, created_ns)
             if key not in start_seqs:
                 continue
             if kind == _STATE_KIND:

@@ -205,9 +205,13 @@ def recover(
 
 
 def serve(account: Account, entry: StreamEntry) -> None:
-    """A recovered stream takes what is published."""
+    """A recovered stream takes what is published. What its opening removed by a limit is on the disk
+    then: a message that was seen to be gone would be there again after a loss of power.
+    """
     _attach(account, entry, entry.config.subjects)
     rules.start(entry)
+    with contextlib.suppress(OSError):  # the stream serves what it has, and tells at its next write
+        entry.core.log.fsync()
 
 
 def _drop(account: Account, entry: StreamEntry) -> None:

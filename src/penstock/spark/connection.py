@@ -58,24 +58,30 @@ def forget_client(servers: Servers) -> None:
         client.close()
 
 
+def client_options(servers: Servers, *, reconnects: int = _RECONNECT_ATTEMPTS) -> ClientOptions:
+    """The servers as the client wants them; ValueError on what can't be an address.
+
+    ``reconnects``: how often a server that was lost is tried again.
+    """
+    return ClientOptions(
+        servers=parse_servers(servers.urls),
+        name="penstock spark",
+        user=servers.user or "",
+        password=servers.password or "",
+        token=servers.token or "",
+        creds=servers.creds or "",
+        nkey=servers.nkey or "",
+        jwt=servers.jwt or "",
+        tls=_tls(servers),
+        timeout=servers.request_timeout_seconds,
+        reconnect_attempts_max=reconnects,
+        inbox_prefix=servers.inbox_prefix or "_INBOX",
+    )
+
+
 def _connect(servers: Servers) -> BlockingClient:
     try:
-        return connect_blocking(
-            ClientOptions(
-                servers=parse_servers(servers.urls),
-                name="penstock spark",
-                user=servers.user or "",
-                password=servers.password or "",
-                token=servers.token or "",
-                creds=servers.creds or "",
-                nkey=servers.nkey or "",
-                jwt=servers.jwt or "",
-                tls=_tls(servers),
-                timeout=servers.request_timeout_seconds,
-                reconnect_attempts_max=_RECONNECT_ATTEMPTS,
-                inbox_prefix=servers.inbox_prefix or "_INBOX",
-            )
-        )
+        return connect_blocking(client_options(servers))
     except (ValueError, OSError) as error:
         raise OptionError(f"cannot connect to {servers}: {error}") from None
     except PenstockError as error:

@@ -17,6 +17,7 @@ from penstock.spark.parsing import (
     SEQUENCE_MAX,
     OptionError,
     Row,
+    consumer_name,
     count,
     duration,
     flag,
@@ -73,6 +74,7 @@ class Options:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     batch_rows: int = 8192
+    consumer: str | None = None
 
 
 def _time(text: str) -> datetime | None:
@@ -163,6 +165,12 @@ ROWS: tuple[Row, ...] = (
         count,
         "Rows in one Arrow batch at most (4 MiB at most in any case).",
     ),
+    Row(
+        "consumer",
+        "consumer",
+        consumer_name,
+        "A durable consumer that follows what the query has committed. Streaming only.",
+    ),
 )
 
 
@@ -188,6 +196,8 @@ def _check_together(options: Options, *, streaming: bool) -> None:
         raise OptionError("endingOffsets cannot be earliest; use latest, a sequence or a time")
     if options.starting_offsets == Position(word=LATEST) and not streaming:
         raise OptionError("startingOffsets cannot be latest in a batch read; it would be empty")
+    if options.consumer is not None and not streaming:
+        raise OptionError("consumer is for streaming reads; a batch read commits nothing")
     low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if low is not None and high is not None and low > high:
         raise OptionError(

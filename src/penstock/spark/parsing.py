@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 SEQUENCE_MAX = 2**63 - 1
+CONSUMER_NAME_MAX = 200  # servers take 255; a guard's name is longer
 
 
 class OptionError(ValueError):
@@ -45,6 +46,16 @@ def stream_name(text: str) -> str:
     """The name of a stream."""
     if not text or re.search(r"[\s.*>/\\]", text):
         raise OptionError("the name of a stream (no space, '.', '*', '>', '/' or '\\')")
+    return text
+
+
+def consumer_name(text: str) -> str:
+    """The name of a consumer."""
+    if not text or re.search(r"[\s.*>/\\\x00-\x1f]", text) or len(text) > CONSUMER_NAME_MAX:
+        raise OptionError(
+            "the name of a consumer (no space, '.', '*', '>', '/' or '\\',"
+            f" {CONSUMER_NAME_MAX} characters at most)"
+        )
     return text
 
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
+from penstock.spark.lag import shadow_of
 from penstock.spark.offsets import (
     Offset,
     Range,
@@ -135,6 +136,7 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
     def __init__(self, options: Options) -> None:
         """Nothing is asked yet."""
         self._options = options
+        self._shadow = shadow_of(options)
         self._bound: int | None = None
         self._available_now = False
         self._state: StreamState | None = None
@@ -165,6 +167,7 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         times per second.
         """
         begin = Offset.from_json(start)
+        self._shadow_follows(begin)
         deadline = time.monotonic() + (0.0 if self._available_now else _POLL_SECONDS)
         while True:
             end = self._next_end(begin)
@@ -197,10 +200,15 @@ class JetStreamStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigge
         return [StreamPartition(self._options, state.born, part) for part in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept on the server for a query, so there is nothing to do."""
+        """Spark is done with what is up to ``end``, a batch late: the shadow may follow."""
+        self._shadow_follows(Offset.from_json(end))
 
     def stop(self) -> None:
         """Nothing to give back: the process ends."""
+
+    def _shadow_follows(self, committed: Offset) -> None:
+        if self._shadow is not None:
+            self._shadow.advance({committed.stream: committed})
 
     def _next_end(self, begin: Offset) -> Offset:
         state = self._look()

@@ -1,0 +1,99 @@
+"""A key-value bucket as the stream it is: what it is called there, and what it holds now.
+
+A bucket ``devices`` is the stream ``KV_devices``, a key ``a.b`` its subject ``$KV.devices.a.b``, a
+revision its sequence, a delete a message with the header ``KV-Operation``. A bucket that mirrors
+another one keeps the subjects of that one.
+
+Knows nothing of Spark and of Arrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.api.times import format_time
+from penstock.errors import MessageNotFound, NoResponders, PenstockError, StreamNotFound
+from penstock.spark.connection import ReadError, jetstream_for
+
+if TYPE_CHECKING:
+    from penstock.client.models import StreamConfig
+    from penstock.spark.servers import Servers
+
+STREAM_PREFIX = "KV_"
+SUBJECT_PREFIX = "$KV."
+
+
+class BucketError(ReadError):
+    """There is no such bucket, or what has its name is none; asking again does not help."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What matters of the stream behind a bucket, when it was looked at.
+
+    ``history`` revisions are kept of each key. An empty bucket has ``first == last + 1``.
+    """
+
+    name: str
+    stream: str
+    prefix: str
+    history: int
+    born: str
+    first: int
+    last: int
+
+    def subjects(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """The subjects of these keys or patterns of keys."""
+        return tuple(self.prefix + key for key in keys)
+
+
+def look(servers: Servers, name: str) -> Bucket:
+    """The bucket as it is now.
+
+    Raises :class:`BucketError` when there is none, or when the stream of its name is no bucket, and
+    :class:`ReadError` when the server does not answer.
+    """
+    stream = STREAM_PREFIX + name
+    try:
+        info = jetstream_for(servers).stream_info(stream)
+    except StreamNotFound:
+        raise BucketError(f"there is no bucket {name} on {servers}") from None
+    except NoResponders:
+        raise ReadError(f"{servers} has no JetStream") from None
+    except PenstockError as error:
+        raise ReadError(f"bucket {name}: {error}") from error
+    prefix = _prefix(name, info.config)
+    state = info.state
+    first = state.first_seq if state.messages else state.last_seq + 1
+    history = info.config.max_msgs_per_subject
+    return Bucket(name, stream, prefix, history, format_time(info.created), first, state.last_seq)
+
+
+def _prefix(name: str, config: StreamConfig) -> str:
+    """Where its keys are; BucketError when this is no bucket."""
+    origin = config.mirror.name if config.mirror is not None else config.name
+    prefix = f"{SUBJECT_PREFIX}{origin.removeprefix(STREAM_PREFIX)}."
+    keeps_keys = config.mirror is not None or f"{prefix}>" in config.subjects
+    if not origin.startswith(STREAM_PREFIX) or not keeps_keys or config.max_msgs_per_subject < 1:
+        raise BucketError(
+            f"{name} is not a bucket: stream {config.name} does not keep the last values of"
+            f" {prefix}>"
+        )
+    return prefix
+
+
+def last_change(servers: Servers, bucket: Bucket, keys: tuple[str, ...]) -> int:
+    """The last revision that the patterns of keys let through, 0 when there is none."""
+    if ">" in keys:
+        return bucket.last
+    jetstream = jetstream_for(servers)
+    last = 0
+    for subject in bucket.subjects(keys):
+        try:
+            last = max(last, jetstream.get_message(bucket.stream, last_by_subject=subject).seq)
+        except MessageNotFound:
+            continue
+        except PenstockError as error:
+            raise ReadError(f"bucket {bucket.name}: {error}") from error
+    return min(last, bucket.last)
