@@ -125,6 +125,8 @@ class DataFiles:
             return
         for each in self._open.values():
             with contextlib.suppress(OSError, pa.ArrowException):
+                each.writer.close()
+            with contextlib.suppress(OSError, pa.ArrowException):
                 each.sink.close()
         for path in self._made:
             with contextlib.suppress(OSError):

@@ -52,7 +52,9 @@ class DeltaDataSource(DataSource):
 
         return DeltaWriter(parse_write(self.options, streaming=False), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:  # noqa: N802
+    def streamWriter(  # noqa: N802  Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DeltaStreamWriter:
         """A writer of micro-batches; ``overwrite`` is output mode complete."""
         from penstock.spark.delta_write import DeltaStreamWriter
 

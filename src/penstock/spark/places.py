@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from pyarrow import fs
-
 from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyarrow import fs
 
 _OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
 
@@ -60,6 +60,8 @@ class Place:
 
     def files(self) -> fs.FileSystem:
         """The table's folder as a file system; paths are relative to it."""
+        from pyarrow import fs
+
         folder = self.folder
         if folder is not None:
             return fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _KEPT_COMMITS = 1000
 # What a reader would have to know to give the right rows.
-_NOT_READ = ("deletionVectors", "columnMapping", "typeWidening", "variantType", "v2Checkpoint")
+_NOT_READ = ("typeWidening", "variantType")
 
 
 @dataclass(frozen=True)
@@ -87,19 +87,14 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
             asked = f"version {version}" if version is not None else f"time {time}"
             raise TableError(f"the table {place} cannot be read at {asked}: {problem}") from None
     features = table.protocol().reader_features or []
-    bad = [name for name in _NOT_READ if name in features and _in_use(table, name)]
+    bad = [name for name in _NOT_READ if name in features]
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        bad.append("columnMapping")
+    if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:
+        bad.append("deletionVectors")
     if bad:
         raise TableError(f"the table {place} uses {', '.join(bad)}, which is not supported")
     return table
-
-
-def _in_use(table: DeltaTable, feature: str) -> bool:
-    settings = table.metadata().configuration
-    if feature == "columnMapping":
-        return settings.get("delta.columnMapping.mode", "none") != "none"
-    if feature == "deletionVectors":
-        return bool(pa.table(table.deletion_vectors()).num_rows)
-    return feature != "v2Checkpoint"
 
 
 def files_of(table: DeltaTable) -> list[StoredFile]:
