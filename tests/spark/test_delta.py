@@ -7,7 +7,8 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.spark.places import place
+from penstock.spark.places import TableError, place
+from penstock.spark.tables import append, upsert
 from tests.spark.tables_help import sequences
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -206,3 +207,48 @@ def test_complete_mode_replaces_and_a_stream_reads_what_was_added(spark, tmp_pat
     query = writer.option("checkpointLocation", str(tmp_path / "c2")).start(str(silver))
     with pytest.raises(PySparkException, match="changes or removes rows"):
         query.awaitTermination(60)
+
+
+def test_upserts_and_several_tables_from_one_batch(spark, tmp_path):
+    gold, bad = tmp_path / "gold", tmp_path / "bad"
+    done = []
+
+    def land(rows, batch_id):
+        keyed = rows.selectExpr("seq % 4 as device", "seq", "seq % 7 = 0 as gone")
+        done.append(upsert(keyed, batch_id, gold, keys=["device"], delete_when="gone"))
+        append(rows.where("seq % 5 = 0"), batch_id, bad)
+        if batch_id == 2 and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            raise RuntimeError("died behind both")
+
+    def start():
+        writer = counting(spark).writeStream.foreachBatch(land)
+        return writer.option("checkpointLocation", str(tmp_path / "c")).start()
+
+    with pytest.raises(PySparkException, match="died behind both"):
+        start().awaitTermination(60)
+    query = start()
+    try:
+        for _ in range(300):
+            if query.awaitTermination(0.1) or len(done) >= 7:
+                break
+    finally:
+        query.stop()
+    batches = len(done) - 1
+    found = sequences(place(bad))
+    assert found == list(range(0, max(found) + 1, 5))
+    model = {}
+    for seq in range(batches * 10):
+        model.pop(seq % 4, None)
+        if seq % 7:
+            model[seq % 4] = seq
+    rows = DeltaTable(gold).to_pyarrow_table().to_pylist()
+    last = DeltaTable(gold).transaction_version(query.id)
+    assert last in (batches - 1, batches)
+    if last == batches - 1:
+        assert {row["device"]: row["seq"] for row in rows} == model
+    nulls = spark.sql("select 1 as device, cast(null as long) as seq")
+    with pytest.raises(TableError, match="must not be null"):
+        upsert(nulls, 0, tmp_path / "n", keys=["device"], query_id="q")
+    with pytest.raises(TableError, match="upsert needs the column key"):
+        upsert(nulls, 0, tmp_path / "n", keys=["key"], query_id="q")

@@ -265,10 +265,7 @@ def _identity(path: Path | None) -> object:
 
 def add(table: DeltaTable, write: Write, place: Place) -> None:
     """Commit the files to the table as it was opened, with the columns they need."""
-    added = check(table, write, place)
-    if added:
-        table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
-        table.update_incremental()
+    widen(table, write, place)
     new_schema = write.overwrite and write.overwrite_schema
     table.create_write_transaction(
         [file.add_action() for file in write.files],
@@ -277,6 +274,14 @@ def add(table: DeltaTable, write: Write, place: Place) -> None:
         partition_by=table.metadata().partition_columns,
         commit_properties=write.properties(),
     )
+
+
+def widen(table: DeltaTable, write: Write, place: Place) -> None:
+    """Give the table the columns that the rows need, in a commit of its own."""
+    added = check(table, write, place)
+    if added:
+        table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
+        table.update_incremental()
 
 
 def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:

@@ -29,7 +29,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from penstock.spark.commits import CHECKPOINT_INTERVAL
 from penstock.spark.data_files import DataFile, write_rows
+from penstock.spark.maintenance import compact, vacuum
 from penstock.spark.places import place
+from penstock.spark.upserts import append, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.spark.places import Place
+
+__all__ = ["Batch", "Table", "append", "upsert", "write_files"]
 
 SEQUENCE_COLUMN = "seq"
 _COMPACT_TARGET_BYTES = 64 * 2**20
@@ -168,13 +172,8 @@ class Table:
         """
         if self._delta.version() == 0 or self._delta.version() % self._maintain_every:
             return False
-        self._delta.optimize.compact(target_size=_COMPACT_TARGET_BYTES)
-        self._delta.vacuum(
-            retention_hours=_VACUUM_AFTER_HOURS,
-            dry_run=False,
-            enforce_retention_duration=False,
-            full=True,
-        )
+        compact(self._delta, place(self.path), _COMPACT_TARGET_BYTES)
+        vacuum(self._delta, _VACUUM_AFTER_HOURS, dry_run=False)
         self._delta.update_incremental()
         return True
 
