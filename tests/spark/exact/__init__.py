@@ -11,6 +11,7 @@ streams, while the job is killed on the way; then every row is compared.
 ``checking``      a table against the ledger, a stream against a table, row by row
 ``job``           the driver that is killed; ``lives``: starting and killing it
 ``moments``       when it is killed, and what the kill met
+``cluster``       a master and two workers
 ``proof``         all of it in turn
 ================  ================================================================================
 """

@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=3, help="in reading, and as many in writing")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--server", default="", help="a nats-server; without it, Penstock")
+    parser.add_argument("--cluster", action="store_true", help="workers are killed, too")
     parser.add_argument("--ways", default=",".join(WAYS), help="how the table is written back")
     parser.add_argument("--keep", default="", help="a folder for tables, checkpoints and logs")
     parser.add_argument("--json", action="store_true", help="the result as JSON, at the end")
@@ -32,6 +33,7 @@ def main() -> int:
         seed=seed,
         server="nats-server" if told.server else "penstock",
         ways=tuple(way for way in told.ways.split(",") if way),
+        cluster=told.cluster,
         keep=told.keep,
     )
     say = sys.stderr if told.json else sys.stdout

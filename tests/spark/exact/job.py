@@ -22,7 +22,7 @@ def main(plan: Path) -> None:
     """Carry out a plan."""
     told = json.loads(plan.read_text())
     warnings.filterwarnings("ignore", message=".*knows a message id again.*")
-    spark = session("exact", master=told["master"])
+    spark = session("exact", master=told["master"], settings=told.get("settings"))
     print("session", flush=True)
     for step in told["steps"]:
         {"table": table, "batch": batch, "copy": copy, "copy-batch": copy_batch}[step["kind"]](

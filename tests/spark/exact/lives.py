@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-_ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Job:
@@ -25,9 +25,11 @@ class Job:
     def __init__(self, folder: Path, number: int, master: str, steps: list[dict[str, Any]]) -> None:
         self.number = number
         plan = folder / f"life-{number}.json"
-        plan.write_text(json.dumps({"master": master, "steps": steps}))
+        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, paths))
+        settings = {"spark.executorEnv.PYTHONPATH": path, "spark.executor.memory": "512m"}
+        plan.write_text(json.dumps({"master": master, "settings": settings, "steps": steps}))
         self.log = folder / f"life-{number}.log"
-        paths = [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.exact.job", str(plan)],
@@ -35,8 +37,8 @@ class Job:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": path},
             )
         self.started = time.monotonic()
 
@@ -63,9 +65,14 @@ class Job:
 
     def sweep(self) -> None:
         """End whatever is left of this life."""
-        for pid in _of_session(self._process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_session(self._process.pid)
+
+
+def kill_session(session: int) -> None:
+    """End all processes of a session."""
+    for pid in _of_session(session):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _of_session(session: int) -> list[int]:

@@ -32,6 +32,7 @@ STARTUP, UNDER_WAY, LANDED = "startup", "under way", "landed"
 _WEIGHTS = {STARTUP: 2, UNDER_WAY: 4, LANDED: 4}
 BEGIN_SECONDS = 240.0
 _STEADY_SECONDS = 0.03
+_NOTHING_SECONDS = 60.0  # then there is nothing more to do, and the kill meets that
 
 
 class Watched(Protocol):
@@ -167,12 +168,10 @@ class Aim:
             return False
         landed = self._watched.landed()
         seconds = checkpoint.batch_seconds()
-        if not self._until(lambda: checkpoint.planned > checkpoint.noted, 0.003):
-            return False
+        self._until(lambda: checkpoint.planned > checkpoint.noted, 0.003, _NOTHING_SECONDS)
         if moment == UNDER_WAY:
             return self._sleep(rng.uniform(0, seconds))
-        if not self._until(lambda: self._watched.landed() > landed, 0.002):
-            return False
+        self._until(lambda: self._watched.landed() > landed, 0.002, _NOTHING_SECONDS)
         if self._watched.steady and not self._until_steady():
             return False
         return self._sleep(rng.uniform(0, 0.02))
@@ -194,12 +193,14 @@ class Aim:
             time.sleep(min(0.05, max(0.0, end - time.monotonic())))
         return self._job.status is None
 
-    def _until(self, done: Callable[[], bool], every: float) -> bool:
-        end = time.monotonic() + BEGIN_SECONDS
+    def _until(self, done: Callable[[], bool], every: float, at_most: float = 0.0) -> bool:
+        end = time.monotonic() + (at_most or BEGIN_SECONDS)
         while not done():
             if self._job.status is not None:
                 return False
             if time.monotonic() > end:
+                if at_most:
+                    break
                 raise TimeoutError(
                     f"life {self._job.number} does not go on: {self._job.last_words()}"
                 )

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.peers import ServerProcess
 from tests.spark.exact.checking import Verdict, check_copy, check_table, rows_of
+from tests.spark.exact.cluster import Cluster
 from tests.spark.exact.filling import Life, furnish, make_holes, publish
 from tests.spark.exact.ledger import MAY, NEVER, Ledger
 from tests.spark.exact.lives import Job
@@ -38,7 +39,8 @@ class Wanted:
     ways: tuple[str, ...] = tuple(WAYS)
     """How the table is written back, one after the other; the kills are shared by them."""
     write_kills: int | None = None
-    master: str = "local[2,4]"
+    cluster: bool = False
+    """On a standalone cluster; then in each life a worker is killed in mid-batch, too."""
     keep: str = ""
 
 
@@ -71,6 +73,7 @@ class Proof:
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-exact-"))
         self._server = ServerProcess(wanted.server)
         self._line = Line(self._server.port)
+        self._cluster: Cluster | None = None
         self._lives = 0
         self._began = time.monotonic()
 
@@ -85,10 +88,14 @@ class Proof:
         self._server.arguments = ["-c", str(conf)]
         try:
             self._server.start()
+            if self.wanted.cluster:
+                self._cluster = Cluster(self._folder)
             self._fill()
             self._read()
             self._write_back()
         finally:
+            if self._cluster is not None:
+                self._cluster.stop()
             self._server.remove()
             if self.wanted.keep:
                 shutil.copytree(self._folder, self.wanted.keep, dirs_exist_ok=True)
@@ -205,7 +212,8 @@ class Proof:
 
     def _job(self, steps: list[dict[str, Any]]) -> Job:
         self._lives += 1
-        return Job(self._folder, self._lives, self.wanted.master, steps)
+        master = "local[2,4]" if self._cluster is None else self._cluster.url
+        return Job(self._folder, self._lives, master, steps)
 
     def _killed(
         self, part: Part, step: dict[str, Any], watched: Lake | Copy, moments: Iterable[str]
@@ -217,6 +225,10 @@ class Proof:
             workers = self._rng.random() < 0.5
             aim = Aim(job, step, watched, self._rng)
             try:
+                if self._cluster is not None and aim.wait(UNDER_WAY):
+                    self._cluster.kill_worker(self._rng)
+                    part.kills["a worker"] += 1
+                    self.tell(f"life {job.number} of {step['name']}: a worker killed")
                 if not aim.wait(moment):
                     if job.status == 0 and step["kind"] == "copy-batch":
                         self.tell(f"life {job.number} of {step['name']}: over before {moment}")
