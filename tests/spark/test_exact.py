@@ -169,3 +169,4 @@ def test_rows_are_there_once_though_the_job_is_killed():
     ]
     assert [part.kills.total() for part in parts] == [1, 0, 1]
     assert all(part.verdict.rows > 2000 for part in parts)
+    assert parts[0].verdict.removed, "nothing that was read was removed while the job ran"

@@ -53,6 +53,7 @@ def main() -> int:
                 "kills": dict(part.kills),
                 "lives": part.lives,
                 "rows": part.verdict.rows,
+                "since_removed": part.verdict.removed,
                 "expected": part.verdict.expected,
                 "wrong": dict(part.verdict.faults),
                 "examples": part.verdict.examples,

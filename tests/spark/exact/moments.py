@@ -148,7 +148,16 @@ def deck(rng: Random, kills: int, first: str) -> list[str]:
 class Aim:
     """Waits for the moment to kill a life."""
 
-    def __init__(self, job: Job, step: dict[str, Any], watched: Lake | Copy, rng: Random) -> None:
+    def __init__(
+        self,
+        job: Job,
+        step: dict[str, Any],
+        watched: Lake | Copy,
+        rng: Random,
+        began: Callable[[], None],
+    ) -> None:
+        """`began` is called when the step has begun."""
+        self._began = began
         self._job = job
         self._step = step
         self._watched = watched
@@ -163,6 +172,7 @@ class Aim:
         noted = checkpoint.noted
         if not self._until(lambda: self._job.said(f"began {self._step['name']}"), 0.02):
             return False
+        self._began()
         skip = 0 if self._step["kind"] == "copy-batch" else rng.randrange(2)
         if not self._until(lambda: checkpoint.noted >= noted + skip, 0.005):
             return False

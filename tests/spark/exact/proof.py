@@ -144,10 +144,14 @@ class Proof:
         streamed = Part("streams to a table, in micro-batches, killed")
         begun = time.monotonic()
         rest = range(wanted.messages // 2 + 1, wanted.messages + 1)
-        life = Life(self._server.port, self.ledger, rest, 15.0 * wanted.kills, wanted.seed)
+        life = Life(self._server.port, self.ledger, rest, 10.0 * wanted.kills, wanted.seed)
         life.start()
         lake = Lake(table["table"])
-        self._killed(streamed, table, lake, deck(self._rng, wanted.kills, LANDED))
+
+        def began() -> None:
+            life.share = max(life.share, streamed.lives / wanted.kills)
+
+        self._killed(streamed, table, lake, deck(self._rng, wanted.kills, LANDED), began)
         life.finish()
         removed = self.ledger.count(MAY)
         self.tell(f"all {wanted.messages:,} messages published; {removed:,} removed meanwhile")
@@ -189,7 +193,7 @@ class Proof:
             self._make_copy(name, once)
             part = Part(f"the table to a stream, {way}, killed")
             copy = Copy(self._server.port, name, once)
-            self._killed(part, step, copy, deck(self._rng, share, UNDER_WAY))
+            self._killed(part, step, copy, deck(self._rng, share, UNDER_WAY), lambda: None)
             self._to_the_end(part, [{**step, "forever": False}])
             part.seconds = time.monotonic() - begun
             messages = stored(self._line.wire(), name)
@@ -216,14 +220,19 @@ class Proof:
         return Job(self._folder, self._lives, master, steps)
 
     def _killed(
-        self, part: Part, step: dict[str, Any], watched: Lake | Copy, moments: Iterable[str]
+        self,
+        part: Part,
+        step: dict[str, Any],
+        watched: Lake | Copy,
+        moments: Iterable[str],
+        began: Callable[[], None],
     ) -> None:
         """A life for each moment, ended there."""
         for moment in moments:
             job = self._job([{**step, "forever": True}])
             part.lives += 1
             workers = self._rng.random() < 0.5
-            aim = Aim(job, step, watched, self._rng)
+            aim = Aim(job, step, watched, self._rng, began)
             try:
                 if self._cluster is not None and aim.wait(UNDER_WAY):
                     self._cluster.kill_worker(self._rng)
@@ -278,8 +287,9 @@ def table_of(parts: Iterable[Part], wanted: Wanted) -> str:
     for part in parts:
         kills = ", ".join(f"{count} {what}" for what, count in part.kills.most_common())
         found = part.verdict.faults
+        rows = f"{part.verdict.rows:,}"
+        if part.verdict.removed:
+            rows += f", {part.verdict.removed:,} of them since removed"
         wrong = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.items()))
-        lines.append(
-            f"| {part.name} | {kills or '-'} | {part.verdict.rows:,} | {wrong or 'none'} |"
-        )
+        lines.append(f"| {part.name} | {kills or '-'} | {rows} | {wrong or 'none'} |")
     return "\n".join([*lines, "", f"seed {wanted.seed}"])
