@@ -21,9 +21,27 @@ buckets as DataFrames, over the NATS protocol.
 ``kv_bucket``,            the classes Spark calls
 ``kv_reading``,
 ``kv_source``
+``sink``                  what those classes have of writing; the format ``jetstream_object``
+``write_options``         the options of a write as one frozen value
+``composing``             rows as messages; ``kv_sink``: rows as values of keys
+``target``                the stream that is written, looked at before
+``writer``, ``sending``   a task that writes, with many acks outstanding
+``write_progress``        what of a partition is in the stream already, by message ids
+``atomic``                a partition in atomic batches, each with a marker
+``row_errors``            what becomes of rows that cannot be written
+``object_sink``           rows as objects; ``object_store``: an object as messages
 ``java``                  finding a Java, or taking the one from PyPI
 ``session``               a Spark session with settings that were measured
-``tables``                Delta tables that take each micro-batch exactly once
+``delta``                 ``format("jetstream_delta")``: Delta tables; ``delta_options``,
+                          ``delta_read``, ``delta_write`` are its parts
+``places``                where a table is: a folder, or an object store
+``data_files``            rows as Parquet files, with ``statistics``
+``commits``               files become part of a table, once per query and batch
+``table_schemas``         whether rows fit a table
+``table_files``           which files a version has and a commit adds; ``table_rows`` reads them
+``upserts``               ``foreachBatch``: the newest row of each key, rows once per batch
+``maintenance``           compaction, checkpoints, vacuum
+``tables``                tables that know how far of which stream they hold, for the pipeline
 ========================  ========================================================================
 
 Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the formats known to
@@ -45,12 +63,14 @@ def register(spark: SparkSession) -> None:
     """Make the formats known to this session, with filters of ``format("jetstream")`` pushed down,
     which the session's configuration is changed for; harmless when they are known already.
     """
+    from penstock.spark.delta import DeltaDataSource
     from penstock.spark.kv_source import JetStreamKv
+    from penstock.spark.sink import ObjectSink
     from penstock.spark.source import PushdownDataSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(PushdownDataSource)
-    spark.dataSource.register(JetStreamKv)
+    for source in (PushdownDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
+        spark.dataSource.register(source)
 
 
 def watch(

@@ -191,13 +191,13 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
     def _end(self, state: StreamState) -> int:
         """How far a stream may be read now."""
         if self._bound is None:
-            return self._lookups.end(state)
+            return self._lookups.end(state, self._options.subjects)
         bound = self._bound.get(state.stream)
         return bound.seq if bound is not None and bound.born == state.born else 0
 
     def _ending(self, state: StreamState) -> int:
         """How far a run with a fixed end reads a stream."""
-        end = self._lookups.end(state)
+        end = self._lookups.end(state, self._options.subjects)
         if self._options.ending_offsets is None:
             return end
         position = self._options.ending_offsets.of(state.stream, Position(word=LATEST))
