@@ -50,7 +50,7 @@ simulate: setup ## a whole server under a simulated disk, clock and clients, fro
 torture: $(VENV)/.with-test build/.core ## kill -9 under every kind of load, many times (ROUNDS=300; ARGS: --seed, --server nats-server, ...)
 	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m tests.crash.torture --rounds $(or $(ROUNDS),300) $(ARGS)
 
-soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, everything accounted for (HOURS=1; ARGS: --report file, ...)
+soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, everything accounted for (HOURS=1; ARGS: --seed n, --folder f, --rest s)
 	@$(BIN)/python -m tests.crash.soak --hours $(or $(HOURS),1) $(ARGS)
 
 lint: $(VENV)/.with-test ## ruff: rules and format

@@ -105,9 +105,13 @@ class ServerProcess:
         """What the server wrote to its standard output and error."""
         return Path(self.store) / "server.log"
 
+    def command(self) -> list[str] | None:
+        """What runs it, without options."""
+        return command_of(self.kind)
+
     def start(self) -> None:
         """Start, and wait until it greets; RuntimeError with its log when it does not."""
-        command = command_of(self.kind)
+        command = self.command()
         assert command is not None, f"no {self.kind} here"
         arguments = [
             "-js",

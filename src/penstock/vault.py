@@ -213,10 +213,20 @@ class Vault:
 
 class StreamCipher:
     """The data keys of one stream. `number` is the one for what is written from now on, 0: what is
-    written is not encrypted. `stale`: its key file has to be written again before that.
+    written is not encrypted. `stale`: its key file has to be written again, and when a data key was
+    `begun`, before that.
     """
 
-    __slots__ = ("_invalid", "_keys", "_makers", "_random", "generation", "number", "stale")
+    __slots__ = (
+        "_invalid",
+        "_keys",
+        "_makers",
+        "_random",
+        "begun",
+        "generation",
+        "number",
+        "stale",
+    )
 
     def __init__(
         self,
@@ -231,7 +241,7 @@ class StreamCipher:
         self._keys: dict[int, tuple[int, bytes]] = {}
         self.generation = 0
         self.number = 0
-        self.stale = False
+        self.stale = self.begun = False
 
     @property
     def invalid(self) -> type[Exception]:
@@ -251,7 +261,7 @@ class StreamCipher:
         self._keys[number] = (algorithm, self._random(KEY_BYTES))
         self.number = number
         self.generation += 1
-        self.stale = True
+        self.stale = self.begun = True
 
     def take(self, generation: int, keys: list[tuple[int, int, bytes]]) -> None:
         """The data keys of a key file; the last one is in use."""

@@ -276,3 +276,32 @@ def test_a_gap_behind_a_segment_that_holds_only_damage_stays_explained() -> None
         log.fsync()
         log = damage.open_log(shelf)
         assert [(first, count) for first, count, _ in log.lost] == [(hurt, lost)]
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 10, 16, 24])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_the_sequences_of_a_damaged_end_are_not_given_again(
+    tmp_path: Path, at: int, size: int
+) -> None:
+    log = Log(str(tmp_path / "log"))
+    for n in range(20):
+        log.add(n + 1, "s", b"%d" % n)
+    log.flush()
+    del log
+    path = tmp_path / "log" / f"{1:020}.seg"
+    data = bytearray(path.read_bytes())
+    starts = [k - 10 for k in range(32, len(data)) if data[k : k + 2] == b"\x5e\xa7"]
+    for start in starts[-2:]:
+        for k in range(start + at, start + at + size):
+            data[k] ^= 0x99
+    path.write_bytes(data)
+    for _ in range(2):
+        log = Log(str(tmp_path / "log"))
+        assert set(damage.everything(log)) == set(range(1, 19))
+        if at == 0:  # a length beyond the end: like a record that never reached the disk whole
+            assert log.last_seq in (19, 20)
+            assert all(first >= 19 for first, _, _ in log.lost)
+        else:  # of heads without a mark one counts
+            assert log.last_seq == (19 if 10 - size < at < 12 else 20)
+            assert [(first, count) for first, count, _ in log.lost] == [(19, log.last_seq - 18)]
+        del log

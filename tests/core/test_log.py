@@ -454,3 +454,23 @@ def test_an_index_does_not_speak_of_removals_that_are_not_on_the_disk(*, killed:
     del log
     disk.crash()
     assert not Log("log", PyDisk(disk), segment_bytes=4096).get(3)
+
+
+def test_what_compaction_leaves_out_has_a_removal_on_the_disk() -> None:
+    """With max_msgs_per_subject 1 a message makes the one before it leave: one of the two stays."""
+    disk = SimDisk()
+    log = Log("log", PyDisk(disk, background=True), segment_bytes=4096)
+    while sum(name.endswith(".seg") for name in disk.names) < 2:
+        log.add(log.last_seq + 1, "s.a", b"x" * 100)
+    log.fsync()
+    before = log.last_seq
+    for seq in range(1, 25):
+        log.add(100 + seq, "s.a", b"new")
+        log.delete(seq)
+    log.flush()
+    assert log.maintain()
+    del log
+    disk.crash()
+    log = Log("log", PyDisk(disk), segment_bytes=4096)
+    for seq in range(1, 25):
+        assert log.get(seq) or log.get(before + seq)

@@ -41,7 +41,8 @@ SAMPLE_S = 10.0
 LIFE_S = (25.0, 75.0)
 REST_S = 0.2  # between two steps of a kind: the load
 RESUMED_S = 5.0  # after so long with room no publish is refused any more
-KEEP = 4000  # messages of a stream without limits
+KEEP = 2000  # messages of a stream without limits
+FOLLOWERS_KEEP = 20_000  # of a mirror: more than comes between two comparisons
 
 
 class Soaked(ServerProcess):
@@ -51,6 +52,9 @@ class Soaked(ServerProcess):
         self.conf = Path(self.store).parent / f"{Path(self.store).name}.conf"
         self.conf.write_text('ping_interval: "60s"\n')
         self.arguments = ["-c", str(self.conf), "--sync_interval", "always"]
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.crash.soaked"]
 
     @property
     def log_path(self) -> Path:
@@ -74,6 +78,8 @@ class Subject:
         for kind in self.world.kinds:
             if hasattr(kind, "keep"):
                 kind.keep = KEEP
+            if hasattr(kind, "followers_keep"):
+                kind.followers_keep = FOLLOWERS_KEEP
 
     def load(self) -> None:
         port = self.server.port

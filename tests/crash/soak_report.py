@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.peers import ServerProcess
 
-# a message file is sealed and cleared out when it has 16 MB: until then its stream grows
+# a message file is cleared out when it is full (1 MB in a soak): until then its stream grows
 WARM_SHARE = 0.25
 WARM_MOST_S = 900.0
 MARKS = ("<!-- soak -->", "<!-- /soak -->")

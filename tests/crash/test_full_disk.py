@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crash import loop
 from tests.crash.load import stored
 from tests.crash.wire import Wire, message
 from tests.peers import ServerProcess
@@ -180,3 +181,101 @@ def test_room_is_noticed_without_a_publish(small: ServerProcess) -> None:
     assert json.loads(told.payload)["stream"] == "A"
     listener.close()
     wire.close()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server whose store is an ext4 of 24 MB."""
+    with contextlib.ExitStack() as stack:
+        try:
+            loop.make(tmp_path / "disk.img", 24 << 20)
+            place = stack.enter_context(loop.mounted(tmp_path / "disk.img", tmp_path / "small"))
+        except loop.NotHere as why:
+            pytest.skip(str(why))
+        server = ServerProcess("penstock", store=str(place))
+        server.arguments = ["--sync_interval", "always"]
+        stack.callback(lambda: server.stop(kill=True))
+        server.start()
+        yield server
+
+
+def no_block_free(server: ServerProcess) -> Path:
+    """Somebody else takes all the room there is."""
+    filler = Path(server.store) / "filler"
+    with filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(1024)):
+            pass
+    return filler
+
+
+def offered(
+    wire: Wire, stream: str, data: bytes, held: dict[str, dict[int, bytes]]
+) -> list[dict[str, Any]]:
+    """Publish; the error, when it was refused. There is no answer when it waits for the disk."""
+    try:
+        answer = wire.request(stream, data)
+    except RuntimeError:
+        return []
+    if "error" in answer:
+        return [answer["error"]]
+    held[stream][answer["seq"]] = data
+    return []
+
+
+def is_served(wire: Wire, held: dict[str, dict[int, bytes]]) -> None:
+    """All streams are there, with all that was acked."""
+    assert "offline" not in wire.ok("STREAM.LIST")
+    for name, acked in held.items():
+        check(wire, name, acked)
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["", "with what an opening mends"])
+def test_killed_and_started_while_the_disk_is_full(image: ServerProcess, ragged: bool) -> None:
+    print(f"seed {SEED}")
+    rng = Random(SEED)
+    wire = Wire(image.port, 2)
+    held: dict[str, dict[int, bytes]] = {"A": {}, "B": {}}
+    for name in held:
+        wire.ok(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})
+        body = {"stream_name": name, "config": {"durable_name": "c", "ack_policy": "explicit"}}
+        wire.ok(f"CONSUMER.CREATE.{name}.c", body)
+        for number in range(rng.randrange(20, 60)):
+            held[name][wire.request(name, payload(number))["seq"]] = payload(number)
+    for life in range(4):
+        filler = no_block_free(image)
+        refused: list[Any] = []
+        while len(refused) < 5:  # what blocks of files still take is taken
+            refused += offered(wire, "A", payload(1000 + life), held)
+        wire.close()
+        image.stop(kill=True)
+        if ragged:
+            make_ragged(Path(image.store), life)
+        image.start()
+        wire = Wire(image.port, 2)
+        is_served(wire, held)
+        for error in offered(wire, "B", b"x", held):
+            assert error["err_code"] == 10077
+        image.stop(kill=True)  # and once more: nothing was written in between
+        image.start()
+        wire = Wire(image.port, 2)
+        is_served(wire, held)
+        filler.unlink()
+        for name, acked in held.items():
+            acked[resumes(wire, name, b"again")] = b"again"
+        is_served(wire, held)
+
+
+def make_ragged(store: Path, life: int) -> None:
+    """An unfinished end, an index file and the copy of a configuration that are gone."""
+    log = store / "jetstream/$G/streams/A/log"
+    newest = max(log.glob("*.seg"))
+    with newest.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        end = file.tell()
+        with contextlib.suppress(OSError):
+            file.write(b"half a record")
+            file.flush()
+        if file.tell() == end:
+            file.truncate(end - 5)
+    for path in [*log.glob("*.idx"), log.parent / "meta.json.copy"]:
+        path.unlink(missing_ok=True)

@@ -111,6 +111,18 @@ def test_message_ids_are_remembered(tmp_path: Path) -> None:
     assert house.publish("S", b"x", header)["seq"] == 2
 
 
+def test_ids_of_removed_messages_are_known_until_the_server_ends(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.stream(retention="workqueue")
+    house.consumer(durable_name="c", ack_policy="explicit")
+    headers = b"NATS/1.0\r\nNats-Msg-Id: one\r\n\r\n"
+    assert house.publish("S", b"x", headers)["seq"] == 1
+    assert house.request(house.pull(1)[0][3], b"+ACK")
+    assert house.publish("S", b"x", headers) == {"stream": "S", "seq": 1, "duplicate": True}
+    house = house.restart()
+    assert house.publish("S", b"x", headers) == {"stream": "S", "seq": 2}
+
+
 def test_delivery_goes_on_where_it_was(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.stream()

@@ -23,14 +23,6 @@ def test_kept_inputs_pass(name: str) -> None:
         assert len(data) <= 65536
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a group at the end that a forged record tore: its sequence is given again"
-)
-def test_the_open_finding_of_recovery() -> None:
-    """Known and not mended; when it is, this says so, and the input belongs into the corpus."""
-    targets.load("recovery").run((build.ROOT / "tests" / "fuzz" / "open" / "recovery").read_bytes())
-
-
 def test_a_target_that_is_not_there_is_said_so() -> None:
     with pytest.raises(ValueError, match="wire"):
         targets.load("nothing")

@@ -204,6 +204,8 @@ class Clients:
             if self.streams.get(stream.name) is stream and stream.there == "yes":
                 self.world.counts["publishes sent again"] += 1
                 stream.order.append(publish)  # what it rolls up, it does now
+                if publish.payload not in stream.held:
+                    publish.forgotten.append(stream.ever_last)
                 self.send(stream, publish, lines, link)
 
     # --- streams ---------------------------------------------------------------------------------

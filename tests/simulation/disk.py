@@ -126,7 +126,8 @@ class SimDisk:
     def flip(self, path: str, at: int, bit: int = 0) -> None:
         """One bit of a file flips, on the platter and in the cache."""
         node = self.file(path)
-        node.data[at] ^= 1 << bit
+        if at < len(node.data):  # not behind an end that was cut and never synced
+            node.data[at] ^= 1 << bit
         if at < len(node.durable):
             node.durable[at] ^= 1 << bit
         self.counts["bits flipped"] += 1

@@ -23,6 +23,7 @@ IN_TEN = (
 IN_A_HUNDRED = (
     "seeds with an encrypted store",
     "ended while opening",
+    "starts on a full disk",
     "stopped within a call of the disk",
     "writes torn",
     "writes reordered",

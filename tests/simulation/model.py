@@ -35,6 +35,8 @@ class Publish:
     durable: bool = False  # the acknowledgement promised the disk, or a sync covered it since
     number: int = 0  # its place among all that were sent to the stream
     plan: bool = False  # a schedule: it goes when it is done
+    forgotten: list[int] = field(default_factory=list)  # how far its stream was when it was sent
+    # again with its id and was not there: ids of removed messages are known to one server only
 
 
 @dataclass
@@ -111,6 +113,7 @@ class Stream:
     copied: bool = False  # others take what it has: a consumer that clients do not see
     flips: int = 0  # bits that flipped in its segments: each may cost a message, which is told
     lost: set[int] = field(default_factory=set)  # reported as lost since
+    held: set[bytes] = field(default_factory=set)  # payloads seen after the last restart
 
     def __post_init__(self) -> None:
         self.limits.append(self.config)

@@ -9,6 +9,7 @@ import errno
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.engine.rules import lifetimes, saved
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 LIVES = 4  # servers, one after another
 STEPS = 45  # in the life of each
 LAST_EVENTS = 40
+FULL = 0.2  # of the restarts find a full disk
+MADE_ROOM = 0.5  # of those have room before anybody publishes
 SAVE_AFTER = 15  # messages between two writings of an agenda
 
 
@@ -41,6 +44,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.random = self.world.random
+        self.room = Random(f"{seed} room")  # seeds without a full disk stay as they were
         self.clients = Clients(self.world)
         self.readers = Readers(self.clients)
         self.checks = Checks(self.world, self.clients)
@@ -155,6 +159,7 @@ class Run:
         world = self.world
         if power:
             self.checks.power_was_cut()
+        world.full_next_start = self.room.random() < FULL
         if self.random.random() < 0.15:
             world.cut_next_start = self.random.randint(1, 60)
         while not world.guarded(end):
@@ -167,7 +172,14 @@ class Run:
         self.started(power=power)
 
     def started(self, *, power: bool = False) -> None:
-        self.world.counts["restarts"] += 1
+        world = self.world
+        world.counts["restarts"] += 1
+        if world.full_next_start:
+            world.full_next_start = False
+            if self.room.random() < MADE_ROOM:
+                world.disk.room = None
+                world.settle()
+                world.pass_time(SECOND, 4)
         clients = self.clients
         clients.retries = list(clients.flying.values())
         clients.flying = {}
@@ -181,6 +193,7 @@ class Run:
         self.readers.draining = True
         self.checks.power_was_cut()
         self.restart(world.kill)
+        world.disk.room = None
         world.settle()
         for _ in range(12):
             world.pass_time(4 * SECOND + 1, 3)

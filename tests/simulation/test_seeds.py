@@ -16,8 +16,10 @@ from collections import Counter
 import pytest
 
 from . import __main__
+from .checks import rightly_twice
 from .disk import SimDisk
 from .exercised import IN_A_HUNDRED, IN_EACH, IN_TEN, missing
+from .model import Publish
 from .run import Outcome, run
 
 FIXED = 300
@@ -101,3 +103,23 @@ def test_what_a_failed_sync_dropped_is_written_when_that_is_forgotten() -> None:
     disk.kill()
     disk.sync(disk.open("a", False))
     assert disk.file("a").durable == b"lost"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "forgotten", "right"),
+    [
+        (("", 3), ("", 5), [4], False),  # a stream itself holds a message once
+        (("", 3), ("S0", 5), [4], False),
+        (("S0", 3), ("S0", 3), [4], False),  # copied twice
+        (("S0", 3), ("S0", 5), [], False),  # its origin must not have had it twice
+        (("S0", 3), ("S0", 5), [2, 5], False),
+        (("S0", 3), ("S0", 5), [2, 4], True),  # sent again after 3 was removed
+        (("S1", 3), ("S1", 5), [], True),  # of a copy, which is looked at itself
+        (("S0", 3), ("S1", 3), [], True),  # by two ways
+    ],
+)
+def test_when_a_stream_may_hold_two_copies(
+    one: tuple[str, int], other: tuple[str, int], forgotten: list[int], *, right: bool
+) -> None:
+    publish = Publish("S0.a", b"1-", 0, forgotten=forgotten)
+    assert rightly_twice(publish, one, other) is right

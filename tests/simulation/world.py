@@ -134,6 +134,7 @@ class World:
         self.life = 0  # how many servers there were
         self.troubled = False  # the disk was told to fail since the server was started
         self.links: list[Link] = []
+        self.full_next_start = False  # the next server finds no room
         self.cut_next_start: int | None = None  # the next server ends within that call of the disk
         self.start()
 
@@ -156,7 +157,7 @@ class World:
     def start(self) -> None:
         """The next server, over what the disk has."""
         self.life += 1
-        self.troubled = False
+        self.troubled = self.disk.room is not None
         self.syncs: list[Running] = []
         self.reports: list[str] = []
         self.server = Server(self.now_ns, seed=self.life)
@@ -284,6 +285,10 @@ class World:
 
     def _next(self) -> None:
         self.disk.room = None
+        if self.full_next_start:
+            self.disk.room = self.disk.used()
+            self.counts["starts on a full disk"] += 1
+            self.note("full")
         self.now_ns += self.random.choice([0, 1000, SECOND])
         if self.cut_next_start is not None:
             self.disk.cut_after(self.cut_next_start)

@@ -7,13 +7,14 @@ import os
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EROFS, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "<fcntl.h>" nogil:
     int c_open "open"(const char*, int, ...)
     int O_RDWR
+    int O_RDONLY
     int O_CREAT
     int O_CLOEXEC
 
@@ -60,7 +61,9 @@ cdef class Disk:
             handle = c_open(p, flags, 0o600)
             if handle >= 0:
                 return handle
-            if errno != EINTR:
+            if not create and flags & O_RDWR and (errno == EROFS or errno == EACCES):
+                flags = O_RDONLY | O_CLOEXEC         # reading goes on; a write is refused as it would be
+            elif errno != EINTR:
                 fail(path)
 
     cdef int close(self, int handle) except -1:
@@ -76,6 +79,8 @@ cdef class Disk:
             if k < 0:
                 if errno == EINTR:
                     continue
+                if errno == EBADF:
+                    raise OSError(EROFS, os.strerror(EROFS))
                 fail()
             p += k
             n -= k
@@ -117,6 +122,8 @@ cdef class Disk:
 
     cdef int truncate(self, int handle, uint64_t size) except -1:
         while ftruncate(handle, <int64_t>size) != 0:
+            if errno == EINVAL:
+                raise OSError(EROFS, os.strerror(EROFS))     # opened for reading alone
             if errno != EINTR:
                 fail()
         return 0

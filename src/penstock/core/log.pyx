@@ -61,9 +61,8 @@ cdef class Log(LogFiles):
         self.usage = Usage()
         self.lost = []
         self.notes = []
-        self.doomed = []
-        self.unsynced = []
-        self.unnamed = []
+        self.doomed, self.unsynced, self.unnamed = [], [], []
+        self.owed, self.late = [], []
         self.pages = Pages()
         self.segments = SegmentList()
         self.segments.disk = self.disk
@@ -77,7 +76,7 @@ cdef class Log(LogFiles):
             self.start_segment(first_seq)
         else:
             from penstock.core import recovery
-            self.steps = recovery.opening(self, create, numbered)
+            self.steps = recovery.opening(self, create, numbered, gradually)
             while not gradually and self.open_more():
                 pass
             return
@@ -85,12 +84,12 @@ cdef class Log(LogFiles):
 
     def opened(self) -> None:
         """All of it is there."""
-        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
-            from penstock.core import log_mend
-            log_mend.reopened(self)
         self.reading = self.active
         self.written_seq = self.synced_seq = self.last_seq
         self.appended = self.msgs
+        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
+            from penstock.core import log_mend
+            log_mend.reopened(self)
 
     def go_on(self) -> None:
         """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
@@ -98,7 +97,8 @@ cdef class Log(LogFiles):
             return
         self.begin_anew = True
         try:
-            self.resume()
+            if self.condition == TAKES:
+                self.resume()
         except OSError as error:
             self.condition = FULL
             self.failure = error.errno or 5

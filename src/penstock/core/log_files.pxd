@@ -55,6 +55,10 @@ cdef class LogFiles:
     cdef list doomed                         # segments without live messages, to be unlinked
     cdef list unsynced                       # sealed segments with bytes not yet synced
     cdef list unnamed                        # segments made since the folder was synced
+    cdef public list owed                    # what an opening could not write and what comes before the next append: see core/owed
+    cdef public list late                    # what it could not write and what can wait: calls that raise OSError until it is done
+    cdef bint unsure_told                    # the file `unsure` says what is not to be believed
+    cdef str stale                           # an index file that goes when what it says is written in the log
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
     cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi
@@ -94,6 +98,9 @@ cdef class LogFiles:
     # --- private -----------------------------------------------------------------------------------------------------
     cdef int refuse(self) except -1                     # raises what `condition` says, after a try to write when full
     cdef int start_segment(self, uint64_t first) except -1
+    cdef int make_file(self, Segment s) except -1
+    cdef int begin_tail(self, Segment s) except -1                          # of an active segment with nothing in it
+    cdef int pay(self) except -1                                            # what the opening owes, first of all
     cdef int put_head(self, Segment s, Out* out) except -1                  # of a new file for s, in the form that is wanted now
     cdef int resume(self) except -1                                         # an encrypted log goes on in a new segment
     cdef const char* unwritten(self) except NULL                            # the bytes of the tail that are not in the file, as they go there

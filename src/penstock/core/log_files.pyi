@@ -1,5 +1,6 @@
 """What Python sees of the files under a record log; see log_files.pxd for the rest."""
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.core.disk import Disk
@@ -36,6 +37,10 @@ class LogFiles:
     `guard.save()` notes what they say; its OSError is that of the write.
     """
     guard_above: int
+    owed: list[Callable[[], None]]
+    """What an opening could not write and what comes before the next append; see core/owed."""
+    late: list[Callable[[], object]]
+    """... and what can wait."""
     condition: int
     failure: int
     segments: SegmentList

@@ -32,14 +32,11 @@ cdef enum:
     ROOM_BYTES = 8192                # made on a full disk besides what waits to be written: files take whole blocks
     DOOMED_MAX = 8                   # retired segments waiting for the owner's next sync: more than this and the log syncs itself
 
-
 NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG, ENOMEM))
 """What a write may fail with that says nothing of what was written before."""
 
-
 class LogClosed(OSError):
     """The log takes no appends: a write or fsync failed and mend() has not worked yet, or it was closed."""
-
 
 cdef class LogFiles:
     """Active segment, tail, commit, retired segments."""
@@ -54,6 +51,7 @@ cdef class LogFiles:
         if self.condition == HOLDS:
             return 0
         if self.condition == FULL:
+            self.pay()
             if self.begin_anew:
                 self.resume()
             self.write()
@@ -72,19 +70,27 @@ cdef class LogFiles:
             out_reserve(&s.memory, 64)[0] = 0
             s.memory.len = 1
         else:
-            s.salt = <uint32_t>hash_bytes(<const char*>&first, 8) ^ <uint32_t>(self.last_ts_ns >> 7)
-            self.segments.spare_handles()
-            s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
-            self.folder_dirty = True
-            self.unnamed.append(s)
-            self.segments.open_handles += 1
-            self.tail.len = 0
-            self.tail_base = 0
-            self.tail_written = 0
-            self.put_head(s, &self.tail)
-            s.size = s.begins
+            self.make_file(s)
+            self.begin_tail(s)
         self.segments.add(s)
         self.active = s
+        return 0
+
+    cdef int make_file(self, Segment s) except -1:
+        self.segments.spare_handles()
+        s.handle = self.disk.open(self.segments.path(s, ".seg"), True)
+        self.folder_dirty = True
+        self.unnamed.append(s)
+        self.segments.open_handles += 1
+        return 0
+
+    cdef int begin_tail(self, Segment s) except -1:
+        s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8) ^ <uint32_t>(self.last_ts_ns >> 7)
+        self.tail.len = 0
+        self.tail_base = 0
+        self.tail_written = 0
+        self.put_head(s, &self.tail)
+        s.size = s.begins
         return 0
 
     cdef int put_head(self, Segment s, Out* out) except -1:
@@ -103,10 +109,9 @@ cdef class LogFiles:
         return 0
 
     cdef int resume(self) except -1:
-        # A message that was written before this opening and never seen may have had the next sequence, and so its nonce: what
-        # comes next goes to a file with another key. One that holds no message is made anew, what it says of others with it.
+        # A message that was written before this opening and never seen may have had the next sequence, and so its nonce: what comes
+        # next goes to a file with another key. One that holds no message is made anew, what it says of others with it.
         cdef Segment s = self.active
-        cdef bytes records
         if s.count or s.first != self.last_seq + 1:
             self.begin_anew = False
             self.condition = TAKES
@@ -118,20 +123,8 @@ cdef class LogFiles:
             return 0
         self.begin_anew = True
         self.write()
-        records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
-        if self.disk.read_at(s.handle, PyBytes_AS_STRING(records), s.size - s.begins, s.begins) != <int64_t>(s.size - s.begins):
-            raise OSError(5, "a segment is shorter than it was", self.segments.path(s, ".seg"))
-        self.tail.len = 0
-        self.put_head(s, &self.tail)
-        records = PyBytes_FromStringAndSize(self.tail.data, self.tail.len) + records
-        self.tail.len = self.tail_written = 0
-        self.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
-        s.synced_size = 0
-        self.segments.close_handle(s)
-        self.disk.write_file_atomic(self.segments.path(s, ".seg"), records, s.size > s.begins)
-        self.segments.handle(s)
-        self.folder_dirty = True
-        self.unnamed.append(s)
+        from penstock.core import owed
+        owed.make_anew(self, s)
         self.begin_anew = False
         self.condition = TAKES
         return 0
@@ -209,6 +202,10 @@ cdef class LogFiles:
         if self.ranges.count:
             self.put_removals()
         self.write_tail()
+        if self.stale is not None:
+            self.sync_files()
+            self.disk.unlink(self.stale)     # what it says is in the log: one day its size might agree again
+            self.stale = None
         self.condition = FULL if self.begin_anew else TAKES
         self.written_seq = self.last_seq
         self.check_watermarks()
@@ -221,14 +218,21 @@ cdef class LogFiles:
     cdef int write_tail(self) except -1:
         cdef Segment s = self.active
         cdef size_t n = self.tail.len - self.tail_written
+        self.pay()
         if n:
             try:
-                self.disk.write_at(s.handle, self.unwritten(), n, self.tail_base + self.tail_written)
+                self.disk.write_at(self.segments.handle(s), self.unwritten(), n, self.tail_base + self.tail_written)
             except OSError as error:
                 self.write_failed(error)
             self.tail_written = self.tail.len
             s.written_size = s.size
             self.write_mark += 1
+        return 0
+
+    cdef int pay(self) except -1:
+        if self.owed:
+            from penstock.core import owed
+            owed.pay(self)
         return 0
 
     cdef int heed_guard(self) except -1:
@@ -300,8 +304,7 @@ cdef class LogFiles:
             self.fail(other)
         if not self.make_room():
             raise error
-        # Room was made by dead segments: once more.
-        try:
+        try:                                 # room was made by dead segments: once more
             self.disk.write_at(s.handle, self.unwritten(), self.tail.len - self.tail_written, self.tail_base + self.tail_written)
         except OSError as second:
             if second.errno not in NO_ROOM:
@@ -437,7 +440,6 @@ cdef class LogFiles:
             self.unlink_ready()
         return 0
 
-
     cdef int on_disk(self) except -1:
         # An index is believed at the next opening: it must not speak of bytes that a loss of power takes, nor of a removal that
         # was never answered. One that can't be written now is by maintain().
@@ -451,8 +453,9 @@ cdef class LogFiles:
         return 0
 
     cdef int write_index(self, Segment s) except -1:
-        if not s.damaged:
-            write_sidecar(self.segments, self.subjects_table, s, self.last_seq)
+        if not s.damaged and not write_sidecar(self.segments, self.subjects_table, s, self.last_seq):
+            from penstock.core import owed
+            owed.index_later(self, s)
         return 0
 
     cdef int check_watermarks(self) except -1:

@@ -13,7 +13,7 @@ def note_unsure(log: Log) -> None:
     """Write down beside its segments which of them are not to be believed, if the disk lets us."""
 
 def reopened(log: Log) -> None:
-    """The log was opened and there is an `unsure` file: make what it names anew. OSError."""
+    """The log was opened and there is an `unsure` file: make what it names anew, now or with Log.mend."""
 
 def reduce(log: Log, s: Segment) -> int:
     """Make room on a full disk: cut a retired segment's file to a word that it is dead; how many bytes that freed. OSError."""

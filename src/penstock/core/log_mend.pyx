@@ -20,6 +20,7 @@ Knows nothing of when to try again: that is the owner's. Called by Log (core/log
 """
 import errno
 from contextlib import suppress
+from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -41,6 +42,8 @@ cdef enum:
     REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
     TAIL_MAX_BYTES = 1572864         # as in core/log_files
 
+from penstock.core.owed import pay
+
 UNSURE = "unsure"
 
 
@@ -57,6 +60,9 @@ def mend(Log log) -> bool:
     if log.sync_running:
         return False
     try:
+        pay(log)
+        if not log.unsure_told:
+            note_unsure(log)
         probe(log)
         for s in list(log.segments.items):
             if s is not log.active and s.synced_size < s.written_size:
@@ -67,6 +73,9 @@ def mend(Log log) -> bool:
         log.failure = error.errno or errno.EIO
         raise
     resume(log)
+    if log.begin_anew or log.roll_failed:
+        log.condition = FULL             # what it goes on in is a new segment
+        log.refuse()
     return True
 
 
@@ -88,8 +97,14 @@ cdef int resume(Log log) except -1:
     log.check_watermarks()
     if log.tail_written > TAIL_MAX_BYTES:
         log.trim_tail()
-    with suppress(OSError):
+    try:
         log.disk.unlink(f"{log.folder}/{UNSURE}")
+    except OSError:
+        log.late.append(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
+    with suppress(OSError):
+        if log.stale is not None:
+            log.disk.unlink(log.stale)
+            log.stale = None
     if log.doomed:
         log.unlink_ready()
     return 0
@@ -368,31 +383,43 @@ cdef int say_gone(Log log, Segment s, uint64_t at, uint64_t end) except -1:
 # --- over a restart ------------------------------------------------------------------------------
 
 def note_unsure(Log log) -> None:
-    """Write down which segments are not to be believed; a disk that refuses this too leaves it as it is."""
+    """Write down which segments are not to be believed; a disk that refuses this too is asked again with each mend().
+    """
     cdef Segment s
     cdef int handle
     cdef bytes data = b"".join(b"%d\n" % (<Segment>s).first for s in log.unsynced + [log.active])
+    log.unsure_told = False
     try:
         handle = log.disk.open(f"{log.folder}/{UNSURE}", True)
         try:
             log.disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+            log.disk.truncate(handle, PyBytes_GET_SIZE(data))
         finally:
             log.disk.close(handle)
     except OSError:
         return
+    log.unsure_told = True
 
 
 def reopened(Log log) -> None:
-    """The log was opened after a process that ended while it had failed: make the segments anew that were named then."""
+    """The log was opened after a process that ended while it had failed: the segments that were named then are made anew, now or
+    when the disk takes them. Until then they are read as they are.
+    """
     cdef Segment s
-    cdef bytes text = log.disk.read_file(f"{log.folder}/{UNSURE}")
-    cdef set named = {int(line) for line in text.split() if line.isdigit()}
+    cdef bytes text = b""
+    with suppress(OSError):
+        text = log.disk.read_file(f"{log.folder}/{UNSURE}")
+    cdef set named = {int(line) for line in text.split(b"\n") if line.isdigit()}
     for s in log.segments.items:
         if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
             continue                         # nothing is read from it
         if not named or s.first in named or s is log.active:
             s.synced_size = 0
-    log.write()
+    with suppress(OSError):
+        log.write()
     log.condition = FAILED
-    while not mend(log):
-        pass
+    log.failure = log.failure or errno.EIO
+    log.unsure_told = True
+    with suppress(OSError):
+        while not mend(log):
+            pass

@@ -313,6 +313,9 @@ def maintain(Log log) -> bool:
     if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
         log.roll(log.last_seq + 1)
         return True
+    if log.late:
+        from penstock.core import owed
+        return owed.do_late(log)
     for s in log.segments.items:
         if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
             continue
@@ -364,11 +367,14 @@ cdef bint compact(Log log, Segment s, bint convert) except -1:
     cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
     cdef Segment fresh = Segment()
     cdef size_t before = s.size
+    cdef bint sync_used = log.sync_used
     memset(&out, 0, sizeof(Out))
     memset(&kept, 0, sizeof(Ranges))
     memset(offsets, 0, s.count * sizeof(uint32_t))
     try:
-        log.write()
+        # What is left out is gone for good: first the messages that made it leave, by a limit or a rollup, are on the disk.
+        log.sync()
+        log.sync_used = sync_used
         if s not in log.segments.items or not ranges_kept(log, s, &kept):
             return False
         fresh.first = s.first

@@ -15,7 +15,7 @@ Each sequence up to the last is a message, or named by a removal or a skip, or l
 
 Knows nothing of what a caller asks of the log afterwards.
 """
-import errno
+from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -25,13 +25,14 @@ from penstock.core.log cimport Log
 from penstock.core.log_files cimport note_teller
 from penstock.core.losses cimport find_orphans, ranges_said, tell_lost
 from penstock.core.mend cimport find_salt
+from penstock.core.owed cimport keep_aside, restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
     GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
     get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
     ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guess_last, last_named, never_written, nothing, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -39,13 +40,17 @@ from penstock.core.subject_table cimport SubjectTable
 from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.losses import is_segment_name
+from penstock.core.owed import owe
 
 cdef enum:
     LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
 
-def opening(log: Log, create: bool, numbered: bool):
-    """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment."""
+def opening(log: Log, create: bool, numbered: bool, patient: bool):
+    """Fill a new Log object from its folder, or start an empty log there. A generator: each step looks at about one segment.
+
+    What the disk refuses to write is written later (core/owed); but a new log that is not `patient` is there or not: OSError.
+    """
     cdef list names = log.disk.list_dir(log.folder)
     cdef list found = [n for n in names if is_segment_name(n)]
     cdef list opened = []
@@ -62,16 +67,17 @@ def opening(log: Log, create: bool, numbered: bool):
         if not log.disk.exists(log.folder):
             if not create:
                 raise FileNotFoundError(2, "no such log", log.folder)
-            log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
-            log.disk.make_dir(log.folder)
-            log.folder_made = True
+            try:
+                make_folder(log)
+            except OSError as error:
+                if not patient:
+                    raise
+                owe(log, error, partial(make_folder, log))
     orphans = find_orphans(log, names, opened)
     if not opened:
-        start_empty(log, orphans)
+        start_empty(log, orphans, patient)
         return
-    log.disk.sync_dir(log.folder)
-    # Who began this log may have been stopped before it synced the name of the folder.
-    log.disk.sync_dir(log.folder.rpartition("/")[0] or ".")
+    sync_names(log)
     log.last_seq = (<Opened>opened[0]).segment.first - 1
     for o in opened:
         note_last(log, o)
@@ -103,20 +109,22 @@ def opening(log: Log, create: bool, numbered: bool):
     log.segments.make_room(None)
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
-    if log.dirty():
-        # What was mended is on the disk before anybody builds on it. Segments that are done with go when it is.
-        log.sync_used = True
-        log.write()
-        log.sync_files()
-        log.sync_used = False
     if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
-        # It says how the segment was before: now that this is written down in the log, one day its size might agree again.
-        log.disk.unlink(log.segments.path(last, ".idx"))
+        write_found(log, log.segments.path(last, ".idx"))     # it says how the segment was before
+    else:
+        write_found(log, None)
     if log.active is last:
         log.go_on()
 
 
-cdef int start_empty(Log log, list orphans) except -1:
+def make_folder(Log log) -> None:
+    """OSError."""
+    log.disk.make_dir_durable(log.folder.rpartition("/")[0] or ".")
+    log.disk.make_dir(log.folder)
+    log.folder_made = True
+
+
+cdef int start_empty(Log log, list orphans, bint patient) except -1:
     cdef uint64_t first = log.first_seq, end
     for at, evidence in orphans:
         end = max(at + (<Evidence>evidence).count, (<Evidence>evidence).last_seq + 1)
@@ -124,12 +132,20 @@ cdef int start_empty(Log log, list orphans) except -1:
         log.lost.extend((low, high - low, "the segment is gone") for low, high in (<Evidence>evidence).live)
     log.last_seq = first - 1
     log.first_seq = first
-    log.start_segment(first)
+    if patient:
+        start_found(log, first)
+    else:
+        log.start_segment(first)
     if orphans:
         begin_anew(log)
     elif first > 1:
         ranges_add(&log.ranges, 1, first - 1)          # nothing was ever there
-    log.write()
+    try:
+        log.write()
+    except OSError as error:
+        if not patient:
+            raise
+        owe(log, error, None)
     return 0
 
 
@@ -149,16 +165,6 @@ cdef int open_next(Log log, list opened, str name, bint is_last) except -1:
     return 0
 
 
-cdef int set_aside(Log log, str name) except -1:
-    cdef int n = 1
-    cdef str path = f"{log.folder}/{name}"
-    while log.disk.exists(f"{path}.aside-{n}"):
-        n += 1
-    log.disk.rename(path, f"{path}.aside-{n}")
-    log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
-    return 0
-
-
 cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     """None: a file that is no part of this log."""
     cdef Opened o = Opened()
@@ -172,8 +178,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     log.segments.add(s)
     log.segments.handle(s)
     s.size = log.disk.size(s.handle)
-    # A killed process leaves written bytes that are not on the disk yet: from here on they are.
-    log.disk.sync(s.handle)
+    sync_found(log, s)
     s.written_size = s.synced_size = s.size
     s.sealed = True
     memset(head, 0, SEALED_HEAD_BYTES)
@@ -256,22 +261,6 @@ cdef bint find_head(Log log, Opened o) except -1:
     data = read_all(log, s)
     s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places)
     return places > 1
-
-
-cdef int restart(Log log, Segment s) except -1:
-    # The process ended while this file was being made: nothing was in it.
-    cdef Out out
-    memset(&out, 0, sizeof(Out))
-    keep_aside(log, s, 0)
-    s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8)
-    log.put_head(s, &out)
-    try:
-        log.disk.write_at(s.handle, out.data, out.len, 0)
-    finally:
-        out_free(&out)
-    s.size = s.written_size = s.begins
-    s.synced_size = 0
-    return 0
 
 
 cdef int mark_seen(SubjectTable subjects, Segment s) except -1:
@@ -378,8 +367,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
     cdef Segment s = o.segment
     cdef bytes cut
-    cdef Head head
-    cdef uint64_t expected, seen = 0, first
+    cdef uint64_t expected, seen = 0, first, whole = 0
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
@@ -388,8 +376,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
             log.segments.close_handle(s)
             log.segments.discard(s)
             set_aside(log, f"{s.first:020}.seg")
-            log.folder_dirty = True
-        log.start_segment(log.last_seq + 1)
+        start_found(log, log.last_seq + 1)
         begin_anew(log)
         if s.first != log.active.first and (s.packed is not None or o.mended):
             settle(log, o)
@@ -402,12 +389,11 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         cut = keep_aside(log, s, o.scan.good_end)
         s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
-        if plausible(PyBytes_AS_STRING(cut) + at, len(cut) - at, &head) and head.kind == MESSAGE and (
-                expected <= head.seq <= expected + GAP_MAX) and not numbered:
-            seen = max(seen, head.seq)
-            if head.length <= <uint64_t>(len(cut) - at):
-                first = expected if o.scan.group_at else head.seq
-                log.lost.append((first, head.seq + 1 - first, "damaged at the end"))
+        if not numbered:
+            first = max(expected, seen + 1)
+            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, first, &whole))
+            if whole >= first:
+                log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
         # What only the sidecar says is said again: it goes, for it fits no more.
         for low, high in o.evidence.gone:
@@ -425,7 +411,11 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     if log.last_seq >= expected:
         # Also after records that name sequences whose own record is gone.
         if log.last_seq - expected > GAP_MAX:
-            log.roll(log.last_seq + 1)
+            try:
+                log.roll(log.last_seq + 1)
+            except OSError as error:
+                log.roll_failed = True
+                owe(log, error, None)
             return 0
         put_skips(log, s, expected)
     return 0
@@ -475,28 +465,6 @@ cdef uint64_t drop_group(Log log, Opened o) except? 0:
     return last
 
 
-cdef bytes keep_aside(Log log, Segment s, uint64_t at):
-    # Cuts the file at `at`; what was behind it is kept, durably, in a file of its own first.
-    cdef bytes cut = read_all(log, s)[at:]
-    cdef int n = 1
-    cdef str path = log.segments.path(s, "")
-    if cut:
-        while log.disk.exists(f"{path}.torn-{n}"):
-            n += 1
-        try:
-            log.disk.write_file_atomic(f"{path}.torn-{n}", cut, True)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            # A full disk has torn that write, and has no room for a copy: better served without it than not at all.
-            log.disk.unlink(f"{path}.torn-{n}.tmp")
-        log.disk.truncate(s.handle, at)
-        log.disk.sync(s.handle)
-        log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {path}.torn-{n}")
-    s.size = s.written_size = s.synced_size = at
-    return cut
-
-
 cdef int settle(Log log, Opened o) except -1:
     # A sealed segment: its file is closed until somebody reads.
     cdef Segment s = o.segment
@@ -523,8 +491,8 @@ cdef int count(Log log, Opened o) except -1:
         count_entries(log, s)
     log.msgs += s.live
     log.bytes += s.live_bytes
-    if not indexed and s is not log.active and s.live and not s.damaged:
-        write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    if not indexed and s is not log.active and s.live and s not in log.unsynced:
+        log.write_index(s)
     if s.live == 0 and s is not log.active:
         if s.damaged and lost_in(log, s):
             return 0      # nothing in it can be read, but it is not recorded as dead: it stays

@@ -17,8 +17,8 @@ from libc.string cimport memcpy
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, REMOVE, SEALED, SEGMENT_HEAD_BYTES, TAGGED, Head, Range,
-    check_record, get_segment_head, plausible, ranges_add, resync,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, REMOVE, SEALED,
+    SEGMENT_HEAD_BYTES, SKIP, TAGGED, Head, Range, check_record, get_segment_head, plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
@@ -260,7 +260,35 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
     return 0
 
 
-# --- a segment without a head ----------------------------------------------------------------------
+# --- bytes that nobody can read ----------------------------------------------------------------------
+
+cdef uint64_t last_named(const char* p, size_t size, uint64_t expected, uint64_t* whole) noexcept:
+    # No head is believed further than the bytes before it have room for records: one in somebody's payload may say anything. One
+    # that can't be read, or whose sequence can't be, was the next message.
+    cdef Head head
+    cdef uint64_t last = expected - 1
+    cdef size_t at = 0, known = 0            # `last` is that of the bytes before `known`
+    whole[0] = expected - 1
+    while at + RECORD_EXTRA_BYTES <= size:
+        if not plausible(p + at, size - at, &head):
+            if head.mark != RECORD_MARK and (at or head.length == 0):
+                at += 1
+                continue
+            head.kind = MESSAGE
+            head.length = RECORD_EXTRA_BYTES
+            head.seq = 0
+        if head.kind == MESSAGE:
+            last = head.seq if last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES else last + 1
+            if head.length <= size - at:
+                whole[0] = last
+        elif last < head.seq <= last + GAP_MAX:
+            last = head.seq
+        elif head.kind == SKIP and last < head.ts_ns <= last + GAP_MAX:
+            last = head.ts_ns
+        at += head.length
+        known = at
+    return last
+
 
 cdef bint never_written(const char* p, uint64_t first) noexcept:
     """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything, and so may the number of

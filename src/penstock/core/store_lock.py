@@ -6,6 +6,8 @@ It ends with the process. Knows nothing of what is in the folder.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 
@@ -29,7 +31,13 @@ class FolderLock:
 
     def __init__(self, folder: str, domain: str = "") -> None:
         """Lock a folder that is there; FolderInUse, OSError. `domain` is for those who find it locked."""
-        self._fd = os.open(os.path.join(folder, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        path = os.path.join(folder, NAME)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # it can be read all the same
         if not _locked(self._fd):
             said = os.read(self._fd, 300)
             os.close(self._fd)
@@ -40,7 +48,8 @@ class FolderLock:
             os.pwrite(self._fd, said, 0)
             os.ftruncate(self._fd, len(said))
         except OSError:
-            os.ftruncate(self._fd, 0)  # it is locked all the same, nobody is told by whom
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)  # it is locked all the same, nobody is told by whom
 
     def close(self) -> None:
         """Let others have the folder."""

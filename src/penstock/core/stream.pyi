@@ -106,6 +106,8 @@ class Stream(Sink):
         disk can't yet. To be called while `failure` is set. What waited for the disk is acknowledged then; who waits for a message
         that was lost gets an error.
         """
+    def owe(self, error: OSError, call: Callable[[], None] | None) -> None:
+        """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
     def read_again(self) -> None:
         """For the engine, some time after `unread` was set: who could not read tries again."""
     def sync_soon(self) -> None:

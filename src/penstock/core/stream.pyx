@@ -9,6 +9,8 @@ when the commit phase of the turn has made it as durable as the stream promises:
 Consumers cost a publish nothing unless they want it: those without filters that have seen everything wait in one list, which is
 run when more becomes visible; filters are asked once per subject, and the answer is kept by subject id.
 """
+import os
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -142,8 +144,16 @@ cdef class Stream(Intake):
         log.sync_used = True      # it will be: a segment that the opening retired is not unlinked before that
         self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
         self.configure()
+        if log.condition != TAKES and not log.memory:
+            self.failure = os.strerror(log.failure)          # its opening met a disk that did not take what it wished to write
         if self.visible < log.last_seq:
             self.hub.enlist_commit(self.committer)
+
+    def owe(self, error: OSError, call: object) -> None:
+        """For the engine, at an opening: no message is taken before `call` has done what the disk has refused. It raises OSError."""
+        from penstock.core import owed
+        owed.owe(self.log, error, call)
+        self.failure = os.strerror(self.log.failure)
 
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,

@@ -6,7 +6,7 @@ Account. Nothing here is global: a server with several accounts has several of t
 and one disk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,7 +26,7 @@ from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles, StreamFiles
 from penstock.engine.hashes import short_hash
-from penstock.engine.settings import Settings
+from penstock.engine.settings import SECOND, Settings
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
 from penstock.vault import Vault
@@ -41,12 +41,45 @@ UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
 
 
+FIRST_RETRY_NS = SECOND
+
+
+class Openable(Protocol):
+    """A stream on its way to be opened: engine/opening."""
+
+    config: StreamConfig
+
+    def begin(self, account: "Account") -> Generator[None, None, StreamEntry]:
+        """Its opening, the same one each time. OSError."""
+
+    def end(self) -> None:
+        """It will not be opened."""
+
+
+class Retry:
+    """When a stream that could not be opened is tried again, and how far that is."""
+
+    def __init__(self, now_ns: int) -> None:
+        """The first try has just failed."""
+        self.since_ns = now_ns
+        self.wait_ns = FIRST_RETRY_NS
+        self.again_ns = now_ns + FIRST_RETRY_NS
+        self.pending: Openable | None = None
+
+    def end(self) -> None:
+        """What is open of it is given back."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.end()
+
+
 @dataclass(frozen=True)
 class Offline:
     """A stream that is on the disk and can't be opened."""
 
     reason: str
     files: StreamFiles
+    retry: Retry | None = None  # it was the disk: it is opened again, see engine/reopening
 
 
 class Transfer(Protocol):
@@ -143,6 +176,11 @@ class Account:
             self.check_online(name)
             raise errors.StreamNotFoundError()
         return entry
+
+    @property
+    def reopens(self) -> bool:
+        """Whether a stream that is offline will be tried again."""
+        return any(offline.retry is not None for offline in self.offline.values())
 
     def check_online(self, name: str) -> None:
         """10194: there is a stream of this name on the disk, and it can't be opened."""

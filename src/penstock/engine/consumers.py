@@ -147,6 +147,7 @@ def recover(account: Account, stream: StreamEntry) -> None:
             base_slot=states.base_slot,
             base_upto=states.base_upto,
         )
+    beyond = False
     for meta in metas:
         if isinstance(meta, BadConsumer):
             account.report(f"consumer file is left aside: {meta.why}")
@@ -158,15 +159,26 @@ def recover(account: Account, stream: StreamEntry) -> None:
         if found is not None:
             _restore(account, stream, entry, found)
         if ahead:
+            beyond = True
             stream.changed[entry] = None
     files.states.found.clear()
     if problems or stream.changed:
         save_states(account, stream, durable=True)  # so that nothing rests on what is damaged
+    if beyond and files.states.error is not None:
+        stream.core.owe(files.states.error, lambda: _save_owed(account, stream))
     if files.states.outdated:
         for _ in range(2):  # both bases, and the journal that the older one needs
             save_states(account, stream, durable=True)
     if not stream.offline:
         stream.core.review()
+
+
+def _save_owed(account: Account, stream: StreamEntry) -> None:
+    """States that have to be on the disk before a message is taken. OSError."""
+    assert stream.files is not None
+    save_states(account, stream, durable=True)
+    if stream.files.states.error is not None:
+        raise stream.files.states.error
 
 
 def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) -> bool:
@@ -244,7 +256,7 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
         states.saved_bytes = sum(map(len, saved))
         if durable or journal.wants_base():
             journal.rebase(states.base(journal.number), now=durable)
-        states.failed = False
+        states.error = None
     except OSError as error:
         for entry in fresh:
             entry.core.unsaved()  # snapshot() took it for written
@@ -256,8 +268,10 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
 def not_confirmed(account: Account, stream: StreamEntry, error: OSError) -> None:
     """The states of consumers, or acks that were to be confirmed, could not be written."""
     account.unsaved[stream] = None
-    if stream.files is not None and not stream.files.states.failed:
-        stream.files.states.failed = True
+    if stream.files is None:
+        return
+    known, stream.files.states.error = stream.files.states.error, error
+    if known is None:
         what = f"consumer states of stream {stream.config.name}"
         account.report(f"{what} can't be written: {error}")
 

@@ -14,7 +14,7 @@ from penstock.core.disk import Disk
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.usage import NO_LIMIT
-from penstock.engine import consumers, limits, streams, trouble
+from penstock.engine import consumers, limits, reopening, streams, trouble
 from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
@@ -228,6 +228,8 @@ class Engine:
                 for transfer in list(account.transfers):
                     transfer.tick(now_ns)
                 _expire(account, now_ns)
+                if account.offline:
+                    reopening.look(account, now_ns)
         if now_ns >= self._rules_at_ns:
             self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
@@ -242,7 +244,7 @@ class Engine:
         """When `tick` has something to do; 0: not needed."""
         soon = 0
         for account in self._all:
-            if not account.streams and not account.transfers:
+            if not account.streams and not account.transfers and not account.reopens:
                 continue
             soon = soon or min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
             for due_ns in (account.timers.next_ns(), account.alarms.next_ns()):
@@ -253,7 +255,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether there is any stream."""
-        return any(account.streams for account in self._all)
+        return any(account.streams or account.reopens for account in self._all)
 
     def call_when_sooner(self, call: Callable[[int], None]) -> None:
         """`call` gets a deadline (ns) that comes before what `tick` said; from within a turn."""

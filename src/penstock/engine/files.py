@@ -90,15 +90,18 @@ class AccountFiles:
 
     def open(self) -> list[str]:
         """Make the folders, finish deletions that were cut short; the stream folders there are."""
-        self._disk.make_dir_durable(self._streams)
-        self._disk.make_dir(self._deleted)
-        for name in self._disk.list_dir(self._restoring):
-            self._disk.remove_tree(f"{self._restoring}/{name}")
-        deleted = self._disk.list_dir(self._deleted)
-        if deleted:
-            self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
-        for name in deleted:
-            self._disk.remove_tree(f"{self._deleted}/{name}")
+        if not self._disk.exists(self._streams):
+            self._disk.make_dir_durable(self._streams)
+        with contextlib.suppress(OSError):  # what a disk in trouble refuses, the next start does
+            self._disk.make_dir_durable(self._streams)
+            self._disk.make_dir(self._deleted)
+            for name in self._disk.list_dir(self._restoring):
+                self._disk.remove_tree(f"{self._restoring}/{name}")
+            deleted = self._disk.list_dir(self._deleted)
+            if deleted:
+                self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
+            for name in deleted:
+                self._disk.remove_tree(f"{self._deleted}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
 
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
@@ -136,6 +139,8 @@ class AccountFiles:
         """The first half: the folder has another name, where nobody looks for a stream."""
         name = files.folder.rpartition("/")[2]
         target = f"{self._deleted}/{unique}.{name}"[: len(self._deleted) + 200]
+        if not self._disk.exists(self._deleted):
+            self._disk.make_dir(self._deleted)
         self._disk.rename(files.folder, target)
         return target
 
@@ -170,6 +175,10 @@ class StreamFiles:
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
         self.states = ConsumerStates(disk, self._consumers, self.small)
+        self.unwritten: dict[str, Callable[[], None]] = {}  # what reading wished to write, by path
+
+    def _later(self, path: str, write: Callable[[], None]) -> None:
+        self.unwritten[path] = write
 
     def create(self) -> None:
         """Make the folders, durably; FileExistsError when there is a stream in them already.
@@ -212,13 +221,14 @@ class StreamFiles:
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
         """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
         understood (LockedError: it is encrypted and can't be opened). `report` is told what was
-        damaged and is mended.
+        damaged and is mended; what the disk does not take for that is in `unwritten`. OSError.
         """
         path = f"{self.folder}/meta.json"
         if not twins.exists(self._disk, path):
             return None
-        self.small.unlock("meta.json")
-        meta = twins.read(self.small, path, partial(_decode, StreamFile), report)
+        self.small.unlock("meta.json", self._later)
+        decode = partial(_decode, StreamFile)
+        meta = twins.read(self.small, path, decode, report, self._later)
         if meta is not None and not meta.config.name:
             raise BadFileError(f"{path}: no stream name")
         return meta
@@ -240,17 +250,21 @@ class StreamFiles:
 
     def consumers(self, report: Callable[[str], None]) -> list[ConsumerFile | BadConsumer]:
         """Every consumer, by file name; a file that is no consumer as the reason. `report` is told
-        what was damaged and is mended. OSError: the folder can't be brought to the disk.
+        what was damaged and is mended; what the disk does not take for that is in `unwritten`.
         """
         if self._disk.exists(self._consumers):
             # a process that was killed may have left changes that power could still take back
-            self._disk.sync_dir(self._consumers)
+            try:
+                self._disk.sync_dir(self._consumers)
+            except OSError:
+                self._later(self._consumers, lambda: self._disk.sync_dir(self._consumers))
         found: list[ConsumerFile | BadConsumer] = []
         names = {name.removesuffix(twins.COPY) for name in self._disk.list_dir(self._consumers)}
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._consumers}/{name}"
             try:
-                meta = twins.read(self.small, path, partial(_decode, ConsumerFile), report)
+                decode = partial(_decode, ConsumerFile)
+                meta = twins.read(self.small, path, decode, report, self._later)
                 if meta is None or not meta.name:
                     raise BadFileError(f"{path}: no consumer name")
                 found.append(meta)

@@ -135,7 +135,7 @@ class Opening:
         except StopIteration as end:
             self._opened(each, end.value)
         except (OSError, BadFileError) as error:
-            self._fail(each, str(error))
+            self._fail(each, error)
         except Exception as error:
             # a fault of ours: the others are served
             self._fail(each, f"internal error: {error!r}")
@@ -190,7 +190,7 @@ class Opening:
         del self._pending[each.config.name]
         each.waiting.pass_on(entry.core)
 
-    def _fail(self, each: Pending, why: str) -> None:
+    def _fail(self, each: Pending, why: Exception | str) -> None:
         streams.put_offline(self._account, each.config.name, each.files, why)
         self._over(each)
         each.end()

@@ -13,7 +13,7 @@ folders are as they are. Knows nothing of what the files mean.
 import contextlib
 
 from penstock.core.disk import Disk
-from penstock.engine.twins import COPY, BadFileError
+from penstock.engine.twins import COPY, BadFileError, Later
 from penstock.vault import StreamCipher, Vault, VaultError, is_sealed
 
 _COPIES = ("key.0", "key.1")
@@ -44,10 +44,11 @@ class SmallFiles:
             self.cipher = self._vault.new()
             self._write_keys()
 
-    def unlock(self, probe: str) -> None:
+    def unlock(self, probe: str, later: Later | None = None) -> None:
         """Open the keys of a stream that is there, wrapped anew if the configured key is another
-        one now. `probe` is a file that every stream has. LockedError: it is encrypted and can't be
-        opened; then nothing was touched.
+        one now. `probe` is a file that every stream has. A key file that only has to be mended goes
+        to `later` when the disk does not take it. LockedError: it is encrypted and can't be opened;
+        then nothing was touched. OSError: it is to have a new data key, which the disk does not take.
         """
         copies = self._copies()
         if not copies:
@@ -63,7 +64,12 @@ class SmallFiles:
         except VaultError as error:
             raise LockedError(f"it is encrypted: {error}") from None
         if self.cipher.stale or len(copies) < len(_COPIES):
-            self._write_keys()
+            try:
+                self._write_keys()
+            except OSError:
+                if self.cipher.begun or later is None:  # nothing may be written with it
+                    raise
+                later(f"{self.folder}/{_COPIES[0]}", self._write_keys)
 
     def take_keys(self, other: "SmallFiles") -> None:
         """The folder is the one that `other` had."""

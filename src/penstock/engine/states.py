@@ -152,7 +152,7 @@ class ConsumerStates:
         self.base_upto = 0  # the journal file that the base includes
         self.saved_bytes = 0  # of the last save
         self.newest_ns = 0  # when the last of the consumers was created that anything was saved of
-        self.failed = False  # the last write failed
+        self.error: OSError | None = None  # of the last write
 
     def load(self, start_seqs: dict[tuple[str, int], int]) -> list[str]:
         """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:

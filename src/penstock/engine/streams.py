@@ -14,7 +14,7 @@ from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config
-from penstock.engine.account import Account, Offline
+from penstock.engine.account import Account, Offline, Retry
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.sources import checks, supply
@@ -118,9 +118,10 @@ def delete(account: Account, name: str) -> None:
     """Remove a stream with its consumers and its messages; 10059, 10050."""
     if name in account.offline:
         try:
-            account.files.remove(account.offline.pop(name).files, account.ids.next())
+            account.files.remove(account.offline[name].files, account.ids.next())
         except OSError as error:
             raise errors.StreamDeleteError(error) from error
+        forget_offline(account, name)
         return
     entry = account.stream(name)
     moved = ""
@@ -156,7 +157,7 @@ def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
     it is, and offline. OSError: the store can't be used.
     """
     names = set(account.streams)
-    left: list[tuple[str, StreamFiles, str]] = []
+    left: list[tuple[str, StreamFiles, Exception]] = []
     for folder in account.files.open():
         files = account.files.stream(folder, by_name=False)
         name = files.stream_name()
@@ -173,7 +174,7 @@ def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
             if name in names:
                 raise BadFileError(f"there is a stream {name} already")
         except (OSError, BadFileError) as error:
-            left.append((name, files, str(error)))
+            left.append((name, files, error))
             continue
         names.add(name)
         yield files, meta
@@ -195,6 +196,7 @@ def recover(
         yield from entry.core.rebuilding()
         report_lost(account, entry)
         consumers.recover(account, entry)
+        entry.rewrites |= files.unwritten
         if entry.offline and entry.config.retention == "interest":
             # messages that it needs would leave as the others ack them
             raise BadFileError(f'stopped - damaged consumer "{min(entry.offline)}"')
@@ -210,8 +212,10 @@ def serve(account: Account, entry: StreamEntry) -> None:
     """
     _attach(account, entry, entry.config.subjects)
     rules.start(entry)
-    with contextlib.suppress(OSError):  # the stream serves what it has, and tells at its next write
+    try:
         entry.core.log.fsync()
+    except OSError as error:  # it serves what it has, and goes on when the disk does
+        entry.core.owe(error, None)
 
 
 def _drop(account: Account, entry: StreamEntry) -> None:
@@ -229,13 +233,21 @@ def _drop(account: Account, entry: StreamEntry) -> None:
     account.unsaved.pop(entry, None)
 
 
-def put_offline(account: Account, name: str, files: StreamFiles, why: str) -> None:
+def put_offline(account: Account, name: str, files: StreamFiles, why: Exception | str) -> None:
     """A stream on the disk can't be opened: the operator is told, and so is who asks for it. `name`
-    is "" when it is not known.
+    is "" when it is not known. When it was for the disk it is tried again (engine/reopening).
     """
     account.report(f"stream folder {files.folder} is left aside: {why}")
     if name and name not in account.streams:
-        account.offline[name] = Offline(why, files)
+        retry = Retry(account.now_ns) if isinstance(why, OSError) else None
+        account.offline[name] = Offline(str(why), files, retry)
+
+
+def forget_offline(account: Account, name: str) -> None:
+    """A stream that could not be opened is not offline any more."""
+    retry = account.offline.pop(name).retry
+    if retry is not None:
+        retry.end()
 
 
 def report_lost(account: Account, entry: StreamEntry) -> None:
@@ -281,6 +293,8 @@ def close(account: Account) -> None:
         if entry.supply is not None:
             entry.supply.closed()
     account.streams.clear()
+    for name in list(account.offline):
+        forget_offline(account, name)
 
 
 def check_new(account: Account, config: StreamConfig) -> None:
@@ -359,6 +373,7 @@ def _open(
     log.join(account.usage(config.storage))
     entry = StreamEntry(config, created_ns, core, files)
     if files is not None:
+        entry.rewrites |= files.unwritten
         entry.journal = AckJournal(
             account.hub,
             account.disk,

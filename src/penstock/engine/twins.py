@@ -13,6 +13,8 @@ other. What was damaged is kept as `<name>.bad-<n>`.
 Knows nothing of what the files mean.
 """
 
+import contextlib
+import errno
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -22,6 +24,8 @@ COPY = ".copy"
 _SUM = b"crc32c"
 _MENDED_MAX_BYTES = 1 << 16
 T = TypeVar("T")
+Later = Callable[[str, Callable[[], None]], object]
+"""Gets what can't be done now: a path, and a call that raises OSError until it is done."""
 
 
 class Files(Protocol):
@@ -101,11 +105,17 @@ def exists(disk: Files, path: str) -> bool:
 
 
 def read(
-    disk: Files, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+    disk: Files,
+    path: str,
+    decode: Callable[[str, bytes], T],
+    report: Callable[[str], None],
+    later: Later | None = None,
 ) -> T | None:
     """What a file says; None when there is none. `decode` gets path and bytes and raises
-    BadFileError. What was wrong and is mended is told to `report`. BadFileError: neither the file
-    nor its copy can be understood. OSError.
+    BadFileError. What was wrong and is mended is told to `report`. When the disk does not take what
+    is to be made again, that goes to `later`, to be called until it raises no OSError; without it,
+    the next reading tries again. BadFileError: neither the file nor its copy can be understood.
+    OSError: they can't be read.
     """
     first = _read(disk, path)
     second = _read(disk, path + COPY)
@@ -116,12 +126,31 @@ def read(
         whole, value, problem = _understood(at, data, decode)
         if value is not None and whole is not None:
             bad = [not _sound(at, data, decode) for data in (first, second)]
-            _restore(disk, path, (first, second), bad, whole, report)
+            try:
+                _restore(disk, path, (first, second), bad, whole, report)
+            except OSError as error:
+                report(f"{path} or its copy is damaged, and can't be made again: {error}")
+                if later is not None:
+                    later(path, lambda: restore(disk, path, decode, report))
             return value
         if problem is not None and not isinstance(problem, DamagedFileError):
             raise problem  # it was written so: by a later version, or by hand
         wrong = wrong or problem
     raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
+
+
+def restore(
+    disk: Files, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+) -> None:
+    """Make a file and its copy what they should be, when one of them tells. OSError: the disk does not
+    take it.
+    """
+    failed: list[tuple[str, Callable[[], None]]] = []
+    with contextlib.suppress(BadFileError):
+        read(disk, path, decode, lambda _: None, lambda *one: failed.append(one))
+    if failed:
+        raise OSError(errno.EIO, "a file can't be made again", path)
+    report(f"{path} and its copy are as they should be")
 
 
 def _read(disk: Files, path: str) -> bytes | None:
@@ -152,25 +181,25 @@ def _restore(
     report: Callable[[str], None],
 ) -> None:
     """Make both what they should be. One of two that differ and are both sound is what a write that
-    was cut short left behind, or what was there before somebody edited the file.
+    was cut short left behind, or what was there before somebody edited the file. OSError.
     """
     if found == (whole, whole):
         return
     for at, data, damaged in zip((path, path + COPY), found, bad, strict=True):
         if data == whole:
             continue
-        try:
-            if data is not None and damaged:
-                number = 1
-                while disk.exists(f"{path}.bad-{number}"):
-                    number += 1
-                disk.write_file_atomic(f"{path}.bad-{number}", data)
-                report(f"{at} was damaged: made again, the old one is {path}.bad-{number}")
-            elif data is None and at == path:
-                report(f"{at} was gone: made again from its copy")
-            disk.write_file_atomic(at, whole)
-        except OSError as error:
-            report(f"{at} is damaged, and can't be made again: {error}")
+        told = ""
+        if data is not None and damaged:
+            number = 1
+            while disk.exists(f"{path}.bad-{number}"):
+                number += 1
+            disk.write_file_atomic(f"{path}.bad-{number}", data)
+            told = f"{at} was damaged: made again, the old one is {path}.bad-{number}"
+        elif data is None and at == path:
+            told = f"{at} was gone: made again from its copy"
+        disk.write_file_atomic(at, whole)
+        if told:
+            report(told)
 
 
 def _sound(path: str, data: bytes | None, decode: Callable[[str, bytes], object]) -> bool:

@@ -21,7 +21,7 @@ from penstock.api.calls import MsgGetRequest
 from penstock.core.wire import decode_headers
 from penstock.core.wire_columns import DirectColumns
 from penstock.errors import ConnectionLost, PenstockError, Timeout
-from penstock.spark.connection import client_for, jetstream_for
+from penstock.spark.connection import client_for, jetstream_for, state_of
 from penstock.spark.consumers import BATCH_BYTES
 from penstock.spark.plan import UnfitError
 
@@ -65,16 +65,22 @@ def read(reading: Reading) -> Iterator[Columns]:
     plan = reading.plan
     if not client_for(plan.servers).server_info.version_at_least(*BATCHES):
         raise UnfitError("the server is too old for batches of direct gets")
-    if not reading.look().config.allow_direct:
+    info = reading.look() if reading.info is None else reading.info
+    if not info.config.allow_direct:
         raise UnfitError("it has no direct gets (allow_direct)")
     subject = jetstream_for(plan.servers).plans.subjects.direct_get(plan.stream)
     with _Answers(reading) as answers:
         while not reading.over:
             columns, left = answers.ask(subject)
+            # After they came, so that they are of the life that there is then.
+            info = reading.look()
+            reading.front = state_of(info).first_seq
+            over = not left or columns.last_seq >= reading.last
             columns.truncate(reading.last + 1)
             if columns.count:
                 yield columns
-            if not left or not columns.count:
+            if over:
+                reading.closing = info
                 return
 
 

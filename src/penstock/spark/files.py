@@ -30,7 +30,7 @@ from penstock.spark.plan import UnfitError
 from penstock.vault import Vault, VaultError, is_sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from penstock.spark.plan import ReadPlan
     from penstock.spark.reading import Reading
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 KEY = "PENSTOCK_STORE_KEY"
 _HANDLES_SPARE = 64
+_LOOKS_AT_DAMAGE = 3
 _META = ("meta.json", "meta.json.copy")
 _KEYS = ("key.0", "key.1")
 _folders: dict[tuple[str, str, str], str] = {}
@@ -53,34 +54,43 @@ def read(reading: Reading) -> Iterator[Columns]:
     """What is left of a partition and in the files, in batches. UnfitError: the files cannot be
     read, or what follows is not in them.
     """
-    plan = reading.plan
     reading.look()
-    disk = ReadOnlyDisk()
-    held = ""
     try:
-        folder = _folder_of(disk, plan)
-        cipher = _cipher_of(disk, folder)
-        held = f"{folder}/log"
-        _make_room(disk, held)
-        if not disk.hold(held):
-            raise UnfitError(f"{folder} has no messages")
-        reader = LogReader(disk, held, quick=True, survey=False, cipher=cipher)
-        try:
-            yield from _fill(reading, reader)
-        finally:
-            reader.close()
+        for _ in range(_LOOKS_AT_DAMAGE):
+            if (yield from _read_held(reading)):
+                return
     except LogLocked as error:
         raise UnfitError(f"{error.strerror or error}; its key is looked for in {KEY}") from error
     except VaultError as error:
         raise UnfitError(f"its files cannot be decrypted with {KEY}: {error}") from error
     except OSError as error:
         raise UnfitError(f"its files cannot be read: {error}") from error
+    raise UnfitError(f"there are damaged bytes in the files in {reading.plan.segments}")
+
+
+def _read_held(reading: Reading) -> Generator[Columns, None, bool]:
+    """The same from the folder as it is at one moment. False: there were damaged bytes; those of a
+    message that the server just erased look so, but for this moment only.
+    """
+    disk = ReadOnlyDisk()
+    folder = _folder_of(disk, reading.plan)
+    log = f"{folder}/log"
+    _make_room(disk, log)
+    if not disk.hold(log):
+        raise UnfitError(f"{folder} has no messages")
+    try:
+        cipher = _cipher_of(disk, folder)
+        reader = LogReader(disk, log, quick=True, survey=False, cipher=cipher)
+        try:
+            return (yield from _fill(reading, reader))
+        finally:
+            reader.close()
     finally:
+        disk.release(log)
         reading.front = None
-        disk.release(held)
 
 
-def _fill(reading: Reading, reader: LogReader) -> Iterator[Columns]:
+def _fill(reading: Reading, reader: LogReader) -> Generator[Columns, None, bool]:
     plan = reading.plan
     patterns = tuple(each.encode("utf-8", "surrogateescape") for each in plan.subjects)
     reading.front = reader.log.first_seq
@@ -97,12 +107,13 @@ def _fill(reading: Reading, reader: LogReader) -> Iterator[Columns]:
             until_ns=plan.not_after_ns,
         )
         if reader.damages:
-            raise UnfitError(f"there are damaged bytes in {reader.folder}; the server is asked")
+            return False
         if columns.count:
             yield columns
     reading.pass_over(last)
     if not reading.over:
         raise UnfitError  # the server has more, but not in the files yet
+    return True
 
 
 # -- where it is ----------------------------------------------------------------------------------
@@ -116,7 +127,7 @@ def _folder_of(disk: ReadOnlyDisk, plan: ReadPlan) -> str:
     path = key[0].rstrip("/") or "/"
     if not disk.is_dir(path):
         raise UnfitError(f"there is no folder {path}")
-    found = [folder for folder in _candidates(disk, path, plan.stream) if _is(disk, folder, plan)]
+    found = [each for each in _candidates(disk, path, plan.stream) if _is(disk, each, plan)]
     if not found:
         raise UnfitError(f"it is not in {path}, or another one of its name is")
     _folders[key] = found[0]
@@ -141,7 +152,7 @@ def _candidates(disk: ReadOnlyDisk, path: str, stream: str) -> Iterator[str]:
 def _is(disk: ReadOnlyDisk, folder: str, plan: ReadPlan) -> bool:
     """Whether the folder holds the stream that was made at that time."""
     for name in _META:
-        with contextlib.suppress(OSError, msgspec.MsgspecError, VaultError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
             data = disk.read_file(f"{folder}/{name}")
             if is_sealed(data):
                 cipher = _cipher_of(disk, folder)

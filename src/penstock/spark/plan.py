@@ -77,7 +77,11 @@ class ReadPlan:
     not_after_ns: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError for a column or a transport that there is none of, or a batch without rows."""
+        """ValueError for a column or a transport that there is none of, or a batch without rows or
+        columns.
+        """
+        if not self.columns:
+            raise ValueError(f"a row has at least one column: {', '.join(COLUMNS)}")
         for name in self.columns:
             if name not in COLUMNS:
                 raise ValueError(f"there is no column {name}: {', '.join(COLUMNS)}")

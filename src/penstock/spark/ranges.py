@@ -17,7 +17,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.errors import ApiError, PenstockError, Timeout
+from penstock.errors import ApiError, PenstockError, StreamNotFound, Timeout
 from penstock.spark import consumers, direct
 from penstock.spark import plan as plans
 from penstock.spark.arrow import to_arrow
@@ -67,6 +67,7 @@ def _columns(reading: Reading) -> Iterator[Columns]:
         try:
             yield from _persistently(reading, transport)
         except plans.UnfitError as error:
+            reading.front = None
             if str(error):
                 warnings.warn(f"stream {reading.plan.stream}: {error}", stacklevel=2)
             continue
@@ -130,6 +131,8 @@ class _Patience:
         plan = self._reading.plan
         if isinstance(error, StreamMissing):
             raise error
+        if isinstance(error, StreamNotFound):
+            raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
         if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
             raise ReadError(f"stream {plan.stream}: {error}") from error
         # After a Timeout the connection is good: the server is slow, or a message that was counted

@@ -39,8 +39,12 @@ class Reading:
         self.plan = plan
         self.position = plan.range.first
         self.last = plan.range.last
+        self.info: StreamInfo | None = None
+        """What the server said of the stream last."""
         self.front: int | None = None
-        """The begin of the stream, while it is read as it was at one moment."""
+        """Where the stream began at a moment when what is at hand was read already, if known."""
+        self.closing: StreamInfo | None = None
+        """What the server said of the stream when everything was read already, if known."""
 
     @property
     def over(self) -> bool:
@@ -54,7 +58,7 @@ class Reading:
         of the partition, or, when losses are no failure, StreamGone for the former.
         """
         plan = self.plan
-        info = stream_info(plan.servers, plan.stream)
+        info = self.info = stream_info(plan.servers, plan.stream)
         state = state_of(info)
         if state.born != plan.born:
             self._lose(f"was deleted and created again (at {state.born}, before that {plan.born})")
@@ -69,12 +73,13 @@ class Reading:
         begin has come into what is missing before or between them.
         """
         after = self.position - 1
-        self.position = columns.last_seq + 1
-        if not self.plan.fail_on_data_loss or columns.last_seq - after == columns.count:
+        sequences = columns.seq.view("q")
+        self.position = sequences[-1] + 1
+        if not self.plan.fail_on_data_loss or sequences[-1] - after == len(sequences):
             return
         begin = state_of(self.look()).first_seq if self.front is None else self.front
         if begin > after + 1:
-            for seq in columns.seq.view("q"):
+            for seq in sequences:
                 if seq > after + 1:
                     self._lose_between(after + 1, min(seq, begin) - 1)
                 after = seq
@@ -82,7 +87,7 @@ class Reading:
                     return
 
     def pass_over(self, last: int) -> None:
-        """No message is left up to there, as far as the stream was read as it was at one moment."""
+        """No message is left up to there: the stream is read as it was when it began at ``front``."""
         if self.front is not None and self.front > self.position and self.position <= last:
             self._lose_between(self.position, min(last, self.front - 1))
         self.position = max(self.position, last + 1)
@@ -92,7 +97,7 @@ class Reading:
         DataLossError when the server says that damage to its disk has cost messages of the
         partition.
         """
-        info = self.look()
+        info = self.look() if self.closing is None else self.closing
         begin = state_of(info).first_seq
         if begin > self.position and self.position <= self.last:
             self._lose_between(self.position, min(self.last, begin - 1))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.spark.batches import refuse_loss
 from penstock.spark.connection import ReadError
@@ -26,6 +26,7 @@ from penstock.spark.partitions import Part
 from penstock.spark.positions import EARLIEST, LATEST, Position
 from penstock.spark.pushdown import Wanted, narrowed
 from penstock.spark.schema import projected, schema_text
+from penstock.spark.sink import StreamSink
 from penstock.spark.tasks import PartitionReader, partitions_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.spark.options import Options
 
 
-class JetStreamDataSource(DataSource):
+class JetStreamDataSource(StreamSink):
     """``spark.read`` and ``spark.readStream`` ``.format("jetstream")``."""
 
     pushdown = False

@@ -183,6 +183,7 @@ class Followed(Publishing):
 
     stream = "ORIGIN"
     window = 32
+    followers_keep = 100_000  # more than comes between two comparisons
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -197,7 +198,7 @@ class Followed(Publishing):
         for name, field in (("MIRROR", {"mirror": origin}), ("SOURCED", {"sources": [origin]})):
             wire.api(
                 f"STREAM.CREATE.{name}",
-                {"name": name, "allow_direct": True, "max_msgs": 100_000, **field},
+                {"name": name, "allow_direct": True, "max_msgs": self.followers_keep, **field},
             )
 
     def check(self, wire: Wire) -> None:

@@ -8,6 +8,7 @@ leaving another.
 An agenda knows when the next message ends, so that nothing is looked at before its time.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,8 @@ class Lifetimes(Rule):
         start = self._saved.read_from
         self._saved.note += learn(self._agenda, self._core.log, start)
         if self._core.log.last_seq - start >= SAVE_AFTER:
-            self._saved.save()
+            with contextlib.suppress(OSError):  # it is tried again when as much has come
+                self._saved.save()
 
     def handlers(self) -> Mapping[int, Handler]:
         """A TTL is looked at late: what is checked before has its say first."""
