@@ -299,6 +299,8 @@ cdef class Selection:
         elif self.counted < last:
             if self.filtered:
                 self.ahead += self.count_from(max(self.counted + 1, self.next_seq))
+            elif self.next_seq > self.counted + 1:
+                self.ahead = self.log.live_from(self.next_seq)   # it starts at a sequence the stream had not reached
             else:
                 self.ahead += self.log.appended - self.appended
         self.counted = last
