@@ -437,6 +437,25 @@ def test_a_bucket_that_goes_while_it_is_read(bucket):
         rows_of(reader, planned)
 
 
+@pytest.mark.parametrize(
+    ("headers", "operation"),
+    [
+        ({"Nats-Marker-Reason": "MaxAge"}, "PURGE"),
+        ({"Nats-Marker-Reason": "Purge"}, "PURGE"),
+        ({"Nats-Marker-Reason": "Remove"}, "DEL"),
+        ({"KV-Operation": "DEL"}, "DEL"),
+        ({"Other": "thing"}, "PUT"),
+        ({"KV-Operation": "what"}, "PUT"),
+    ],
+)
+def test_operations(js, server, headers, operation):
+    bucket = KeyValue(js, server.url)
+    js.publish(f"$KV.{bucket.name}.k", b"v", headers=headers)
+    [row] = bucket.read(deletes="true")
+    assert row == (1, "k", operation, b"v" if operation == "PUT" else None)
+    assert len(bucket.read()) == (operation == "PUT")
+
+
 def test_a_mirror_of_a_bucket(js, server):
     bucket = filled(KeyValue(js, server.url))
     js.create_stream(
