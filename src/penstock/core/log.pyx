@@ -385,8 +385,6 @@ cdef class Log(LogFiles):
         cdef Py_ssize_t k
         if seq <= self.first_seq:
             return self.msgs
-        if seq > self.last_seq:
-            return 0
         for k in range(self.segments.position(seq), len(self.segments.items)):
             s = <Segment>self.segments.items[k]
             total += s.live - (s.live_below(<uint32_t>(seq - s.first)) if seq > s.first else 0)
