@@ -22,7 +22,7 @@ TOP: dict[str, Row] = {
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("What the account uses: info.", "tree", "account"),
-    "spark": ("Streaming queries of Spark: watch.", "tree", "spark"),
+    "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "store": (
         "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
         "store_tree",
@@ -52,6 +52,7 @@ ACCOUNT: dict[str, Row] = {
 }
 SPARK: dict[str, Row] = {
     "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
+    "package": ("Make an archive for the machines of a cluster.", "spark_package", "package"),
 }
 TABLES: dict[str, Row] = {
     "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
@@ -92,7 +93,9 @@ stream = _group("stream", "Look at streams and change them.", STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", CONSUMER)
 account = _group("account", "Look at the account.", ACCOUNT)
 tables = _group("tables", "Look after the tables that Spark writes.", TABLES)
-spark = _group("spark", "Look at streaming queries of Spark.", SPARK)
+spark = _group(
+    "spark", "Look at streaming queries of Spark, and bring Penstock to a cluster.", SPARK
+)
 
 
 @click.group(

@@ -32,6 +32,7 @@ buckets as DataFrames, over the NATS protocol.
 ``object_sink``           rows as objects; ``object_store``: an object as messages
 ``java``                  finding a Java, or taking the one from PyPI
 ``session``               a Spark session with settings that were measured
+``packaging``             the archive for the machines of a cluster; ``unpacking``: what imports it
 ``delta``                 ``format("jetstream_delta")``: Delta tables; ``delta_options``,
                           ``delta_read``, ``delta_write`` are its parts
 ``places``                where a table is: a folder, or an object store

@@ -1,0 +1,101 @@
+"""Importing Penstock from its archive for ``--py-files``. In the archive this file is the module
+``penstock_unpacking`` beside the package; outside it is only read by :mod:`penstock.spark.packaging`.
+
+Python imports modules from a zip file, but not compiled ones. So the archive's ``penstock`` calls
+:func:`unpack`, which puts all of the archive into a folder and lets Python look there instead::
+
+    <folder for temporary files>/penstock-<user id>/<SHA-256 of the archive>/penstock/...
+                                                                            /penstock_needs/...
+
+The folder is made once on each machine and used by every process of the user from then on. It is for
+that user alone: what others could write into is not imported.
+
+Imports nothing but the standard library, nothing of Penstock, and knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+MADE_FOR = "penstock_made_for.txt"
+"""The file of the archive that says which Python its compiled modules are of."""
+NEEDED = "penstock_needs"
+"""The folder of the archive with what Penstock imports and a machine may not have. Not beside the
+package, where Python would try to import it from the zip file.
+"""
+
+
+def this_python() -> str:
+    """What compiled modules must be of to be imported here: ``cpython-311-x86_64-linux-gnu``."""
+    return str(sysconfig.get_config_var("SOABI"))
+
+
+def unpack(package_path: list[str]) -> None:
+    """Let a package that is in a zip file be looked for in a folder with the same contents.
+
+    ``package_path`` is its ``__path__``, which is changed; where Spark has unpacked the archive it
+    is right as it is. What the package needs is found from then on, behind what is installed.
+    Raises ImportError when the archive is of another Python or cannot be unpacked.
+    """
+    package = Path(package_path[0])
+    archive = package.parent
+    try:
+        if archive.is_dir():
+            made_for = (archive / MADE_FOR).read_text()
+        else:
+            with zipfile.ZipFile(archive) as opened:
+                made_for = opened.read(MADE_FOR).decode()
+        if made_for.strip() != this_python():
+            text = f"{archive} is for {made_for.strip()}, and this Python is {this_python()}"
+            raise ImportError(text)
+        folder = archive if archive.is_dir() else unpacked(archive, _own_folder())
+    except (OSError, KeyError, zipfile.BadZipFile) as problem:
+        raise ImportError(f"{archive} cannot be unpacked: {problem}") from problem
+    package_path[:] = [str(folder / package.name)]
+    needed = str(folder / NEEDED)
+    if needed not in sys.path:
+        sys.path.append(needed)
+
+
+def unpacked(archive: Path, parent: Path) -> Path:
+    """The folder with the contents of an archive; made when it is not there.
+
+    Several processes may do so at once. OSError, BadZipFile.
+    """
+    with archive.open("rb") as file:
+        folder = parent / hashlib.file_digest(file, "sha256").hexdigest()
+    if folder.is_dir():
+        return folder
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=parent))
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(draft)
+        # Under its name it is whole: another process never imports half an archive.
+        with contextlib.suppress(OSError):  # that process was first, and made the same
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if not folder.is_dir():
+        raise OSError(f"{folder} could not be made")
+    return folder
+
+
+def _own_folder() -> Path:
+    """A folder that nobody else may write into."""
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"penstock-{user}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
+        raise OSError(f"{folder} is not a folder for this user alone; remove it, or set TMPDIR")
+    return folder
