@@ -15,7 +15,6 @@ from penstock.spark.parsing import OptionError
 from penstock.spark.source import (
     JetStreamDataSource,
     JetStreamReader,
-    PushdownDataSource,
     PushdownReader,
 )
 from tests.spark.calls import places_of, rows_of, seqs_of
@@ -241,6 +240,5 @@ def test_a_reader_takes_filters_only_where_that_is_on():
         return type(source({"stream": "S", **given}).reader(None))
 
     assert kind(JetStreamDataSource) is JetStreamReader
-    assert kind(PushdownDataSource) is PushdownReader
     assert kind(JetStreamDataSource, pushdown="true") is PushdownReader
-    assert kind(PushdownDataSource, pushdown="false") is JetStreamReader
+    assert kind(JetStreamDataSource, pushdown="false") is JetStreamReader

@@ -40,9 +40,7 @@ def test_a_batch_read_with_all_columns(spark, stream):
 
 
 def test_filters_of_a_query_reach_the_server(spark, stream):
-    """With the class that takes them, which the session registered; rows are those Spark alone
-    finds.
-    """
+    """With the class that takes them; rows are those Spark alone finds."""
     stream.fill(1000, tokens=10)
     head = stream.name.lower()
     middle = reading(spark.read, stream).where("seq = 500").first().ts
@@ -59,16 +57,29 @@ def test_filters_of_a_query_reach_the_server(spark, stream):
             "subject = 'elsewhere'",
             "data = cast('m7' as binary)",
         ):
-            pushed = reading(spark.read, stream).where(condition)
-            alone = reading(spark.read, stream, pushdown="false").where(condition)
+            pushed = reading(spark.read, stream, pushdown="true").where(condition)
+            alone = reading(spark.read, stream).where(condition)
             assert sorted(row.seq for row in pushed.collect()) == sorted(
                 row.seq for row in alone.collect()
             ), condition
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    few = reading(spark.read, stream, maxRecordsPerPartition=10)
+    few = reading(spark.read, stream, maxRecordsPerPartition=10, pushdown="true")
     assert few.rdd.getNumPartitions() == 100
     assert few.where("seq between 11 and 30").rdd.getNumPartitions() == 2
+
+
+def test_filters_of_one_query_are_not_those_of_another(spark, stream):
+    """Queries of one DataFrame, one after the other and in one plan: each has its own rows."""
+    stream.fill(100)
+    rows = reading(spark.read, stream)
+    few, many = rows.where("seq <= 10"), rows.where("seq > 80")
+    assert rows.count() == 100
+    assert few.count() == 10
+    assert rows.count() == 100
+    seqs = sorted(row.seq for row in few.union(many).collect())
+    assert seqs == [*range(1, 11), *range(81, 101)]
+    assert sorted(row.seq for row in rows.collect()) == list(range(1, 101))
 
 
 def test_columns_and_schemas(spark, stream):

@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session, with filters of ``format("jetstream")`` pushed down,
-    which the session's configuration is changed for; harmless when they are known already.
+    """Make the formats known to this session, and allow the option ``pushdown`` in it, which its
+    configuration is changed for; harmless when they are known already.
     """
     from penstock.spark.delta import DeltaDataSource
     from penstock.spark.kv_source import JetStreamKv
     from penstock.spark.sink import ObjectSink
-    from penstock.spark.source import PushdownDataSource
+    from penstock.spark.source import JetStreamDataSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for source in (PushdownDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
+    for source in (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
         spark.dataSource.register(source)
 
 

@@ -51,7 +51,7 @@ class Options:
     include_headers: bool = False
     metadata: bool = False
     columns: tuple[str, ...] | None = None
-    pushdown: bool | None = None
+    pushdown: bool = False
     fail_on_data_loss: bool = True
     batch_rows: int = BATCH_ROWS
     transport: str = AUTO
@@ -202,7 +202,7 @@ ROWS: tuple[Row, ...] = (
         "pushdown",
         "pushdown",
         flag,
-        "Let Spark hand over what where() asks of subject, seq, ts and stream; batch only.",
+        "Let Spark hand over what where() asks of subject, seq, ts, stream; batch, one query a load().",
     ),
     Row(
         "failOnDataLoss",

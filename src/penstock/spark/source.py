@@ -5,9 +5,9 @@ one read is planned, a streaming reader (:mod:`penstock.spark.streaming`) as lon
 
 What ``where()`` says reaches a batch reader only when its class has ``pushFilters``; but Spark then
 refuses every read unless ``spark.sql.python.filterPushdown.enabled`` is true. So there are two
-classes of reader, and two data sources that differ in which one they take by default:
-``penstock.spark.register(spark)`` sets the configuration and registers the one that pushes down;
-the one that Spark finds by itself does not.
+classes of reader, and the option ``pushdown`` takes the one that has it. Nobody gets it without
+asking: Spark (4.2, 4.3) keeps what a filter has left of a DataFrame that was loaded, and a later
+query of the same DataFrame that has no filter reads only that, without a word to us.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 class JetStreamDataSource(StreamSink):
     """``spark.read`` and ``spark.readStream`` ``.format("jetstream")``."""
 
-    pushdown = False
-    """Whether filters are pushed down where the option does not say."""
-
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -57,20 +54,13 @@ class JetStreamDataSource(StreamSink):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of what is in the streams when the query runs."""
         options = projected(parse_options(self.options, streaming=False), schema)
-        pushes = self.pushdown if options.pushdown is None else options.pushdown
-        return PushdownReader(options) if pushes else JetStreamReader(options)
+        return PushdownReader(options) if options.pushdown else JetStreamReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader that goes on as the streams grow."""
         from penstock.spark.streaming import JetStreamStreamReader
 
         return JetStreamStreamReader(projected(parse_options(self.options, streaming=True), schema))
-
-
-class PushdownDataSource(JetStreamDataSource):
-    """The same with filters pushed down, for sessions whose configuration allows it."""
-
-    pushdown = True
 
 
 class JetStreamReader(PartitionReader, DataSourceReader):
@@ -129,7 +119,9 @@ class JetStreamReader(PartitionReader, DataSourceReader):
 
 
 class PushdownReader(JetStreamReader):
-    """A batch read that asks the server for less where ``where()`` wants less."""
+    """A batch read that asks the server for less where ``where()`` wants less: right for one query
+    of each DataFrame that is loaded.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
         """Take over what can be; returns what Spark still has to look at for each row."""
