@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -21,9 +22,24 @@ _START_SECONDS = 120.0
 
 
 class Cluster:
-    """Started by the constructor; `stop` ends it."""
+    """Started by the constructor; `stop` ends it. Its Python processes find what is in `paths`, and
+    have `environment` over that of this process.
+    """
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workers: int = 2,
+        *,
+        paths: Sequence[Path] = (ROOT, ROOT / "src"),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        inherited = os.environ.get("PYTHONPATH", "") if paths else ""
+        self._environment = {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, [*map(str, paths), inherited])),
+            **(environment or {}),
+        }
         self._folder = folder / "cluster"
         self._folder.mkdir()
         self._started = 0
@@ -44,7 +60,6 @@ class Cluster:
     def _start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
         log = self._log(name.partition(".")[0])
-        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         with log.open("ab") as output:
             return subprocess.Popen(
                 [str(home / "bin" / "spark-class"), f"{_CLASSES}.{name}", *arguments],
@@ -56,8 +71,7 @@ class Cluster:
                     **os.environ,
                     "SPARK_HOME": str(home),
                     "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                    **self._environment,
                 },
             )
 
