@@ -15,7 +15,8 @@
 ``data_files``            rows as Parquet files, with ``statistics``
 ``commits``               files become part of a table, once per query and batch
 ``table_schemas``         whether rows fit a table
-``table_files``           which files a version has and a commit adds; ``table_rows`` reads them
+``table_files``           which files a version has and a commit adds, ``table_pruning`` which of
+                          them a query needs; ``table_rows`` reads them
 ``upserts``               ``foreachBatch``: the newest row of each key, rows once per batch
 ``maintenance``           compaction, checkpoints, vacuum
 ``tables``                tables that know how far of which stream they hold, for the pipeline
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session; harmless when they are already."""
-    from penstock.spark.delta import DeltaDataSource
+    """Make the formats known to this session, with filters pushed down, which the session's
+    configuration is changed for; harmless when they are known already.
+    """
+    from penstock.spark.delta import PushdownDeltaSource
     from penstock.spark.source import JetStreamDataSource
 
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(JetStreamDataSource)
-    spark.dataSource.register(DeltaDataSource)
+    spark.dataSource.register(PushdownDeltaSource)
