@@ -220,8 +220,8 @@ class Tables:
         if have > mark.number:
             raise TableError(
                 f"the table {place} holds batch {have} of query {mark.name}, this is batch"
-                f" {mark.number}: the checkpoint is older than the table. Begin with a new checkpoint"
-                " behind the rows that are in the table"
+                f" {mark.number}: another driver runs on the checkpoint, or the checkpoint is older"
+                " than the table and a new one must begin behind the rows of the table"
             )
         rows = note.get("rows")
         if write.check_again and rows is not None and rows != write.rows:
