@@ -30,7 +30,13 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from penstock.spark.places import TableError, to_disk
-from penstock.spark.table_schemas import check_partitions, new_columns, schema_of
+from penstock.spark.table_schemas import (
+    check_nulls,
+    check_partitions,
+    check_rules,
+    new_columns,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -266,11 +272,13 @@ def _identity(path: Path | None) -> object:
 def add(table: DeltaTable, write: Write, place: Place) -> None:
     """Commit the files to the table as it was opened, with the columns they need."""
     widen(table, write, place)
+    check_rules(table)
+    check_nulls(table, write.files, write.schema)
     new_schema = write.overwrite and write.overwrite_schema
     table.create_write_transaction(
         [file.add_action() for file in write.files],
         mode="overwrite" if write.overwrite else "append",
-        schema=write.schema if new_schema else schema_of(table),
+        schema=write.schema if new_schema else table.schema(),
         partition_by=table.metadata().partition_columns,
         commit_properties=write.properties(),
     )

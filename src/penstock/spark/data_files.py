@@ -67,6 +67,14 @@ class DataFile:
         """The greatest value of a column, None when the statistics don't say."""
         return json.loads(self.stats)["maxValues"].get(column)
 
+    def nulls(self, column: str) -> int | None:
+        """How many nulls a column has, None when the statistics don't say."""
+        for name, value in self.partition:
+            if name == column:
+                return self.rows if value is None else 0
+        found: int | None = json.loads(self.stats)["nullCount"].get(column)
+        return found
+
 
 @dataclass
 class _Open:
