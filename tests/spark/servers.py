@@ -14,7 +14,7 @@ from penstock.spark.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
 
 
-@pytest.fixture(scope="module", params=available_servers())
+@pytest.fixture(scope="module", params=available_servers((2, 9)))
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Each kind of server in turn, for the length of a module."""
     started = start_server(request.param)

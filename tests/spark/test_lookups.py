@@ -1,9 +1,10 @@
 """What planning asks a real server."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.client.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.lookups import Lookups
 from penstock.spark.options import parse_options
@@ -37,6 +38,9 @@ def test_a_list_that_misses_a_stream(stream, monkeypatch):
 
 
 def test_the_end_of_subjects(stream):
+    def end_of(asking):
+        return asking.end(asking.states()[stream.name], asking._options.subjects)
+
     stream.fill(30)
     head = stream.name.lower()
     for given, end in (
@@ -44,15 +48,16 @@ def test_the_end_of_subjects(stream):
         (f"{head}.1,{head}.2", 29),
         (f"{head}.*", 30),
         (f"{head}.none", 0),
+        (",".join(f"{head}.{number}" for number in range(2, 20)), 30),  # what covers them
     ):
         asking = Lookups(stream.options(subject=given))
-        assert asking.end(asking.states()[stream.name]) == end
+        assert end_of(asking) == end
     asking = Lookups(stream.options(subject=f"{head}.1"))
-    assert asking.end(asking.states()[stream.name]) == 28
+    assert end_of(asking) == 28
     stream.fill(1)
-    assert asking.end(asking.states()[stream.name]) == 31
+    assert end_of(asking) == 31
     every = Lookups(stream.options())
-    assert every.end(every.states()[stream.name]) == 31
+    assert end_of(every) == 31
 
 
 def test_the_sequence_at_a_time(stream):
@@ -106,3 +111,42 @@ def test_a_server_without_jetstream_is_told(server):
         forget_client(options.servers)
     finally:
         own.remove()
+
+
+def test_the_sequence_at_a_time_of_a_work_queue(client, stream, server):
+    name = f"{stream.name}_WQ"
+    js = client.jetstream()
+    js.create_stream(
+        StreamConfig(name=name, subjects=["work.>"], storage="memory", retention="workqueue")
+    )
+    try:
+        for number in range(12):
+            js.publish(f"work.{number}", b"x")
+        for seq in (1, 5, 6, 12):
+            js.delete_message(name, seq)
+        options = parse_options({"servers": server.url, "stream": name}, streaming=False)
+        asking = Lookups(options)
+        [state] = asking.states().values()
+        left = [seq for seq in range(1, 13) if seq not in (1, 5, 6, 12)]
+        for seq in left:
+            stored_ns = js.get_message(name, seq).timestamp_ns
+            # To the microsecond below, and to that above.
+            at = datetime.fromtimestamp(stored_ns // 1_000_000_000, UTC).replace(
+                microsecond=stored_ns // 1000 % 1_000_000
+            )
+            expected = next(
+                each
+                for each in left
+                if js.get_message(name, each).timestamp_ns // 1000 * 1000
+                >= stored_ns // 1000 * 1000
+            )
+            assert asking.sequence_at(state, at) == expected
+            after = asking.sequence_at(state, at + timedelta(microseconds=1))
+            later = [
+                each
+                for each in left
+                if js.get_message(name, each).timestamp_ns >= stored_ns // 1000 * 1000 + 1000
+            ]
+            assert after == (later[0] if later else None)
+    finally:
+        js.delete_stream(name)

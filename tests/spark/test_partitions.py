@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.spark.offsets import Range
 from penstock.spark.options import Options
-from penstock.spark.partitions import Part, cut
+from penstock.spark.partitions import FEW, Part, cut, packed
 
 ranges = st.integers(1, 10**9).flatmap(
     lambda first: st.integers(first - 1, first + 10**5).map(lambda last: Range(first, last))
@@ -52,3 +52,38 @@ def test_as_few_pieces_as_can_be():
     assert len(cut(whole, Options(("S",)))) == 2
     more = cut(whole, Options(("S",), min_partitions=5))
     assert [piece.stream for piece in more] == ["A"] * 4 + ["B"]
+
+
+small = st.lists(st.tuples(st.integers(1, 400), st.none() | st.integers(1, 5000)), max_size=60).map(
+    lambda made: [
+        Part(f"S{place:02}", "born", Range(1, length), mean)
+        for place, (length, mean) in enumerate(made)
+    ]
+)
+
+
+@given(small, st.integers(1, 64), st.integers(50, 1000), st.none() | st.integers(10**4, 10**6))
+def test_small_pieces_share_a_partition(whole, min_partitions, records_max, bytes_max):
+    options = Options(
+        ("S",),
+        min_partitions=min_partitions,
+        max_records_per_partition=records_max,
+        max_bytes_per_partition=bytes_max,
+    )
+    pieces = cut(whole, options)
+    partitions = packed(pieces, options)
+    assert [piece for partition in partitions for piece in partition] == pieces
+    assert all(partitions)
+    assert len(partitions) >= min(min_partitions, len(pieces))
+    for partition in partitions:
+        assert sum(len(piece.range) for piece in partition) <= records_max
+        size = sum(len(piece.range) * (piece.mean_bytes or 0) for piece in partition)
+        assert bytes_max is None or len(partition) == 1 or size <= bytes_max
+    if len(pieces) <= FEW:
+        assert len(partitions) == len(pieces)
+
+
+def test_a_thousand_streams_with_a_little_each():
+    whole = [Part(f"S{place}", "born", Range(1, 10)) for place in range(1000)]
+    assert FEW <= len(packed(whole, Options(("S",)))) <= FEW + 1
+    assert len(packed(whole, Options(("S",), min_partitions=40))) == 40

@@ -13,7 +13,7 @@ from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.options import parse_options
 from penstock.spark.partitions import Part
 from penstock.spark.ranges import read_range
-from penstock.spark.tasks import partitions_of
+from penstock.spark.tasks import plan_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
@@ -26,8 +26,7 @@ def born_of(options):
 def plan(options, first, last, born=None):
     [stream] = options.streams
     part = Part(stream, born or born_of(options), Range(first, last))
-    [partition] = partitions_of([part], options, options.subjects)
-    return partition.plan
+    return plan_of(part, options, options.subjects)
 
 
 def read(options, first, last, born=None):

@@ -401,3 +401,41 @@ def test_wrong_credentials_fail_at_once(server):
         forget_client(right.servers)
     finally:
         own.remove()
+
+
+def test_what_a_user_may_not_ask_is_an_error_in_time(server):
+    own = ServerProcess(server.kind)
+    own.arguments = ["-c", own.store + "/narrow.conf"]
+    with open(own.store + "/narrow.conf", "w") as config:
+        config.write(
+            "authorization { users [ { user: anna, password: pw, permissions: {"
+            ' publish: ["$JS.API.STREAM.INFO.OPEN"], subscribe: ["_INBOX.>"] } } ] }\n'
+        )
+    own.start()
+    try:
+        for given, text in (
+            ({"stream": "OPEN"}, "there is no stream OPEN"),
+            ({"stream": "CLOSED"}, r"stream CLOSED: .*ermissions.*STREAM\.INFO\.CLOSED"),
+            ({"streamPattern": ".*"}, r"list of streams: .*ermissions.*STREAM\.LIST"),
+        ):
+            login = {"user": "anna", "password": "pw", "requestTimeout": "1s"}
+            options = parse_options({"servers": own.url, **login, **given}, streaming=True)
+            with pytest.raises(ReadError, match=text) as caught:
+                JetStreamStreamReader(options).initialOffset()
+            assert "\n" not in str(caught.value)
+            forget_client(options.servers)
+    finally:
+        own.remove()
+
+
+def test_many_streams_with_a_little_each(stream, family, monkeypatch):
+    monkeypatch.setattr(streaming, "_POLL_SECONDS", 0.0)
+    for number in range(20):
+        family(f"{number:02}").fill(3)
+    reader = streamer(stream, streamPattern=f"{stream.name}_.*", startingOffsets="earliest")
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, reader.getDefaultReadLimit())
+    parts = reader.partitions(begin, end)
+    assert len(parts) <= 20
+    assert len(places_of(reader, parts)) == 60
+    assert len(set(places_of(reader, parts))) == 60

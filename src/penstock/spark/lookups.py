@@ -20,29 +20,36 @@ from penstock.errors import (
     MessageNotFound,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     ServerError,
     StreamNotFound,
+    Timeout,
 )
 from penstock.spark.connection import (
     ReadError,
+    client_for,
     forget_client,
     jetstream_for,
     state_of,
 )
+from penstock.spark.patterns import cover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.jetstream import StoredMessage
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
     from penstock.spark.positions import Position
+    from penstock.spark.servers import Servers
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RETRY_EVERY_SECONDS = 0.2
 _UNAVAILABLE = 503
+_FILTERS_ASKED = 8
 _NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
 
 
@@ -53,7 +60,7 @@ class Lookups:
         """Nothing is asked yet."""
         self._options = options
         self._answered = False
-        self._ends: dict[str, tuple[StreamState, int]] = {}
+        self._ends: dict[str, tuple[tuple[str, int, tuple[str, ...]], int]] = {}
 
     def states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
         """The states of the streams that are read and are there, by name.
@@ -89,16 +96,17 @@ class Lookups:
             return None
         return state_of(info)
 
-    def end(self, state: StreamState) -> int:
-        """The last sequence that the subject filters let through, 0 when none does; that of the
-        stream without filters.
+    def end(self, state: StreamState, subjects: tuple[str, ...]) -> int:
+        """The last sequence that filters of subjects let through, or of many filters what covers
+        them; 0 when they let nothing through, and that of the stream without filters.
         """
-        if not self._options.subjects:
+        if not subjects:
             return state.last_seq
         asked, end = self._ends.get(state.stream, (None, 0))
-        if asked is None or (asked.born, asked.last_seq) != (state.born, state.last_seq):
-            end = max(self._last_of(state.stream, each) for each in self._options.subjects)
-            self._ends[state.stream] = (state, end)
+        if asked != (state.born, state.last_seq, subjects):
+            few = subjects if len(subjects) <= _FILTERS_ASKED else (cover(subjects),)
+            end = max(self._last_of(state.stream, each) for each in few)
+            self._ends[state.stream] = ((state.born, state.last_seq, subjects), end)
         return min(end, state.last_seq)
 
     def _last_of(self, stream: str, subject: str) -> int:
@@ -116,7 +124,8 @@ class Lookups:
     def sequence_at(self, state: StreamState, at: datetime) -> int | None:
         """The sequence of the first message stored at or after a time, None when there is none yet.
 
-        Found by way of a consumer that would start there, which every server since 2.9 knows.
+        Found by way of a consumer that would start there, which every server since 2.9 knows; on a
+        stream that takes no such consumer, as a work queue, by halving.
         """
         nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
         if nanoseconds <= 0:
@@ -136,8 +145,34 @@ class Lookups:
             js.delete_consumer(state.stream, consumer.name)
             return consumer.delivered.stream_seq + 1
 
-        first = self._ask(f"stream {state.stream}", ask)
+        try:
+            first = self._ask(f"stream {state.stream}", ask)
+        except ReadError as error:
+            if not isinstance(error.__cause__, ApiError):
+                raise
+            return self._sequence_between(state, nanoseconds)
         return first if first <= state.last_seq else None
+
+    def _sequence_between(self, state: StreamState, nanoseconds: int) -> int | None:
+        low, high = state.first_seq, state.last_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._message_from(state.stream, middle)
+            if found is None or found.seq >= high or found.timestamp_ns >= nanoseconds:
+                high = middle
+            else:
+                low = found.seq + 1
+        found = self._message_from(state.stream, low)
+        return None if found is None or found.seq > state.last_seq else found.seq
+
+    def _message_from(self, stream: str, seq: int) -> StoredMessage | None:
+        """The first message at a sequence or behind it."""
+        try:
+            return self._ask(
+                f"stream {stream}", lambda js: js.get_message(stream, seq, next_by_subject=">")
+            )
+        except (MessageNotFound, StreamNotFound):
+            return None
 
     def _ask(self, what: str, ask: Callable[[JetStream], T]) -> T:
         """Ask, and ask again where the server has gone for a while. Raises what says that something
@@ -147,7 +182,7 @@ class Lookups:
         deadline = time.monotonic() + servers.retry_timeout_seconds
         while True:
             try:
-                answer = ask(jetstream_for(servers))
+                answer = _once(ask, servers)
             except (StreamNotFound, MessageNotFound):
                 self._answered = True
                 raise
@@ -161,6 +196,19 @@ class Lookups:
             else:
                 self._answered = True
                 return answer
+
+
+def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
+    """Ask; PermissionsViolation where the server said that instead of an answer."""
+    client = client_for(servers)
+    before = client.last_error
+    try:
+        return ask(jetstream_for(servers))
+    except Timeout:
+        said = client.last_error
+        if isinstance(said, PermissionsViolation) and said is not before:
+            raise said from None
+        raise
 
 
 def _refused(error: Exception) -> bool:

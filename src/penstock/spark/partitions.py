@@ -1,5 +1,8 @@
 """Cutting what a read takes of its streams into partitions; as plain functions.
 
+Each partition is a task, which costs Spark some ten milliseconds whatever it reads. So where many
+streams have a little each, as those of a pattern may, a partition takes pieces of several.
+
 Knows nothing of Spark and does no I/O.
 """
 
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.spark.options import Options
+
+
+FEW = 16
+"""Up to so many pieces are a partition each."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +73,35 @@ def _pieces(part: Part, count: int) -> list[Part]:
         Part(part.stream, part.born, Range(low, high - 1), part.mean_bytes)
         for low, high in pairwise(bounds)
     ]
+
+
+def packed(pieces: Sequence[Part], options: Options) -> list[list[Part]]:
+    """The pieces as partitions, in order: one each, or several in one where there are more of them
+    than ``FEW`` and than minPartitions asks for; within the limits of a partition.
+    """
+    wanted = max(FEW, options.min_partitions)
+    if len(pieces) <= wanted:
+        return [[piece] for piece in pieces]
+    room = -(-sum(len(piece.range) for piece in pieces) // wanted)
+    while True:
+        partitions = _filled(pieces, min(room, options.max_records_per_partition), options)
+        if len(partitions) >= wanted:
+            return partitions
+        room //= 2
+
+
+def _filled(pieces: Sequence[Part], rows_max: int, options: Options) -> list[list[Part]]:
+    """Partitions of so many sequences, or of one piece that has more."""
+    bytes_max = options.max_bytes_per_partition
+    partitions: list[list[Part]] = []
+    rows = size = 0
+    for piece in pieces:
+        rows += len(piece.range)
+        size += len(piece.range) * (piece.mean_bytes or 0)
+        if partitions and rows <= rows_max and (bytes_max is None or size <= bytes_max):
+            partitions[-1].append(piece)
+        else:
+            partitions.append([piece])
+            rows = len(piece.range)
+            size = rows * (piece.mean_bytes or 0)
+    return partitions

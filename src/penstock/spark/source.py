@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.spark.batches import refuse_loss
 from penstock.spark.connection import ReadError
@@ -22,10 +22,11 @@ from penstock.spark.lookups import Lookups
 from penstock.spark.offsets import Offset, Range, resolve_end, resolve_start, what_is_next
 from penstock.spark.options import parse_options
 from penstock.spark.parsing import OptionError
-from penstock.spark.partitions import Part, cut
+from penstock.spark.partitions import Part
 from penstock.spark.positions import EARLIEST, LATEST, Position
 from penstock.spark.pushdown import Wanted, narrowed
 from penstock.spark.schema import projected, schema_text
+from penstock.spark.sink import StreamSink
 from penstock.spark.tasks import PartitionReader, partitions_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.spark.options import Options
 
 
-class JetStreamDataSource(DataSource):
+class JetStreamDataSource(StreamSink):
     """``spark.read`` and ``spark.readStream`` ``.format("jetstream")``."""
 
     pushdown = False
@@ -98,7 +99,7 @@ class JetStreamReader(PartitionReader, DataSourceReader):
             for name, state in sorted(states.items())
             if wanted.streams is None or name in wanted.streams
         ]
-        return partitions_of(cut(parts, options), options, wanted.subjects or ())
+        return partitions_of(parts, options, wanted.subjects or ())
 
     def _range(self, state: StreamState) -> Range:
         options, wanted = self._options, self._wanted
@@ -122,6 +123,8 @@ class JetStreamReader(PartitionReader, DataSourceReader):
         if first <= last and wanted.not_after is not None:
             at = self._lookups.sequence_at(state, wanted.not_after)
             last = min(last, state.last_seq if at is None else at - 1)
+        if first <= last and wanted.subjects is not None:
+            last = min(last, self._lookups.end(state, wanted.subjects))
         return Range(first, last)
 
 

@@ -34,7 +34,7 @@ from penstock.spark.offsets import (
     resolve_start,
 )
 from penstock.spark.parsing import OptionError
-from penstock.spark.partitions import Part, cut
+from penstock.spark.partitions import Part
 from penstock.spark.positions import LATEST, Position
 from penstock.spark.tasks import PartitionReader, partitions_of
 
@@ -144,7 +144,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             for name, wanted in ranges.items()
             if name in states and states[name].born == goal[name].born
         ]
-        return partitions_of(cut(parts, self._options), self._options, self._options.subjects)
+        return partitions_of(parts, self._options, self._options.subjects)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark is done with what is up to ``end``, a batch late: the shadow may follow."""
@@ -191,13 +191,13 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
     def _end(self, state: StreamState) -> int:
         """How far a stream may be read now."""
         if self._bound is None:
-            return self._lookups.end(state)
+            return self._lookups.end(state, self._options.subjects)
         bound = self._bound.get(state.stream)
         return bound.seq if bound is not None and bound.born == state.born else 0
 
     def _ending(self, state: StreamState) -> int:
         """How far a run with a fixed end reads a stream."""
-        end = self._lookups.end(state)
+        end = self._lookups.end(state, self._options.subjects)
         if self._options.ending_offsets is None:
             return end
         position = self._options.ending_offsets.of(state.stream, Position(word=LATEST))

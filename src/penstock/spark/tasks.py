@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from penstock.spark.partitions import cut, packed
 from penstock.spark.patterns import EVERYTHING, shortest
 from penstock.spark.plan import ReadPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -30,33 +31,38 @@ _settled = False
 
 @dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """A range of one life of a stream, and how to read it."""
+    """Ranges of streams, and how to read them, one after the other."""
 
-    plan: ReadPlan
+    plans: tuple[ReadPlan, ...]
 
 
 def partitions_of(
-    pieces: Iterable[Part], options: Options, subjects: tuple[str, ...]
+    parts: Sequence[Part], options: Options, subjects: tuple[str, ...]
 ) -> list[InputPartition]:
-    """The pieces as partitions, with these filters of subjects, none for all."""
+    """What is read of the streams as partitions, with these filters of subjects, none for all."""
     filters = shortest(subjects)
+    if filters == EVERYTHING:
+        filters = ()
     return [
-        StreamPartition(
-            ReadPlan(
-                servers=options.servers,
-                stream=piece.stream,
-                born=piece.born,
-                range=piece.range,
-                subjects=() if filters == EVERYTHING else filters,
-                columns=options.column_names(),
-                batch_rows=options.batch_rows,
-                transport=options.transport,
-                segments=options.segments,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-        )
-        for piece in pieces
+        StreamPartition(tuple(plan_of(piece, options, filters) for piece in pieces))
+        for pieces in packed(cut(parts, options), options)
     ]
+
+
+def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan:
+    """How to read a piece."""
+    return ReadPlan(
+        servers=options.servers,
+        stream=piece.stream,
+        born=piece.born,
+        range=piece.range,
+        subjects=filters,
+        columns=options.column_names(),
+        batch_rows=options.batch_rows,
+        transport=options.transport,
+        segments=options.segments,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 class PartitionReader:
@@ -69,7 +75,8 @@ class PartitionReader:
         from penstock.spark.ranges import read_range
 
         if isinstance(partition, StreamPartition):
-            yield from read_range(partition.plan)
+            for plan in partition.plans:
+                yield from read_range(plan)
             _settle()
 
 
