@@ -38,7 +38,14 @@ class SegmentReader:
     salt: int
 
     def __init__(
-        self, disk: Disk, path: str, first: int, cipher: object = None, *, low: int = 0, high: int = 0
+        self,
+        disk: Disk,
+        path: str,
+        first: int,
+        cipher: object = None,
+        *,
+        low: int = 0,
+        high: int = 0,
     ) -> None:
         """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError.
 
