@@ -5,8 +5,12 @@ import sys
 
 import pytest
 
-FORMATS = {"pyspark_jetstream": "source", "pyspark_jetstream_delta": "delta"}
-NAMES = {"pyspark_jetstream": "jetstream", "pyspark_jetstream_delta": "jetstream_delta"}
+FORMATS = {
+    "pyspark_jetstream": "source",
+    "pyspark_jetstream_delta": "delta",
+    "pyspark_jetstream_kv": "kv_source",
+    "pyspark_jetstream_object": "sink",
+}
 LAZY = """
 import sys
 import {module} as found
@@ -26,6 +30,6 @@ assert not hasattr(found, "DefaultSource")
 @pytest.mark.parametrize("program", [LAZY, BROKEN])
 @pytest.mark.parametrize("module", FORMATS)
 def test_importing_it(program, module):
-    program = program.format(module=module, source=FORMATS[module], name=NAMES[module])
+    program = program.format(module=module, source=FORMATS[module], name=module[len("pyspark_") :])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

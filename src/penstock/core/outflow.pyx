@@ -421,7 +421,7 @@ cdef bint read_ack(const char* p, size_t n, int64_t* seq, bint* duplicate) noexc
                 return False
             at += 1
         else:
-            while at < n and p[at] != c',' and p[at] != c'}':
+            while at < n and p[at] != c',' and p[at] != c'}' and p[at] != c' ':
                 if p[at] == c'{' or p[at] == c'[' or p[at] == c'"':
                     return False
                 at += 1

@@ -1,9 +1,9 @@
 """Who has begun to write a partition before, and what of it is in the stream: the memory of
 exactly-once writing with message ids.
 
-A bucket on the server holds one record per writer and partition::
+A bucket on the server holds one record per writer, stream and partition::
 
-    $KV.penstock_spark.<writer>.<partition>
+    $KV.penstock_spark.<writer>.<stream>.<partition>
     {"epoch": 7, "stream": "ORDERS", "born": "...", "after": 4711, "first": "9f...", "rows": -1}
 
 made before the first row of an epoch is published, with the expectation that nobody made one
@@ -64,9 +64,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 class Found:
     """What a stream tells of a partition: its rows, and what stands for rows it dropped since.
 
-    ``newer`` counts messages by subject where the stream keeps ``kept`` of each: a row whose
-    subject has as many was stored, or is outdone. Rows before ``dropped_before`` were stored before
-    one that is there, and the begin of the stream has passed them.
+    ``newer`` counts messages by subject where the stream keeps ``kept`` of each: a row before one
+    that is there, whose subject has as many, was stored and is outdone. Rows before
+    ``dropped_before`` were stored before one that is there, and the begin of the stream has passed
+    them.
     """
 
     rows: set[int] = field(default_factory=set)
@@ -74,6 +75,8 @@ class Found:
     newer: Counter[str] = field(default_factory=Counter)
     kept: int = 0
     dropped_before: int = 0
+    last: int = -1
+    """The last row that is there."""
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
@@ -85,7 +88,8 @@ class Found:
             return True
         if own_id is not None and own_id in self.ids:
             return True
-        if not self.kept:
+        # Rows are stored in order: what comes behind the last one that is there was not.
+        if not self.kept or row > self.last:
             return False
         # What is published through a prefix of the API is stored without it.
         stored = subject[max(0, subject.find(".$KV.") + 1) :]
@@ -141,7 +145,7 @@ class Progress:
                     " begun. Two queries run with one checkpoint, or it is an old copy"
                 )
             if known.first != first:
-                raise _other_rows(self._bucket, self._task)
+                raise self._other_rows()
             self.record = known
             return False
 
@@ -164,6 +168,7 @@ class Progress:
                 found.ids.update(one.decode("utf-8", "replace") for one in every)
             if found.kept:
                 found.newer.update(_subjects(columns))
+        found.last = max(found.rows, default=-1)
         if state.first_seq > after + 1 and found.rows:
             found.dropped_before = min(found.rows)
         return found
@@ -187,18 +192,27 @@ class Progress:
             return
         if self.finished:
             if self.record.rows != rows:
-                raise _other_rows(self._bucket, self._task)
+                raise self._other_rows()
             return
         # An attempt that runs at the same time may say the same: the record is right either way.
         with contextlib.suppress(WrongLastSequence):
             self._write(msgspec.structs.replace(self.record, rows=rows))
+
+    def _other_rows(self) -> WriteError:
+        return WriteError(
+            f"{self._task} has other rows than the first time it was written: what makes the rows"
+            " must give the same ones in the same partitions when it is run again. To write all of"
+            f" these rows nevertheless, remove the message on {self._key()} from stream"
+            f" KV_{self._bucket}"
+        )
 
     def _stream(self) -> str:
         assert self._target.stream is not None
         return self._target.stream
 
     def _key(self) -> str:
-        return f"$KV.{self._bucket}.{self._task.writer}.{self._task.partition}"
+        task = self._task
+        return f"$KV.{self._bucket}.{task.writer}.{self._stream()}.{task.partition}"
 
     def _read(self) -> tuple[Record | None, int]:
         try:
@@ -234,14 +248,6 @@ def _subjects(columns: Columns) -> list[str]:
         data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
         for row in range(columns.count)
     ]
-
-
-def _other_rows(bucket: str, task: Task) -> WriteError:
-    return WriteError(
-        f"{task} has other rows than the first time it was written: what makes the rows must give"
-        " the same ones in the same partitions when it is run again. To write all of these rows"
-        f" nevertheless, delete key {task.writer}.{task.partition} of bucket {bucket}"
-    )
 
 
 def _key_subject(js: JetStream, key: str) -> str:
