@@ -294,3 +294,26 @@ def test_patterns_are_found_while_ids_change_hands(share: float) -> None:
                 if matches(name, pattern):
                     expected[name] = expected.get(name, 0) + 1
             assert log.subjects(pattern) == expected
+
+
+def test_an_index_that_is_made_anew_again_and_again(tmp_path: Path) -> None:
+    """The index of the active segment is bad at each opening; its subjects stay what they are."""
+    expected: dict[str, int] = {}
+    for k in range(6):
+        log = Log(str(tmp_path / "log"), segment_bytes=4096)
+        assert log.subjects() == expected
+        for name in ("a", "b", f"c.{k}"):
+            log.add(k + 1, name, bytes(20))
+            expected[name] = expected.get(name, 0) + 1
+        first = log.next_of("a", 1)
+        assert first is not None
+        log.delete(first.seq)
+        expected["a"] -= 1
+        expected = {name: n for name, n in expected.items() if n}
+        assert log.subjects() == expected
+        log.close()
+        del log
+        for path in (tmp_path / "log").glob("*.idx"):
+            data = bytearray(path.read_bytes())
+            data[112 + 4] ^= 1  # of the first entry
+            path.write_bytes(data)
