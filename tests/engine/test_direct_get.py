@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.subjects import matches
@@ -83,6 +83,15 @@ def end(pending: int, last: int, more: str = "") -> tuple[bytes, bytes]:
     pattern=st.sampled_from(["", *PATTERNS]),
     count=st.integers(1, 30),
     most=st.sampled_from([0, 1, 20, 60, 1000]),
+)
+@example(
+    # One of the subjects has messages on both sides of the start, another one only behind it.
+    messages=[(subject, 1, False, 9) for subject in ("a", "a.c", "a", "a.b", "a", "a.c")],
+    storage="file",
+    start=3,
+    pattern="a.*",
+    count=1,
+    most=0,
 )
 def test_batches(
     messages: list[tuple[str, int, bool, int]],

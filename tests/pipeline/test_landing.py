@@ -1,6 +1,7 @@
 """Two tables from one query: each line once in both, wherever between them a process dies."""
 
 import shutil
+import uuid
 
 import duckdb
 import polars
@@ -16,7 +17,9 @@ from penstock.pipeline.landing import (
     summarise,
 )
 from penstock.pipeline.transforms import parsed, per_minute, shipped
-from penstock.spark.tables import Batch, write_parquet
+from penstock.spark.data_files import write_rows
+from penstock.spark.places import place
+from penstock.spark.tables import Batch
 
 SOURCE = "LOGS@2026"
 
@@ -41,7 +44,8 @@ def rows_of(first, last):
 
 def append(landing, first, last, batch_id):
     """What the first half of a step does, without Spark."""
-    file = write_parquet(iter([rows_of(first, last)]), landing.lines.path, LINES_SCHEMA, "q")
+    where = place(landing.lines.path)
+    [file] = write_rows([rows_of(first, last)], where, LINES_SCHEMA, f"q-{uuid.uuid4().hex}")
     batch = Batch("q", batch_id, SOURCE, last)
     landing.lines.append([file], batch)
     return batch

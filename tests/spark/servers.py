@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,7 +14,7 @@ from penstock.spark.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
 
 
-@pytest.fixture(scope="module", params=available_servers())
+@pytest.fixture(scope="module", params=available_servers((2, 9)))
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Each kind of server in turn, for the length of a module."""
     started = start_server(request.param)
@@ -32,14 +32,16 @@ def client(server: ServerProcess) -> Iterator[BlockingClient]:
 class Stream:
     """A stream with a name of its own, and what a test does to it."""
 
-    def __init__(self, client: BlockingClient, url: str, name: str) -> None:
+    def __init__(
+        self, client: BlockingClient, url: str, name: str, *, storage: str = "memory"
+    ) -> None:
         self.js = client.jetstream()
         self.url = url
         self.name = name
         with contextlib.suppress(Exception):
             self.js.delete_stream(name)
         subjects = [f"{name.lower()}.>"]
-        self.js.create_stream(StreamConfig(name=name, subjects=subjects, storage="memory"))
+        self.js.create_stream(StreamConfig(name=name, subjects=subjects, storage=storage))
 
     def fill(self, count: int, *, tokens: int = 3, size: int = 0) -> None:
         """Publish ``count`` messages ``m<sequence>`` on ``tokens`` subjects in turn."""
@@ -52,9 +54,24 @@ class Stream:
     def options(self, *, streaming: bool = False, **given: object) -> Options:
         """Reader's options for this stream."""
         texts = {name: str(value) for name, value in given.items()}
-        return parse_options(
-            {"servers": self.url, "stream": self.name, **texts}, streaming=streaming
-        )
+        if "streamPattern" not in texts:
+            texts.setdefault("stream", self.name)
+        return parse_options({"servers": self.url, **texts}, streaming=streaming)
+
+
+@pytest.fixture
+def family(stream: Stream) -> Iterator[Callable[[str], Stream]]:
+    """Makes more streams beside ``stream``, whose names begin with its name and ``_``."""
+    made = []
+
+    def make(suffix: str) -> Stream:
+        made.append(Stream(stream.js.client, stream.url, f"{stream.name}_{suffix}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        with contextlib.suppress(Exception):
+            each.js.delete_stream(each.name)
 
 
 @pytest.fixture

@@ -5,22 +5,27 @@ import sys
 
 import pytest
 
+FORMATS = {"pyspark_jetstream": "source", "pyspark_jetstream_delta": "delta"}
+NAMES = {"pyspark_jetstream": "jetstream", "pyspark_jetstream_delta": "jetstream_delta"}
 LAZY = """
 import sys
-import pyspark_jetstream
+import {module} as found
 assert not any(name.startswith("penstock") or name == "pyarrow" for name in sys.modules), "not lazy"
-assert not hasattr(pyspark_jetstream, "Other")
-assert pyspark_jetstream.DefaultSource.name() == "jetstream"
+assert not hasattr(found, "Other")
+assert found.DefaultSource.name() == "{name}"
+assert not any(name in ("pyarrow", "deltalake") for name in sys.modules), "looking is not cheap"
 """
 BROKEN = """
 import sys
-sys.modules["penstock.spark.source"] = None
-import pyspark_jetstream
-assert not hasattr(pyspark_jetstream, "DefaultSource")
+sys.modules["penstock.spark.{source}"] = None
+import {module} as found
+assert not hasattr(found, "DefaultSource")
 """
 
 
 @pytest.mark.parametrize("program", [LAZY, BROKEN])
-def test_importing_it(program):
+@pytest.mark.parametrize("module", FORMATS)
+def test_importing_it(program, module):
+    program = program.format(module=module, source=FORMATS[module], name=NAMES[module])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

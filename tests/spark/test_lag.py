@@ -1,6 +1,7 @@
 """The shadow of a query, on every server there is: where its floor is, and what it never does."""
 
 import contextlib
+import time
 import warnings
 from itertools import count
 
@@ -13,11 +14,13 @@ from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig, StreamConfig
 from penstock.core.subjects import matches
 from penstock.errors import ConsumerNotFound, MessageNotFound, Timeout
-from penstock.spark import lag, lag_moves
+from penstock.spark import lag, lag_moves, streaming
 from penstock.spark.connection import forget_client
 from penstock.spark.lag import Shadow, ShadowError
 from penstock.spark.offsets import Offset
+from penstock.spark.options import parse_options
 from penstock.spark.servers import Servers
+from penstock.spark.streaming import JetStreamStreamReader
 from tests.peers import available_servers, start_server, version_of
 
 pytestmark = pytest.mark.peer
@@ -82,6 +85,12 @@ class Read:
         return self.js.consumer_info(self.name, "query")
 
     @property
+    def lag(self):
+        """What the server counts as not read yet."""
+        info = self.info
+        return info.num_pending + info.num_ack_pending
+
+    @property
     def effective(self):
         """The filters that the server took."""
         config = self.info.config
@@ -97,14 +106,17 @@ class Read:
 
     def check(self, committed):
         """The floor is not ahead, and what is left to read is what the server counts."""
-        info = self.info
-        assert info.ack_floor.stream_seq <= committed
+        assert self.info.ack_floor.stream_seq <= committed
         left = [
             seq
             for seq, subject in self.held().items()
             if seq > committed and any(matches(subject, one) for one in self.effective)
         ]
-        assert info.num_pending + info.num_ack_pending == len(left)
+        # A server counts what was published a moment later.
+        deadline = time.monotonic() + 5
+        while self.lag != len(left) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert self.lag == len(left)
         return len(left)
 
 
@@ -328,3 +340,71 @@ def test_moving_on_asks_once_and_standing_still_not_at_all(js, server, monkeypat
     assert asked == (1 if version_of(server.kind) >= (2, 14) or server.kind == "penstock" else 3)
     read.shadow.advance({read.name: Offset(read.name, 30, born)})
     assert read.info.ack_floor.stream_seq == 40
+
+
+def reader_of(read, **given_options):
+    """A streaming reader of the stream with a shadow; a new one is a new process of the query."""
+    options = {
+        "servers": read.servers.urls[0],
+        "stream": read.name,
+        "consumer": "query",
+        "startingOffsets": "earliest",
+        **({"subject": ",".join(read.filters)} if read.filters else {}),
+        **{name: str(value) for name, value in given_options.items()},
+    }
+    return JetStreamStreamReader(parse_options(options, streaming=True))
+
+
+def run_batches(read, reader, start, log):
+    """Batches until there is nothing left, as Spark asks for them; ``log`` is what is committed."""
+    while True:
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert read.info.ack_floor.stream_seq <= log[-1]["seq"]
+        if end == start:
+            return start
+        reader.commit(start)
+        for partition in reader.partitions(start, end):
+            for batch in reader.read(partition):
+                read.rows += batch.column("seq").to_pylist()
+        assert read.info.ack_floor.stream_seq <= log[-1]["seq"]
+        log.append(end)  # the batch is in the commit log, the reader does not know yet
+        start = end
+
+
+@pytest.mark.parametrize(("retention", "filters"), [*SHAPES[:3], *SHAPES[4:7]])
+def test_a_query_moves_its_shadow_and_reads_all_there_is(
+    js, server, monkeypatch, retention, filters
+):
+    monkeypatch.setattr(streaming, "_POLL_SECONDS", 0.0)
+    read = Read(js, server, retention, filters)
+    read.rows = []
+    reader = reader_of(read, maxOffsetsPerTrigger=4)
+    log = [reader.initialOffset()]
+    assert read.info.num_pending == 0
+    wanted = []
+    for _ in range(3):  # each a life of the query; it ends with a batch that only the log knows of
+        first = read.state.last_seq + 1
+        read.fill(9)
+        wanted += [
+            first + index for index in range(9) if not filters or "abc"[index % 3] in filters
+        ]
+        run_batches(read, reader, log[-1], log)
+        reader = reader_of(read, maxOffsetsPerTrigger=4)
+    assert read.rows == wanted
+    reader.latestOffset(log[-1], reader.getDefaultReadLimit())
+    read.check(log[-1]["seq"])
+    assert reader._shadow.failures == 0
+
+
+def test_several_streams_have_a_shadow_each(js, server, monkeypatch):
+    monkeypatch.setattr(streaming, "_POLL_SECONDS", 0.0)
+    first, second = Read(js, server), Read(js, server)
+    first.fill(5)
+    second.fill(3)
+    reader = reader_of(first, stream=f"{first.name},{second.name}")
+    start = reader.initialOffset()
+    assert (first.info.num_pending, second.info.num_pending) == (5, 3)
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    reader.commit(end)
+    assert (first.info.num_pending, second.info.num_pending) == (0, 0)
+    assert (first.info.ack_floor.stream_seq, second.info.ack_floor.stream_seq) == (5, 3)

@@ -1,5 +1,6 @@
 """Planning against a truthful model: a stream as a list of the sequences it holds."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -7,19 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark.offsets import (
-    DataLossError,
+    Next,
     Offset,
     Range,
     StreamState,
-    admit,
-    continue_from,
-    cut,
+    offsets_from_json,
+    offsets_to_json,
     resolve_end,
     resolve_start,
-    worth_a_batch,
+    what_is_next,
 )
-from penstock.spark.options import Options, Position
 from penstock.spark.parsing import OptionError
+from penstock.spark.positions import Position
 
 EARLIEST, LATEST = Position(word="earliest"), Position(word="latest")
 BORN = "2026-10-16T23:04:01Z"
@@ -33,28 +33,6 @@ def state_of(first: int, last: int, born: str = BORN, size: int = 100) -> Stream
 states = st.integers(1, 10**6).flatmap(
     lambda first: st.integers(first - 1, first + 10**6).map(lambda last: state_of(first, last))
 )
-ranges = st.integers(1, 10**9).flatmap(
-    lambda first: st.integers(first - 1, first + 10**7).map(lambda last: Range(first, last))
-)
-
-
-@given(ranges, st.integers(1, 64), st.integers(1, 10**6))
-def test_partitions_hold_every_sequence_once(whole, min_partitions, at_most):
-    options = Options("S", min_partitions=min_partitions, max_records_per_partition=at_most)
-    if len(whole) // at_most > 10_000:
-        return
-    parts = cut(whole, options)
-    assert sum(len(part) for part in parts) == len(whole)
-    position = whole.first
-    for part in parts:
-        assert part.first == position
-        assert 1 <= len(part) <= at_most
-        position = part.last + 1
-    if parts:
-        assert position == whole.last + 1
-        assert len(parts) >= min(min_partitions, len(whole))
-        sizes = {len(part) for part in parts}
-        assert max(sizes) - min(sizes) <= 1
 
 
 @given(states)
@@ -96,61 +74,65 @@ def test_times_choose_what_was_stored_from_start_to_before_end(stored_at, start,
     assert list(range(after + 1, last + 1)) == chosen
 
 
-@given(states, st.integers(0, 3 * 10**6))
-def test_going_on_reads_all_that_is_new_or_fails(state, seq):
-    offset = Offset("S", seq, BORN)
-    dropped = seq + 1 < state.first_seq
-    went_back = seq > state.last_seq
-    if dropped or went_back:
-        with pytest.raises(DataLossError, match="failOnDataLoss"):
-            continue_from(offset, state, fail_on_data_loss=True)
-        left = continue_from(offset, state, fail_on_data_loss=False)
-        assert (left.first, left.last) == (
-            (state.first_seq, state.last_seq) if dropped else (state.last_seq + 1, state.last_seq)
-        )
+@given(states, st.integers(0, 3 * 10**6), st.integers(0, 3 * 10**6))
+def test_going_on_is_right_behind_the_offset_or_a_problem(state, seq, passed):
+    step = what_is_next(Offset("S", seq, BORN), state, passed)
+    if seq > state.last_seq:
+        assert "ends at sequence" in step.problem
+        assert step.range == Range(state.last_seq + 1, state.last_seq)
+    elif seq + 1 >= state.first_seq:
+        assert step == Next(Range(seq + 1, state.last_seq), moved=False)
     else:
-        assert continue_from(offset, state, fail_on_data_loss=True) == Range(
-            seq + 1, state.last_seq
-        )
+        assert step.range == Range(state.first_seq, state.last_seq)
+        assert step.moved
+        seen = max(seq, min(passed, state.last_seq))
+        assert (step.problem is None) == (seen + 1 >= state.first_seq)
+        assert step.problem is None or f"{seen + 1} and later" in step.problem
 
 
-def test_a_stream_made_again_is_noticed_even_when_the_sequences_fit():
-    offset, state = Offset("S", 5, BORN), state_of(1, 9, born="2027-01-01T00:00:00Z")
-    with pytest.raises(DataLossError, match="created again"):
-        continue_from(offset, state, fail_on_data_loss=True)
-    assert continue_from(offset, state, fail_on_data_loss=False) == Range(1, 9)
+@given(states)
+def test_a_stream_made_again_is_read_from_its_begin(state):
+    step = what_is_next(Offset("S", state.last_seq, "2020-01-01T00:00:00Z"), state)
+    assert "created again" in step.problem
+    assert step.range == Range(state.first_seq, state.last_seq)
+    assert what_is_next(None, state) == Next(step.range, moved=True)
 
 
-def test_the_checkpoint_of_another_stream_is_refused():
-    with pytest.raises(ValueError, match="use another one"):
-        continue_from(Offset("T", 5, BORN), state_of(1, 9), fail_on_data_loss=False)
+places = st.builds(
+    Offset,
+    st.text("ABC_", min_size=1, max_size=3),
+    st.integers(0, 2**63 - 1),
+    st.sampled_from([BORN, "2027-01-01T00:00:00Z"]),
+    st.none() | st.integers(1, 2**63 - 1),
+    st.none() | st.integers(1, 2**20),
+)
 
 
-@given(states, st.none() | st.integers(1, 10**7), st.none() | st.integers(1, 10**9))
-def test_admission_keeps_both_limits_and_always_moves(state, rows_max, bytes_max):
-    available = Range(state.first_seq, state.last_seq)
-    options = Options("S", max_offsets_per_trigger=rows_max, max_bytes_per_trigger=bytes_max)
-    end = admit(available, state, options)
-    rows = end - available.first + 1
-    assert 0 <= rows <= len(available)
-    assert (rows > 0) == (len(available) > 0)
-    if rows_max is not None:
-        assert rows <= rows_max
-    if bytes_max is not None and rows > 1:
-        assert rows * (state.bytes // state.messages) <= bytes_max
-    if rows_max is None and bytes_max is None:
-        assert rows == len(available)
+@given(st.lists(places, max_size=4))
+def test_offsets_are_json_and_back(given_places):
+    offsets = {place.stream: place for place in given_places}
+    for one_stream in (False, True):
+        text = json.dumps(offsets_to_json(offsets, one_stream=one_stream))
+        assert offsets_from_json(json.loads(text)) == offsets
+    turned = dict(reversed(offsets.items()))
+    assert json.dumps(offsets_to_json(turned, one_stream=False)) == json.dumps(
+        offsets_to_json(offsets, one_stream=False)
+    ), "Spark compares offsets as text"
 
 
-@given(st.integers(0, 100), st.integers(1, 100), st.floats(0, 100), st.floats(1, 100))
-def test_small_batches_wait_but_not_for_ever(rows, least, waited, delay):
-    options = Options("S", min_offsets_per_trigger=least, max_trigger_delay_seconds=delay)
-    worth = worth_a_batch(Range(1, rows), waited, options)
-    assert worth == (rows > 0 and (rows >= least or waited >= delay))
+def test_the_form_of_one_stream():
+    offsets = {"S": Offset("S", 41, BORN)}
+    old = {"stream": "S", "seq": 41, "born": BORN}
+    assert offsets_to_json(offsets, one_stream=True) == old
+    assert offsets_from_json(old) == offsets
+    # A stream may have any name.
+    odd = {"stream": Offset("stream", 1, BORN), "seq": Offset("seq", 2, BORN)}
+    assert offsets_from_json(offsets_to_json(odd, one_stream=False)) == odd
 
 
-def test_offsets_are_json_and_back():
-    offset = Offset("S", 41, BORN)
-    assert Offset.from_json(offset.to_json()) == offset
-    with pytest.raises(ValueError, match="not an offset"):
-        Offset.from_json({"partition-0": 5})
+@pytest.mark.parametrize(
+    "value", [{"partition-0": 5}, {"stream": "S"}, {"S": {"seq": 1}}, [], {"S": {"seq": "x"}}]
+)
+def test_what_is_no_offset_is_refused(value):
+    with pytest.raises(ValueError, match="not an offset of the jetstream source"):
+        offsets_from_json(value)

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.options import ROWS, Position, parse_options
+from penstock.spark.options import METADATA, ROWS, parse_options
 from penstock.spark.parsing import OptionError
+from penstock.spark.plan import COLUMNS, DEFAULT_COLUMNS
+from penstock.spark.positions import Position, Positions
 
+LATEST = Position(word="latest")
 GOOD = {
     "stream": "ORDERS",
     "servers": "nats://a:1, nats://b:2",
@@ -25,6 +28,9 @@ GOOD = {
     "maxBytesPerTrigger": "64m",
     "minPartitions": "4",
     "maxRecordsPerPartition": "1000",
+    "maxBytesPerPartition": "8m",
+    "metadata": "true",
+    "transport": "Direct",
     "includeHeaders": "TRUE",
     "failOnDataLoss": "false",
     "batchRows": "4096",
@@ -37,7 +43,7 @@ GOOD = {
 def test_all_together():
     options = parse_options({name.upper(): text for name, text in GOOD.items()}, streaming=True)
     assert options.servers.urls == ("nats://a:1", "nats://b:2")
-    assert options.starting_offsets == Position(word="earliest")
+    assert options.starting_offsets == Positions(everywhere=Position(word="earliest"))
     assert options.max_trigger_delay_seconds == 900
     assert options.max_bytes_per_trigger == 64 * 2**20
     assert options.include_headers
@@ -87,6 +93,22 @@ def test_unknown_option_lists_the_known_ones():
         ("consumer", "a.b"),
         ("consumer", "c" * 201),
         ("minPartitions", "many"),
+        ("stream", "A,,B"),
+        ("stream", "A,A"),
+        ("streamPattern", "A("),
+        ("streamPattern", ""),
+        ("subject", "a.*,"),
+        ("columns", ""),
+        ("columns", "seq,seq"),
+        ("columns", "seq,payload"),
+        ("transport", "pigeon"),
+        ("pushdown", "perhaps"),
+        ("startingOffsets", "{"),
+        ("startingOffsets", '{"S": 1, "S": 2}'),
+        ("startingOffsets", '{"S": true}'),
+        ("startingOffsets", '{"S": 0}'),
+        ("startingOffsets", '{"S": {"seq": 1}}'),
+        ("startingOffsets", '{"a.b": 1}'),
     ],
 )
 def test_bad_values_name_the_option_and_what_is_right(name, text):
@@ -98,7 +120,11 @@ def test_bad_values_name_the_option_and_what_is_right(name, text):
     ("given_options", "streaming", "word"),
     [
         ({}, False, "stream is missing"),
-        ({"stream": "S", "endingOffsets": "5"}, True, "batch"),
+        ({"streamPattern": "S", "stream": "S"}, True, "either stream or streamPattern"),
+        ({"stream": "S", "startingOffsets": '{"T": 1}'}, True, "for T, but what is read is stream"),
+        ({"streamPattern": "S.*", "startingOffsets": '{"T": 1}'}, True, "streams that match"),
+        ({"stream": "S", "startingOffsets": '{"S": "latest"}'}, False, "latest"),
+        ({"stream": "S", "transport": "segments"}, False, "where they are"),
         ({"stream": "S", "endingOffsets": "earliest"}, False, "earliest"),
         ({"stream": "S", "startingOffsets": "latest"}, False, "latest"),
         ({"stream": "S", "consumer": "c"}, False, "consumer is for streaming"),
@@ -115,21 +141,60 @@ def test_options_that_do_not_go_together(given_options, streaming, word):
 @given(st.integers(1, 2**63 - 1))
 def test_a_number_is_a_sequence_whatever_date_it_resembles(sequence):
     options = parse_options({"stream": "S", "startingOffsets": str(sequence)}, streaming=False)
-    assert options.starting_offsets == Position(sequence=sequence)
+    assert options.starting_offsets.of("S", LATEST) == Position(sequence=sequence)
 
 
 @given(st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))
 def test_times_in_iso_form(time):
     options = parse_options({"stream": "S", "startingOffsets": time.isoformat()}, streaming=False)
-    assert options.starting_offsets == Position(time=time)
-    assert str(options.starting_offsets) == time.isoformat()
+    assert options.starting_offsets.of("S", LATEST) == Position(time=time)
+    assert str(options.starting_offsets.of("S", LATEST)) == time.isoformat()
 
 
 def test_a_time_without_zone_is_utc():
     options = parse_options(
         {"stream": "S", "endingOffsets": "2026-10-16 23:04:01"}, streaming=False
     )
-    assert options.ending_offsets == Position(time=datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC))
+    at = datetime(2026, 10, 16, 23, 4, 1, tzinfo=UTC)
+    assert options.ending_offsets == Positions(everywhere=Position(time=at))
+
+
+def test_positions_by_stream():
+    text = '{"ORDERS": 41, "EVENTS": "Earliest", "X": "2026-10-16T00:00:00Z", "Y": "7"}'
+    options = parse_options(
+        {"stream": "ORDERS,EVENTS,X,Y,Z", "startingOffsets": text}, streaming=True
+    )
+    given = options.starting_offsets
+    assert given.of("ORDERS", LATEST) == Position(sequence=41)
+    assert given.of("EVENTS", LATEST) == Position(word="earliest")
+    assert given.of("X", LATEST) == Position(time=datetime(2026, 10, 16, tzinfo=UTC))
+    assert given.of("Y", LATEST) == Position(sequence=7)
+    assert given.of("Z", LATEST) == LATEST
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_streams_are_named_or_match():
+    several = parse_options({"stream": "A, B"}, streaming=True)
+    assert several.streams == ("A", "B")
+    assert not several.one_stream
+    assert several.selects("B")
+    assert not several.selects("C")
+    pattern = parse_options({"streamPattern": "ORDERS_[A-Z]+"}, streaming=True)
+    assert pattern.selects("ORDERS_EU")
+    assert not pattern.selects("ORDERS_EU2")
+    assert not pattern.selects("OLD_ORDERS_EU")
+    assert parse_options({"stream": "A"}, streaming=True).one_stream
+
+
+def test_columns():
+    def names(**given):
+        return parse_options({"stream": "S", **given}, streaming=False).column_names()
+
+    assert names() == DEFAULT_COLUMNS
+    assert names(includeHeaders="true") == ("stream", "seq", "subject", "ts", "headers", "data")
+    assert names(metadata="true") == DEFAULT_COLUMNS + METADATA
+    assert names(metadata="true", includeHeaders="true") == tuple(COLUMNS)
+    assert names(columns="data, headers,seq") == ("data", "headers", "seq")
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4))
@@ -139,7 +204,7 @@ def test_anything_gives_options_or_an_option_error(given_options):
     except OptionError:
         pass  # which is what bad options give
     else:
-        assert options.stream
+        assert options.streams or options.stream_pattern
 
 
 def test_the_reference_names_every_option_and_its_default():

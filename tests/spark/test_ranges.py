@@ -3,30 +3,34 @@ meanwhile.
 """
 
 import time
-from datetime import datetime
 
 import pytest
 
 from penstock.client.models import StreamConfig
 from penstock.spark import connection, ranges
-from penstock.spark.connection import (
-    ReadError,
-    end_of_subject,
-    forget_client,
-    sequence_at,
-    stream_state,
-)
+from penstock.spark.connection import ReadError, forget_client, stream_state
 from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.options import parse_options
+from penstock.spark.partitions import Part
 from penstock.spark.ranges import read_range
+from penstock.spark.tasks import plan_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer
 
 
+def born_of(options):
+    return stream_state(options.servers, options.streams[0]).born
+
+
+def plan(options, first, last, born=None):
+    [stream] = options.streams
+    part = Part(stream, born or born_of(options), Range(first, last))
+    return plan_of(part, options, options.subjects)
+
+
 def read(options, first, last, born=None):
-    state = stream_state(options)
-    batches = list(read_range(options, born or state.born, Range(first, last)))
+    batches = list(read_range(plan(options, first, last, born)))
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -68,7 +72,7 @@ def test_ranges(stream, first, last):
 def test_batches_are_bounded_in_rows_and_bytes(stream):
     stream.fill(100, size=200_000)
     options = stream.options(batchRows=30)
-    batches = list(read_range(options, stream_state(options).born, Range(1, 100)))
+    batches = list(read_range(plan(options, 1, 100)))
     assert sum(batch.num_rows for batch in batches) == 100
     assert max(batch.num_rows for batch in batches) <= 30
     assert max(batch.nbytes for batch in batches) <= 5 * 2**20
@@ -89,16 +93,14 @@ def test_a_subject_filter(stream):
     stream.fill(30)
     options = stream.options(subject=f"{stream.name.lower()}.1")
     assert seqs(read(options, 5, 20)) == [7, 10, 13, 16, 19]
-    assert end_of_subject(options, stream_state(options)) == 28
     nothing = stream.options(subject=f"{stream.name.lower()}.none")
     assert read(nothing, 1, 30) == []
-    assert end_of_subject(nothing, stream_state(nothing)) == 0
 
 
 def test_purged_before_it_was_read(stream):
     stream.fill(30)
     options = stream.options()
-    born = stream_state(options).born
+    born = born_of(options)
     stream.js.purge_stream(stream.name, seq=11)
     with pytest.raises(DataLossError, match="from 5 to 10"):
         read(options, 5, 20, born)
@@ -113,7 +115,7 @@ def test_purged_before_it_was_read(stream):
 def test_purged_while_it_is_read(stream):
     stream.fill(3000, size=1000)
     options = stream.options(batchRows=10)
-    reading = read_range(options, stream_state(options).born, Range(1, 3000))
+    reading = read_range(plan(options, 1, 3000))
     assert next(reading)["seq"].to_pylist() == list(range(1, 11))
     stream.js.purge_stream(stream.name, seq=2900)
     with pytest.raises(DataLossError, match="dropped messages"):
@@ -124,21 +126,11 @@ def test_purged_while_it_is_read(stream):
 def test_a_stream_made_again_is_not_the_one_that_was_planned(stream):
     stream.fill(10)
     options = stream.options()
-    born = stream_state(options).born
+    born = born_of(options)
     stream.js.delete_stream(stream.name)
     stream.js.create_stream(StreamConfig(name=stream.name, subjects=[f"{stream.name.lower()}.>"]))
     with pytest.raises(DataLossError):
         read(options, 1, 10, born)
-
-
-def test_the_sequence_at_a_time(stream):
-    stream.fill(3)
-    options = stream.options()
-    rows = read(options, 1, 3)
-    assert sequence_at(options, rows[0]["ts"]) == 1
-    assert sequence_at(options, datetime.fromisoformat("2020-01-01T00:00:00+01:00")) == 1
-    assert sequence_at(options, datetime.fromisoformat("2090-01-01T00:00:00Z")) is None
-    assert stream.js.consumers(stream.name) == []
 
 
 def test_nothing_is_left_on_the_server(stream):
@@ -150,20 +142,20 @@ def test_nothing_is_left_on_the_server(stream):
 def test_errors_are_one_line_with_the_stream(stream, server):
     missing = parse_options({"servers": server.url, "stream": "NOBODY"}, streaming=False)
     with pytest.raises(ReadError, match="no stream NOBODY"):
-        stream_state(missing)
+        stream_state(missing.servers, "NOBODY")
     away = parse_options({"servers": "nats://127.0.0.1:1", "stream": "S"}, streaming=False)
     with pytest.raises(ReadError, match="stream S: cannot connect") as caught:
-        stream_state(away)
+        stream_state(away.servers, "S")
     assert "\n" not in str(caught.value)
 
 
 def test_one_connection_is_kept_and_opened_again_when_closed(stream):
-    options = stream.options()
-    client = connection.client_for(options)
-    assert connection.client_for(stream.options(batchRows=5)) is client
-    forget_client(options)
+    servers = stream.options().servers
+    client = connection.client_for(servers)
+    assert connection.client_for(stream.options(batchRows=5).servers) is client
+    forget_client(servers)
     assert client.closed
-    assert connection.client_for(options) is not client
+    assert connection.client_for(servers) is not client
 
 
 def test_a_server_restarted_in_the_middle(server):
@@ -180,14 +172,14 @@ def test_a_server_restarted_in_the_middle(server):
             {"servers": own.url, "stream": "R", "batchRows": "50", "requestTimeout": "2s"},
             streaming=False,
         )
-        reading = read_range(options, stream_state(options).born, Range(1, 10_000))
+        reading = read_range(plan(options, 1, 10_000))
         got = next(reading)["seq"].to_pylist()
         own.stop(kill=True)
         own.start()
         for batch in reading:
             got += batch["seq"].to_pylist()
         assert got == list(range(1, 10_001))
-        forget_client(options)
+        forget_client(options.servers)
     finally:
         own.remove()
 
@@ -208,12 +200,12 @@ def test_a_server_that_stays_away_is_an_error_in_time(server, monkeypatch):
         )
         monkeypatch.setattr(connection, "_RECONNECT_ATTEMPTS", 2)
         monkeypatch.setattr(ranges, "_RETRY_EVERY_SECONDS", 0.05)
-        reading = read_range(options, stream_state(options).born, Range(1, 500))
+        reading = read_range(plan(options, 1, 500))
         next(reading)
         own.stop(kill=True)
         with pytest.raises(ReadError, match="cannot read on"):
             for _ in reading:
                 pass
-        forget_client(options)
+        forget_client(options.servers)
     finally:
         own.remove()

@@ -1,26 +1,26 @@
-"""The classes Spark calls, called as Spark does, without a JVM."""
+"""The data source and its batch reader, called as Spark does, without a JVM."""
 
-import pickle
 import time
+from datetime import timedelta
 
 import pytest
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
-from penstock.client.models import StreamConfig
-from penstock.spark import source
+from penstock.spark import consumers
+from penstock.spark.connection import ReadError
 from penstock.spark.offsets import DataLossError
 from penstock.spark.parsing import OptionError
-from penstock.spark.source import JetStreamDataSource, JetStreamReader, JetStreamStreamReader
+from penstock.spark.source import (
+    JetStreamDataSource,
+    JetStreamReader,
+    PushdownDataSource,
+    PushdownReader,
+)
+from tests.spark.calls import places_of, rows_of, seqs_of
 
 pytestmark = pytest.mark.peer
-
-
-def rows_of(reader, partitions):
-    """What the partitions hold, read from pickled copies as on executors."""
-    rows = []
-    for partition in partitions:
-        copy, part = pickle.loads(pickle.dumps((reader, partition)))
-        rows += [row["seq"] for batch in copy.read(part) for row in batch.to_pylist()]
-    return rows
 
 
 def test_schema_and_name():
@@ -28,9 +28,10 @@ def test_schema_and_name():
     assert plain.name() == "jetstream"
     assert plain.schema().split(", ")[-1] == "data binary"
     assert "headers" not in plain.schema()
-    assert "headers map" in JetStreamDataSource({"includeHeaders": "True"}).schema()
-    with pytest.raises(OptionError, match="stream is missing"):
-        JetStreamDataSource({}).reader(None)
+    assert "headers map" in JetStreamDataSource({"stream": "S", "includeHeaders": "True"}).schema()
+    for call in (JetStreamDataSource({}).schema, lambda: JetStreamDataSource({}).reader(None)):
+        with pytest.raises(OptionError, match="stream is missing"):
+            call()
 
 
 def test_batch_reads(stream):
@@ -43,10 +44,11 @@ def test_batch_reads(stream):
         ({"maxRecordsPerPartition": 3}, range(1, 21)),
     ):
         reader = JetStreamReader(stream.options(**given))
-        assert rows_of(reader, reader.partitions()) == list(wanted), given
+        assert seqs_of(reader, reader.partitions()) == list(wanted), given
     reader = JetStreamReader(stream.options(maxRecordsPerPartition=3))
     assert len(reader.partitions()) == 7
     assert list(reader.read(None)) == []
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def test_batch_reads_by_time(stream):
@@ -54,165 +56,191 @@ def test_batch_reads_by_time(stream):
     time.sleep(0.01)  # so that the two halves have different times in microseconds
     stream.fill(5)
     every = JetStreamReader(stream.options())
-    stamps = [
-        row["ts"]
-        for part in every.partitions()
-        for batch in every.read(part)
-        for row in batch.to_pylist()
-    ]
+    stamps = [row["ts"] for row in rows_of(every, every.partitions())]
     middle = stamps[5].isoformat()
     later = JetStreamReader(stream.options(startingOffsets=middle))
-    assert rows_of(later, later.partitions()) == [6, 7, 8, 9, 10]
+    assert seqs_of(later, later.partitions()) == [6, 7, 8, 9, 10]
     earlier = JetStreamReader(stream.options(endingOffsets=middle))
-    assert rows_of(earlier, earlier.partitions()) == [1, 2, 3, 4, 5]
+    assert seqs_of(earlier, earlier.partitions()) == [1, 2, 3, 4, 5]
 
 
 def test_batch_reads_of_a_stream_that_lost_its_begin(stream):
     stream.fill(20)
     stream.js.purge_stream(stream.name, seq=11)
     earliest = JetStreamReader(stream.options())
-    assert rows_of(earliest, earliest.partitions()) == list(range(11, 21))
+    assert seqs_of(earliest, earliest.partitions()) == list(range(11, 21))
     with pytest.raises(DataLossError):
         JetStreamReader(stream.options(startingOffsets=5)).partitions()
     lenient = JetStreamReader(stream.options(startingOffsets=5, failOnDataLoss="false"))
-    assert rows_of(lenient, lenient.partitions()) == list(range(11, 21))
+    assert seqs_of(lenient, lenient.partitions()) == list(range(11, 21))
 
 
-def streamer(stream, **given):
-    return JetStreamStreamReader(stream.options(streaming=True, **given))
-
-
-def run_batches(reader, at_most=100):
-    """Micro-batches until nothing is left, as sequences; in the order of calls Spark makes."""
-    offset = reader.initialOffset()
-    batches = []
-    for _ in range(at_most):
-        end = reader.latestOffset(offset, reader.getDefaultReadLimit())
-        if end == offset:
-            return batches
-        batches.append(rows_of(reader, reader.partitions(offset, end)))
-        reader.commit(end)
-        offset = end
-    raise AssertionError("no end")
-
-
-def test_streaming_reads_everything_once_within_the_limits(stream, monkeypatch):
-    monkeypatch.setattr(source, "_POLL_SECONDS", 0.0)
-    stream.fill(23)
-    batches = run_batches(streamer(stream, startingOffsets="earliest", maxOffsetsPerTrigger=5))
-    assert [len(batch) for batch in batches] == [5, 5, 5, 5, 3]
-    assert [seq for batch in batches for seq in batch] == list(range(1, 24))
-    assert run_batches(streamer(stream)) == []
-    by_bytes = run_batches(streamer(stream, startingOffsets="earliest", maxBytesPerTrigger="1"))
-    assert [len(batch) for batch in by_bytes] == [1] * 23
-
-
-def test_a_subject_filter_makes_no_empty_batches(stream, monkeypatch):
-    monkeypatch.setattr(source, "_POLL_SECONDS", 0.0)
-    stream.fill(9)
-    reader = streamer(stream, startingOffsets="earliest", subject=f"{stream.name.lower()}.1")
-    assert run_batches(reader) == [[1, 4, 7]]
-    begin = {**reader.initialOffset(), "seq": 7}
-    stream.fill(0)
-    assert reader.latestOffset(begin, reader.getDefaultReadLimit()) == begin
-
-
-def test_available_now_ends_where_the_stream_ended_at_its_start(stream):
-    stream.fill(10)
-    reader = streamer(
-        stream, startingOffsets="earliest", maxOffsetsPerTrigger=4, minOffsetsPerTrigger=3
-    )
-    reader.prepareForTriggerAvailableNow()
-    stream.fill(10)
-    started = time.monotonic()
-    assert run_batches(reader) == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
-    assert time.monotonic() - started < 5
-
-
-def test_small_batches_wait_for_more(stream, monkeypatch):
-    monkeypatch.setattr(source, "_POLL_SECONDS", 0.0)
-    stream.fill(3)
-    reader = streamer(stream, startingOffsets="earliest", minOffsetsPerTrigger=5)
-    assert run_batches(reader) == []
-    stream.fill(2)
-    assert run_batches(reader) == [[1, 2, 3, 4, 5]]
-    hasty = streamer(
-        stream, startingOffsets="earliest", minOffsetsPerTrigger=50, maxTriggerDelay="1ms"
-    )
-    time.sleep(0.002)  # the delay itself, of the reader's own clock
-    assert run_batches(hasty) == [[1, 2, 3, 4, 5]]
-
-
-def test_an_idle_query_asks_a_few_times_a_second(stream, monkeypatch):
-    looks = 0
-    reader = streamer(stream)
-    look = reader._look
-
-    def counted():
-        nonlocal looks
-        looks += 1
-        return look()
-
-    offset = reader.initialOffset()
-    monkeypatch.setattr(reader, "_look", counted)
-    started = time.monotonic()
-    assert reader.latestOffset(offset, reader.getDefaultReadLimit()) == offset
-    waited = time.monotonic() - started
-    assert 0.2 < waited < 1.0
-    assert looks <= 8
-
-
-def test_a_batch_planned_again_is_the_same(stream):
-    stream.fill(10)
-    reader = streamer(stream, startingOffsets="earliest", maxRecordsPerPartition=3)
-    offset = reader.initialOffset()
-    end = reader.latestOffset(offset, reader.getDefaultReadLimit())
-    stream.fill(10)
-    again = streamer(stream, startingOffsets="earliest", maxRecordsPerPartition=3)
-    assert again.partitions(offset, end) == reader.partitions(offset, end)
-    assert rows_of(again, again.partitions(offset, end)) == list(range(1, 11))
-    assert reader.reportLatestOffset()["seq"] == 20
-
-
-def test_lost_messages_stop_a_query_or_are_told(stream, monkeypatch):
-    monkeypatch.setattr(source, "_POLL_SECONDS", 0.0)
-    stream.fill(20)
-    strict = streamer(stream, startingOffsets="earliest")
-    offset = strict.initialOffset()
-    stream.js.purge_stream(stream.name, seq=11)
-    with pytest.raises(DataLossError, match="begins at sequence 11"):
-        strict.latestOffset(offset, strict.getDefaultReadLimit())
-    lenient = streamer(stream, startingOffsets="earliest", failOnDataLoss="false")
-    with pytest.warns(UserWarning, match="going on with 11"):
-        end = lenient.latestOffset(offset, lenient.getDefaultReadLimit())
-    with pytest.warns(UserWarning, match="going on with 11"):
-        partitions = lenient.partitions(offset, end)
-    assert rows_of(lenient, partitions) == list(range(11, 21))
-
-
-def test_a_stream_made_again(stream, monkeypatch):
-    monkeypatch.setattr(source, "_POLL_SECONDS", 0.0)
+def test_a_batch_of_several_streams(stream, family):
     stream.fill(5)
-    reader = streamer(stream, startingOffsets="earliest")
-    offset = reader.initialOffset()
-    end = reader.latestOffset(offset, reader.getDefaultReadLimit())
-    stream.js.delete_stream(stream.name)
-    stream.js.create_stream(
-        StreamConfig(name=stream.name, subjects=[f"{stream.name.lower()}.>"], storage="memory")
-    )
-    stream.fill(8)
-    for call in (
-        lambda: reader.latestOffset(end, reader.getDefaultReadLimit()),
-        lambda: reader.partitions(offset, end),
+    other = family("B")
+    other.fill(3)
+    both = f"{stream.name},{other.name}"
+    every = [(stream.name, seq) for seq in range(1, 6)] + [(other.name, seq) for seq in range(1, 4)]
+    for given, wanted in (
+        ({"stream": both}, every),
+        ({"streamPattern": f"{stream.name}.*"}, every),
+        ({"streamPattern": f"{stream.name}_."}, every[5:]),
+        ({"stream": both, "startingOffsets": f'{{"{other.name}": 3}}'}, [*every[:5], every[7]]),
+        ({"stream": both, "endingOffsets": f'{{"{stream.name}": 2}}'}, every[:2] + every[5:]),
+        ({"stream": both, "minPartitions": 4}, every),
     ):
-        with pytest.raises(DataLossError, match="created again"):
-            call()
-    lenient = streamer(stream, startingOffsets="earliest", failOnDataLoss="false")
-    with pytest.warns(UserWarning, match="are gone"):
-        assert lenient.partitions(offset, end) == []
-    with pytest.warns(UserWarning, match="are gone"):
-        last = lenient.latestOffset(end, lenient.getDefaultReadLimit())
-    with pytest.warns(UserWarning, match="are gone"):
-        partitions = lenient.partitions(end, last)
-    assert rows_of(lenient, partitions) == list(range(1, 9))
-    assert lenient.latestOffset(last, lenient.getDefaultReadLimit()) == last
+        reader = JetStreamReader(stream.options(**given))
+        assert places_of(reader, reader.partitions()) == wanted, given
+    assert len(JetStreamReader(stream.options(stream=both, minPartitions=4)).partitions()) == 4
+
+
+def test_streams_that_are_not_there(stream):
+    with pytest.raises(ReadError, match="there is no stream NOBODY"):
+        JetStreamReader(stream.options(stream=f"{stream.name},NOBODY")).partitions()
+    with pytest.raises(ReadError, match=r"no streams that match NOBODY_\.\*"):
+        JetStreamReader(stream.options(streamPattern="NOBODY_.*")).partitions()
+    given = f'{{"{stream.name}_X": 1}}'
+    options = stream.options(streamPattern=f"{stream.name}.*", startingOffsets=given)
+    with pytest.raises(OptionError, match=f"for {stream.name}_X, but there is no such stream"):
+        JetStreamReader(options).partitions()
+
+
+def test_offsets_beyond_the_end(stream):
+    stream.fill(5)
+    with pytest.raises(OptionError, match=f"is 7, but stream {stream.name} ends at 5"):
+        JetStreamReader(stream.options(startingOffsets=7)).partitions()
+    beyond = JetStreamReader(stream.options(endingOffsets=1000))
+    assert seqs_of(beyond, beyond.partitions()) == [1, 2, 3, 4, 5]
+    for given in ("9999-12-31", "2300-01-01", "2090-01-01"):
+        later = JetStreamReader(stream.options(startingOffsets=given))
+        assert later.partitions() == []
+    earlier = JetStreamReader(stream.options(startingOffsets="1905-01-01"))
+    assert seqs_of(earlier, earlier.partitions()) == [1, 2, 3, 4, 5]
+
+
+def test_several_subjects(stream):
+    stream.fill(12, tokens=4)
+    head = stream.name.lower()
+    for given, wanted in (
+        (f"{head}.1, {head}.3", [1, 3, 5, 7, 9, 11]),
+        (f"{head}.*,{head}.1", list(range(1, 13))),
+        (f"*.2,{head}.2,{head}.0", [2, 4, 6, 8, 10, 12]),
+        # Two that overlap, and neither has the other in it.
+        (f"*.2,{head}.*.x", [2, 6, 10]),
+        (f"{head}.none,{head}.nothing", []),
+    ):
+        reader = JetStreamReader(stream.options(subject=given))
+        assert seqs_of(reader, reader.partitions()) == wanted, given
+
+
+def test_filters_that_overlap_are_sorted_out_here(stream):
+    head = stream.name.lower()
+    for subject in (f"{head}.a.x", f"{head}.b.y", f"{head}.a.y", f"{head}.c"):
+        stream.js.publish(subject, b"x")
+    given = f"{head}.a.*,*.*.y"
+    reader = JetStreamReader(stream.options(subject=given, columns="seq"))
+    assert rows_of(reader, reader.partitions()) == [{"seq": 1}, {"seq": 2}, {"seq": 3}]
+
+
+def test_a_server_that_takes_one_filter_only(stream, monkeypatch):
+    """As nats-server before 2.10, which ignores a list of filters."""
+    stream.fill(12, tokens=4)
+    head = stream.name.lower()
+    reader = JetStreamReader(
+        stream.options(subject=f"{head}.1,{head}.3", transport="consumer", columns="seq")
+    )
+    asked = []
+    monkeypatch.setattr(consumers, "SEVERAL_FILTERS", (1000, 0))
+    monkeypatch.setattr(
+        consumers.bulk,
+        "_range_consumer",
+        lambda *given, made=consumers.bulk._range_consumer: asked.append(given) or made(*given),
+    )
+    assert seqs_of(reader, reader.partitions()) == [1, 3, 5, 7, 9, 11]
+    assert [filters for given in asked for filters in given if isinstance(filters, list)] == [
+        [f"{head}.>"]
+    ]
+
+
+def test_columns_in_the_order_asked_for(stream):
+    stream.js.publish(f"{stream.name.lower()}.a", b"abc", headers={"K": "v"})
+    reader = JetStreamReader(stream.options(columns="data,size,seq,headers,born,stream"))
+    [row] = rows_of(reader, reader.partitions())
+    assert list(row) == ["data", "size", "seq", "headers", "born", "stream"]
+    assert (row["data"], row["seq"], row["stream"]) == (b"abc", 1, stream.name)
+    assert dict(row["headers"]) == {"K": ["v"]}
+    assert row["size"] == len(b"NATS/1.0\r\nK: v\r\n\r\n") + 3
+    assert row["born"].startswith("20")
+    reader = JetStreamReader(stream.options(metadata="true"))
+    [row] = rows_of(reader, reader.partitions())
+    assert row["ts_ns"] // 1000 == round(row["ts"].timestamp() * 1_000_000)
+
+
+def test_a_schema_of_the_user_chooses_columns(stream):
+    stream.fill(2)
+    source = JetStreamDataSource({"stream": stream.name, "servers": stream.url})
+    schema = StructType().add("data", "binary").add("seq", "long")
+    reader = source.reader(schema)
+    assert rows_of(reader, reader.partitions()) == [
+        {"data": b"m1", "seq": 1},
+        {"data": b"m2", "seq": 2},
+    ]
+
+
+def pushed(stream, *filters, **given):
+    """The sequences of a read with filters, and what of them is left to Spark."""
+    reader = PushdownReader(stream.options(**given))
+    left = list(reader.pushFilters(list(filters)))
+    return seqs_of(reader, reader.partitions()), left
+
+
+def test_filters_of_the_query(stream, family):
+    stream.fill(12, tokens=4)
+    family("B").fill(2)
+    head = stream.name.lower()
+    subject, seq = ("subject",), ("seq",)
+    high = [spark.IsNotNull(seq), spark.GreaterThan(seq, 3), spark.LessThanOrEqual(seq, 9)]
+    assert pushed(stream, *high) == (list(range(4, 10)), [])
+    assert pushed(stream, spark.EqualTo(subject, f"{head}.1")) == ([1, 5, 9], [])
+    assert pushed(stream, *high, spark.EqualTo(subject, f"{head}.1")) == ([5, 9], [])
+    assert pushed(stream, spark.In(subject, [f"{head}.1", f"{head}.2", "no subject"])) == (
+        [1, 2, 5, 6, 9, 10],
+        [],
+    )
+    assert pushed(stream, spark.EqualTo(subject, "elsewhere")) == ([], [])
+    only = {"subject": f"{head}.2,{head}.3"}
+    assert pushed(stream, spark.StringStartsWith(subject, f"{head}."), **only)[0] == [
+        *(2, 3, 6, 7, 10, 11)
+    ]
+    assert pushed(stream, spark.EqualTo(subject, f"{head}.1"), **only) == ([], [])
+    few = spark.In(seq, [2, 11])
+    assert pushed(stream, few) == (list(range(2, 12)), [few])
+    odd = spark.Not(spark.EqualTo(seq, 3))
+    assert pushed(stream, odd) == (list(range(1, 13)), [odd])
+    mine = spark.EqualTo(("stream",), f"{stream.name}_B")
+    assert pushed(stream, mine, streamPattern=f"{stream.name}.*") == ([1, 2], [])
+
+
+def test_times_narrow_a_read_but_never_too_much(stream):
+    stream.fill(5)
+    every = JetStreamReader(stream.options())
+    stamps = [row["ts"] for row in rows_of(every, every.partitions())]
+    hour = timedelta(hours=1)
+    for condition, wanted in (
+        (spark.GreaterThan(("ts",), stamps[-1] + hour), []),
+        (spark.LessThan(("ts",), stamps[0] - hour), []),
+        (spark.GreaterThan(("ts",), stamps[0] - hour), [1, 2, 3, 4, 5]),
+        (spark.LessThan(("ts",), stamps[0] + hour), [1, 2, 3, 4, 5]),
+        (spark.EqualTo(("ts",), stamps[2]), [1, 2, 3, 4, 5]),
+    ):
+        assert pushed(stream, condition) == (wanted, [condition]), condition
+
+
+def test_a_reader_takes_filters_only_where_that_is_on():
+    def kind(source, **given):
+        return type(source({"stream": "S", **given}).reader(None))
+
+    assert kind(JetStreamDataSource) is JetStreamReader
+    assert kind(PushdownDataSource) is PushdownReader
+    assert kind(JetStreamDataSource, pushdown="true") is PushdownReader
+    assert kind(PushdownDataSource, pushdown="false") is JetStreamReader

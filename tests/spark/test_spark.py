@@ -1,5 +1,6 @@
 """The source inside Spark: batch, streaming, restart from a checkpoint, and how errors look."""
 
+import json
 import os
 import threading
 
@@ -10,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.datasource import DataSource
 
+from penstock.spark.plan import COLUMNS
 from penstock.spark.session import jvm_pid
 from penstock.spark.tables import Batch, Table, write_files
 
@@ -18,6 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(240)]
 
 def reading(reader, source, **given):
     options = {"servers": source.url, "stream": source.name, **given}
+    if "streamPattern" in given:
+        del options["stream"]
     return reader.format("jetstream").options(**options).load()
 
 
@@ -33,6 +37,101 @@ def test_a_batch_read_with_all_columns(spark, stream):
     assert bytes(last.data) == b"last"
     assert last.headers == {"K": ["v", "w"]}
     assert messages.where("seq = 1").first().headers is None
+
+
+def test_filters_of_a_query_reach_the_server(spark, stream):
+    """With the class that takes them, which the session registered; rows are those Spark alone
+    finds.
+    """
+    stream.fill(1000, tokens=10)
+    head = stream.name.lower()
+    middle = reading(spark.read, stream).where("seq = 500").first().ts
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for condition in (
+            "seq > 100 and seq <= 200",
+            f"subject = '{head}.3'",
+            f"subject in ('{head}.3', '{head}.4') and seq % 7 = 0",
+            f"subject like '{head}.%' and not subject like '%.1'",
+            f"ts >= timestamp_micros({round(middle.timestamp() * 1_000_000)})",
+            "ts < timestamp '2020-01-01 00:00:00'",
+            f"stream = '{stream.name}' and seq in (5, 900)",
+            "subject = 'elsewhere'",
+            "data = cast('m7' as binary)",
+        ):
+            pushed = reading(spark.read, stream).where(condition)
+            alone = reading(spark.read, stream, pushdown="false").where(condition)
+            assert sorted(row.seq for row in pushed.collect()) == sorted(
+                row.seq for row in alone.collect()
+            ), condition
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    few = reading(spark.read, stream, maxRecordsPerPartition=10)
+    assert few.rdd.getNumPartitions() == 100
+    assert few.where("seq between 11 and 30").rdd.getNumPartitions() == 2
+
+
+def test_columns_and_schemas(spark, stream):
+    stream.fill(3)
+    chosen = reading(spark.read, stream, columns="data,seq,size")
+    assert chosen.columns == ["data", "seq", "size"]
+    assert tuple(chosen.orderBy("seq").first()) == (b"m1", 1, 2)
+    every = reading(spark.read, stream, metadata="true", includeHeaders="true")
+    assert every.columns == list(COLUMNS)
+    assert every.where("ts_ns div 1000 = unix_micros(ts)").count() == 3
+    for_schema = spark.read.schema("seq bigint, headers map<string,array<string>>")
+    assert [tuple(row) for row in reading(for_schema, stream).orderBy("seq").collect()] == [
+        (1, None),
+        (2, None),
+        (3, None),
+    ]
+    for schema, text in (
+        ("payload binary", "a column 'payload'"),
+        ("seq int", "seq as int, but it is bigint"),
+        ("seq bigint not null", "seq as not null"),
+    ):
+        with pytest.raises(PySparkException, match=text):
+            reading(spark.read.schema(schema), stream).collect()
+
+
+def test_several_streams_in_one_query(spark, stream, family, tmp_path):
+    other = family("B")
+    stream.fill(30)
+    other.fill(10)
+    messages = reading(
+        spark.readStream,
+        stream,
+        stream=f"{stream.name},{other.name}",
+        startingOffsets=f'{{"{stream.name}": 11, "{other.name}": "earliest"}}',
+        maxOffsetsPerTrigger=12,
+        columns="stream,seq",
+    )
+    seen = []
+
+    def sink(rows, batch_id):
+        seen.append(sorted((row.stream, row.seq) for row in rows.collect()))
+
+    run_query(messages, sink, tmp_path / "checkpoint")
+    assert [len(batch) for batch in seen] == [12, 12, 6]
+    assert len([row for row in seen[0] if row[0] == other.name]) == 6
+    assert sorted(row for batch in seen for row in batch) == sorted(
+        [(stream.name, seq) for seq in range(11, 31)] + [(other.name, seq) for seq in range(1, 11)]
+    )
+    # Another stream joins on the same checkpoint.
+    late = family("C")
+    late.fill(2)
+    seen.clear()
+    several = reading(
+        spark.readStream, stream, streamPattern=f"{stream.name}.*", columns="stream,seq"
+    )
+    query = run_query(several, sink, tmp_path / "checkpoint")
+    assert seen == [[(late.name, 1), (late.name, 2)]]
+    ends = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    assert {name: end["seq"] for name, end in ends.items()} == {
+        stream.name: 30,
+        other.name: 10,
+        late.name: 2,
+    }
 
 
 def test_an_empty_batch_read(spark, stream):
@@ -124,6 +223,7 @@ def test_errors_say_what_is_wrong(spark, stream):
         ({"sartingOffsets": "1"}, "no option 'sartingoffsets'"),
         ({"startingOffsets": "soon"}, "must be earliest, latest"),
         ({"stream": "NOBODY"}, "there is no stream NOBODY"),
+        ({"startingOffsets": 7}, "startingOffsets is 7, but stream .* ends at 0"),
         ({"servers": "nats://127.0.0.1:1"}, "cannot connect"),
     ):
         with pytest.raises(PySparkException, match=wanted):

@@ -1,5 +1,7 @@
 """Tables: each batch once, whatever is repeated, lost or raced; and readable by others."""
 
+import itertools
+
 import duckdb
 import polars
 import pyarrow as pa
@@ -8,17 +10,21 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import Batch, Table, write_parquet
+from penstock.spark.data_files import write_rows
+from penstock.spark.places import place
+from penstock.spark.tables import Batch, Table
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 SUMS = pa.schema([("word", pa.string()), ("lines", pa.int64())])
 SOURCE = "S@2026"
+NUMBERS = itertools.count()
 
 
 def written(table, first, last):
     rows = [{"seq": seq, "word": f"w{seq % 3}"} for seq in range(first, last + 1)]
     batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-    return write_parquet(iter([batch]), table.path, SCHEMA, f"q-{first}")
+    [file] = write_rows([batch], place(table.path), SCHEMA, f"q-{next(NUMBERS)}")
+    return file
 
 
 def sequences(table):
@@ -59,7 +65,7 @@ def test_the_second_of_two_drivers_is_refused(tmp_path):
 def test_an_empty_write_makes_no_file(tmp_path):
     table = Table(tmp_path / "t", SCHEMA)
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    assert write_parquet(iter([empty]), table.path, SCHEMA, "q") is None
+    assert write_rows([empty], place(table.path), SCHEMA, "q") == []
     assert not list(table.path.glob("*.parquet"))
 
 
@@ -87,7 +93,7 @@ def test_scan_reads_only_files_of_the_range(tmp_path):
     table = Table(tmp_path / "t", SCHEMA)
     files = [written(table, first, first + 9) for first in (1, 11, 21)]
     for number, file in enumerate(files):
-        table.append([file], Batch("q", number, SOURCE, file.last_seq))
+        table.append([file], Batch("q", number, SOURCE, file.maximum("seq")))
     (table.path / files[0].path).unlink()
     rows = table.scan(["seq"], 12, 25)
     assert sorted(rows["seq"].to_pylist()) == list(range(13, 26))
@@ -98,7 +104,7 @@ def test_maintenance_keeps_rows_marks_and_makes_fewer_files(tmp_path):
     done = []
     for number in range(10):
         file = written(table, number * 5 + 1, number * 5 + 5)
-        table.append([file], Batch("q", number, SOURCE, file.last_seq))
+        table.append([file], Batch("q", number, SOURCE, file.maximum("seq")))
         done.append(table.maintain())
     assert done == [False] * 9 + [True]
     assert len(table.delta.file_uris()) == 1

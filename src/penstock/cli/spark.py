@@ -84,6 +84,8 @@ def parse_message(data: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(message, dict) or message.get("event") not in _EVENTS:
         return None
+    if not isinstance(message.get("query"), str):
+        return None
     try:
         _cells(message, message, 0.0)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -99,7 +101,7 @@ def line_of(message: dict[str, Any], at: float) -> str:
     names = [name.lower() for name in COLUMNS[2:-1]]
     facts = [f"{name} {cell}" for name, cell in zip(names, cells[2:-1], strict=True) if cell]
     if message.get("error"):
-        facts.append(readable(str(message["error"]).encode()).partition("\n")[0])
+        facts.append(readable(str(message["error"]).encode()))
     return "  ".join([str(message.get("at", "")), cells[0], cells[1], *facts])
 
 
@@ -109,7 +111,9 @@ def _table(queries: Queries, now: float) -> Table:
 
     table = Table(header_style="bold cyan")
     for name in COLUMNS:
-        table.add_column(name, justify="right" if name in _RIGHT else "left")
+        table.add_column(
+            name, justify="right" if name in _RIGHT else "left", no_wrap=name != "STREAMS"
+        )
     for row in queries.rows(now):
         style = {"failed": "red", "ended": "dim"}.get(row[1], "")
         table.add_row(*(Text(cell) for cell in row), style=style)

@@ -28,6 +28,7 @@ TOP: dict[str, Row] = {
         "store_tree",
         "store",
     ),
+    "tables": ("Look after the tables that Spark writes: maintain.", "tree", "tables"),
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),
@@ -51,6 +52,9 @@ ACCOUNT: dict[str, Row] = {
 }
 SPARK: dict[str, Row] = {
     "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
+}
+TABLES: dict[str, Row] = {
+    "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
 }
 
 
@@ -87,6 +91,7 @@ def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
 stream = _group("stream", "Look at streams and change them.", STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", CONSUMER)
 account = _group("account", "Look at the account.", ACCOUNT)
+tables = _group("tables", "Look after the tables that Spark writes.", TABLES)
 spark = _group("spark", "Look at streaming queries of Spark.", SPARK)
 
 

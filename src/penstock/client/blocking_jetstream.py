@@ -6,7 +6,7 @@ What is asked and what answers mean is in ``client/jetstream.py``; here it is on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -225,7 +225,7 @@ class JetStream:
         subject = self.plans.subjects.next_message(stream, consumer)
         return PullConsumer(self.client, stream, consumer, subject)
 
-    def column_reader(self, stream: str, consumer: str, **limits: int) -> ColumnReader:
+    def column_reader(self, stream: str, consumer: str, **limits: Any) -> ColumnReader:
         """Read an existing consumer in bulk, without acks; ``limits`` as for ``ColumnReader``."""
         return ColumnReader(self, stream, consumer, **limits)
 

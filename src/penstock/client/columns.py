@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 
 from penstock.core.columns import Columns
 from penstock.core.wire import decode_headers
+from penstock.core.wire_columns import WireColumns
 from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
+    ConsumerNotFound,
     NoResponders,
     PenstockError,
     PullError,
@@ -33,7 +35,7 @@ from .models import ConsumerConfig
 from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstock.core.wire import Parser
 
@@ -49,6 +51,7 @@ EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 INACTIVE_THRESHOLD_NS = 60_000_000_000
 BARREN_MAX = 5
+QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
 
 
@@ -69,8 +72,14 @@ class ColumnReader:
         max_bytes: int = MAX_BYTES,
         in_flight: int = IN_FLIGHT,
         stop_seq: int = END_OF_SEQUENCES,
+        headers_only: bool = False,
+        replies: bool = False,
     ) -> None:
-        """RuntimeError when another reader is open, ValueError on limits below 1."""
+        """``headers_only``: the consumer was made so; ``replies``: the columns hold the ack
+        subjects, too. With either of them they are :class:`WireColumns`.
+
+        RuntimeError when another reader is open, ValueError on limits below 1.
+        """
         if batch < 1 or max_bytes < 1 or in_flight < 1:
             raise ValueError(
                 f"batch, max_bytes and in_flight are at least 1: {batch}, {max_bytes}, {in_flight}"
@@ -82,13 +91,16 @@ class ColumnReader:
         self.rows_received = 0
         self.last_seq = 0
         """Stream sequence of the last message received."""
+        self.gap = False
+        """Whether whoever reads saw that a message was lost on the way."""
         self._subject = js.plans.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
         self._max_bytes = max_bytes
         self._in_flight = in_flight
         self._stop_seq = stop_seq
-        self._current = Columns(rows, max_bytes)
+        self._kind = (headers_only, replies)
+        self._current = self._columns()
         self._ready: deque[Columns] = deque()
         self._requests = 0
         self._outstanding = 0
@@ -109,6 +121,14 @@ class ColumnReader:
         """Close."""
         self.close()
 
+    def _columns(self) -> Columns:
+        headers_only, replies = self._kind
+        if not headers_only and not replies:
+            return Columns(self._rows, self._max_bytes)
+        columns = WireColumns(self._rows, self._max_bytes)
+        columns.headers_only, columns.replies = self._kind
+        return columns
+
     def close(self) -> None:
         """Stop reading; the consumer stays."""
         connection = self.client.connection
@@ -128,7 +148,7 @@ class ColumnReader:
         self._received(columns, before)
         while columns.full:
             self._ready.append(columns)
-            columns = self._current = Columns(self._rows, self._max_bytes)
+            columns = self._current = self._columns()
             others += columns.feed(parser, sid, b"")
             self._received(columns, 0)
         return others
@@ -184,7 +204,9 @@ class ColumnReader:
         """
         deadline = time.monotonic() + self.client.timeout_of(timeout)
         while not self._ready:
-            if self._current.count and self._current.last_pending == 0:
+            if self._current.count and (
+                self._current.last_pending == 0 or self.last_seq >= self._stop_seq - 1
+            ):
                 return self._take()
             if self.client.lost_since(self._reconnects):
                 return self._take_or_raise(
@@ -198,7 +220,7 @@ class ColumnReader:
         return self._ready.popleft()
 
     def _take(self) -> Columns:
-        columns, self._current = self._current, Columns(self._rows, self._max_bytes)
+        columns, self._current = self._current, self._columns()
         return columns
 
     def _take_or_raise(self, error: PenstockError) -> Columns:
@@ -252,13 +274,18 @@ def read_range(
     rows: int = ROWS,
     max_bytes: int = MAX_BYTES,
     timeout: Duration | None = None,
+    headers_only: bool = False,
+    replies: bool = False,
+    begun: Callable[[], object] | None = None,
 ) -> Iterator[Columns]:
     """The messages with ``start_seq <= seq < stop_seq`` that the stream holds, in order.
 
     Uses consumers of its own, without acks, and starts another one behind the last row when one is
-    lost. Ends where the stream ends now if that is before ``stop_seq``. Raises Timeout when a
-    pending message does not come, ConnectionClosed when no server can be reached again, ApiError
-    (StreamNotFound ...), and what a pull raises when consumer after consumer gives nothing.
+    lost; ``begun`` is called after each of them was made. With ``headers_only`` payloads stay with
+    the server, with ``replies`` the ack subjects are kept (:class:`WireColumns`). Ends where the
+    stream ends now if that is before ``stop_seq``. Raises Timeout when a pending message does not
+    come, ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...), and
+    what a pull raises when consumer after consumer gives nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
@@ -266,17 +293,28 @@ def read_range(
     while position < stop_seq:
         barren += 1
         try:
-            info = js.create_consumer(stream, _range_consumer(position, filters))
+            info = js.create_consumer(stream, _range_consumer(position, filters, headers_only))
         except ConnectionLost:
             continue
-        if info.num_pending == 0:
-            _discard(js, stream, info.name)
-            return
-        limits = {"rows": rows, "batch": 2 * rows, "max_bytes": max_bytes, "stop_seq": stop_seq}
-        reader = ColumnReader(js, stream, info.name, **limits)
-        reader.last_seq = position - 1
+        reader = None
         try:
-            for columns in _without_gap(reader, timeout):
+            if begun is not None:
+                begun()
+            if info.num_pending == 0:
+                return
+            reader = ColumnReader(
+                js,
+                stream,
+                info.name,
+                rows=rows,
+                batch=2 * rows,
+                max_bytes=max_bytes,
+                stop_seq=stop_seq,
+                headers_only=headers_only,
+                replies=replies,
+            )
+            reader.last_seq = position - 1
+            for columns in _without_gap(js, reader, stream, info.name, timeout):
                 barren = 0
                 position = columns.last_seq + 1
                 over = columns.last_pending == 0
@@ -285,15 +323,18 @@ def read_range(
                     yield columns
                 if over or position >= stop_seq:
                     return
-        except (ConnectionLost, ConsumerDeleted, NoResponders, PullError):
+            if not reader.gap:
+                return
+        except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
             if barren >= BARREN_MAX:
                 raise
         finally:
-            reader.close()
+            if reader is not None:
+                reader.close()
             _discard(js, stream, info.name)
 
 
-def _range_consumer(position: int, filters: list[str]) -> ConsumerConfig:
+def _range_consumer(position: int, filters: list[str], headers_only: bool) -> ConsumerConfig:
     return ConsumerConfig(
         deliver_policy="by_start_sequence",
         opt_start_seq=position,
@@ -304,21 +345,39 @@ def _range_consumer(position: int, filters: list[str]) -> ConsumerConfig:
         inactive_threshold=INACTIVE_THRESHOLD_NS,
         filter_subject=filters[0] if len(filters) == 1 else "",
         filter_subjects=filters if len(filters) > 1 else [],
+        headers_only=headers_only,
     )
 
 
-def _without_gap(reader: ColumnReader, timeout: Duration | None) -> Iterator[Columns]:
-    """Batches of a fresh consumer, until one shows that something was lost on the way."""
+def _without_gap(
+    js: JetStream, reader: ColumnReader, stream: str, consumer: str, timeout: Duration | None
+) -> Iterator[Columns]:
+    """Batches of a fresh consumer, until one shows that something was lost on the way (``gap`` of
+    the reader), or the messages that were pending are not there any more.
+    """
     received = 0
+    deadline = time.monotonic() + js.client.timeout_of(timeout)
     while True:
-        columns = reader.read(timeout)
+        columns = reader.read(min(QUIET_S, max(0.001, deadline - time.monotonic())))
         if not columns.count:
+            if _delivered_all(js, stream, consumer, received):
+                return
+            if time.monotonic() < deadline:
+                continue
             seq = reader.last_seq + 1
             raise Timeout(f"message {seq} or later is pending, but does not come")
         received += columns.count
         if columns.last_consumer_seq != received:
+            reader.gap = True
             return
         yield columns
+        deadline = time.monotonic() + js.client.timeout_of(timeout)
+
+
+def _delivered_all(js: JetStream, stream: str, consumer: str, received: int) -> bool:
+    """Whether a consumer has nothing more for us: what was pending was removed meanwhile."""
+    info = js.consumer_info(stream, consumer)
+    return info.num_pending == 0 and info.delivered.consumer_seq == received
 
 
 def _discard(js: JetStream, stream: str, consumer: str) -> None:

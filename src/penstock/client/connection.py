@@ -338,6 +338,15 @@ class Connection:
         else:
             self._keep(data)
 
+    def publish_operations(self, operations: bytes, count: int) -> None:
+        """Send whole publishes that ``core.outflow`` made and checked; ConnectionLost, and nothing
+        is kept, without a connection.
+        """
+        if self.state is not State.CONNECTED:
+            raise ConnectionLost(f"not connected: {self.state.value}")
+        self.messages_sent += count
+        self._send(operations)
+
     def subscribe(self, subject: str, queue: str = "", owner: Any = None) -> Interest:
         """Ask for messages; raises InvalidSubject, ConnectionClosed."""
         check_pattern(subject)

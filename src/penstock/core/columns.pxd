@@ -34,6 +34,10 @@ cdef class Columns:
     cdef bint add(self, Op* op) except -1                 # False when it was no message of a consumer
     cdef int put(self, const char* subject, size_t subject_len, const char* body, size_t hlen, size_t body_len,
                  const int64_t* numbers) except -1
+    cdef int put_parts(self, const char* subject, size_t subject_len, const char* headers, size_t hlen, const char* payload,
+                       size_t payload_len, const int64_t* numbers) except -1
+    cdef int put_status(self, Op* op) except -1
+    cdef int64_t payload_bytes(self, size_t row) noexcept            # of the message, also when it came without its payload
 
 
 cdef bint parse_ack(const char* reply, size_t n, int64_t* numbers) noexcept nogil

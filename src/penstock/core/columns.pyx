@@ -156,11 +156,15 @@ cdef class Columns:
 
     cdef int put(self, const char* subject, size_t subject_len, const char* body, size_t hlen, size_t body_len,
                  const int64_t* numbers) except -1:
+        return self.put_parts(subject, subject_len, body, hlen, body + hlen, body_len - hlen, numbers)
+
+    cdef int put_parts(self, const char* subject, size_t subject_len, const char* headers, size_t hlen, const char* payload,
+                       size_t payload_len, const int64_t* numbers) except -1:
         put_i64(self.seq, numbers[1])
         put_i64(self.timestamp_ns, numbers[3])
         put_bytes(self.subject_data, self.subject_offsets, subject, subject_len)
-        put_bytes(self.headers_data, self.headers_offsets, body, hlen)
-        put_bytes(self.payload_data, self.payload_offsets, body + hlen, body_len - hlen)
+        put_bytes(self.headers_data, self.headers_offsets, headers, hlen)
+        put_bytes(self.payload_data, self.payload_offsets, payload, payload_len)
         self.count += 1
         self.last_seq = numbers[1]
         self.last_consumer_seq = numbers[2]
@@ -172,12 +176,21 @@ cdef class Columns:
         if op.reply_len and parse_ack(op.reply, op.reply_len, numbers):
             self.put(op.subject, op.subject_len, op.body, op.hlen, op.body_len, numbers)
             return True
+        self.put_status(op)
+        return False
+
+    cdef int put_status(self, Op* op) except -1:
+        # Kept when it is one; anything else is somebody's who writes to our inbox.
         if op.hlen >= 12 and memcmp(op.body, b"NATS/1.0 ", 9) == 0:
             self.statuses.append((
                 PyBytes_FromStringAndSize(op.subject, op.subject_len).decode("utf-8", "surrogateescape"),
                 PyBytes_FromStringAndSize(op.body, op.hlen),
             ))
-        return False
+        return 0
+
+    cdef int64_t payload_bytes(self, size_t row) noexcept:
+        cdef int32_t* at = <int32_t*>self.payload_offsets.data
+        return at[row + 1] - at[row]
 
     def feed(self, Parser parser, int64_t sid, data) -> list:
         """Parse data; messages of the subscription become rows, every other operation is returned.

@@ -10,6 +10,7 @@ cdef class Wanted:
     cdef Out ids                 # uint32s
     cdef size_t n
     cdef bytes flags             # a byte per id, made when the segments have to be searched
+    cdef bytes some_flags        # the same of some of them, for one search
     cdef bint every              # the pattern matches everything: ids are not listed
     cdef uint32_t id(self, size_t k) noexcept
     cdef Subject* subject(self, size_t k) noexcept

@@ -202,8 +202,8 @@ cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
     cdef uint32_t id, size
     cdef Subject* s
     cdef size_t k
-    w.flags = PyBytes_FromStringAndSize(NULL, w.count())
-    flags = <uint8_t*>PyBytes_AS_STRING(w.flags)
+    w.some_flags = PyBytes_FromStringAndSize(NULL, w.count())
+    flags = <uint8_t*>PyBytes_AS_STRING(w.some_flags)
     memset(flags, 0, w.count())
     for k in range(w.n):
         s = w.subject(k)
@@ -409,8 +409,8 @@ cdef const uint8_t* straddling(Wanted w, uint64_t seq) except NULL:
     cdef uint8_t* flags
     cdef Subject* s
     cdef size_t k
-    w.flags = PyBytes_FromStringAndSize(NULL, w.count())
-    flags = <uint8_t*>PyBytes_AS_STRING(w.flags)
+    w.some_flags = PyBytes_FromStringAndSize(NULL, w.count())
+    flags = <uint8_t*>PyBytes_AS_STRING(w.some_flags)
     memset(flags, 0, w.count())
     for k in range(w.n):
         s = w.subject(k)

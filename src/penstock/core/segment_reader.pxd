@@ -62,6 +62,7 @@ cdef class LogReader:
     cdef readonly str folder
     cdef readonly list segments          # SegmentScan, ascending
     cdef readonly uint64_t next_seq      # fill goes on here
+    cdef readonly size_t damages         # runs of damaged bytes that fill has passed over
     cdef Disk disk
     cdef readonly object cipher          # data keys of an encrypted stream; None
     cdef SegmentReader current
@@ -71,5 +72,6 @@ cdef class LogReader:
     cdef tuple patterns
     cdef bint wants(self, const char* subject, size_t n) except -1
     cdef bint find_segment(self) except -1
+    cdef int skip_to(self, uint64_t seq) except -1
     cdef SegmentScan facts_of(self, uint64_t first, dict by_first)
     cdef int find_faults(self, SegmentScan s, Segment segment, uint64_t following) except -1

@@ -74,6 +74,8 @@ class LogReader:
     segments: list[SegmentScan]
     lost: list[tuple[int, int, str]]
     next_seq: int
+    damages: int
+    """Runs of damaged bytes that `fill` has passed over, an unfinished end aside."""
     cipher: object
 
     def __init__(
@@ -82,6 +84,7 @@ class LogReader:
         folder: str,
         *,
         quick: bool = False,
+        survey: bool = True,
         progress: Callable[[int], object] | None = None,
         cipher: object = None,
     ) -> None:
@@ -89,11 +92,14 @@ class LogReader:
         `cipher` (the stream's data keys) does not open it.
 
         Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
-        `progress` is called with the bytes of large reads.
+        Without `survey` nothing is said of segments (`segments` stays empty), which saves reading the last one once
+        more. `progress` is called with the bytes of large reads.
 
         While a server writes into the folder, hold it first (core.readonly): what is read is then a state
         that the log had, up to some message that was accepted by then.
         """
+    def close(self) -> None:
+        """Close the files that are open; nothing may be asked afterwards."""
     def live_sum(self, first: int) -> int:
         """A checksum of the sequences of the live messages of the segment with that first sequence."""
     def lost_in(self, low: int, high: int) -> list[tuple[int, int, str]]:

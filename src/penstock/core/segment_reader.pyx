@@ -184,7 +184,7 @@ def doubted(head: bytes) -> bytes:
 cdef class LogReader:
     """The messages of a folder, as an opening would find them, and a place in them."""
 
-    def __init__(self, Disk disk, str folder, *, bint quick=False, progress=None, cipher=None) -> None:
+    def __init__(self, Disk disk, str folder, *, bint quick=False, bint survey=True, progress=None, cipher=None) -> None:
         """Open it; see the stub."""
         cdef list names = disk.list_dir(folder)
         cdef dict by_first = {}
@@ -203,7 +203,10 @@ cdef class LogReader:
         self.log = Log(folder, self.overlay, create=False, cipher=cipher)
         self.wanted = {}
         self.patterns = ()
+        self.segments = []
         self.seek(1)
+        if not survey:
+            return
         for segment in self.log.segments.items + self.log.doomed:
             by_first[segment.first] = segment
         self.segments = [self.facts_of(int(name[:20]), by_first) for name in names if is_segment_name(name)]
@@ -299,6 +302,11 @@ cdef class LogReader:
             i = s.next_live(i + 1)
         return total
 
+    def close(self) -> None:
+        """Close the files that are open; nothing may be asked afterwards."""
+        self.current = None
+        self.log.close_handles()
+
     # --- messages --------------------------------------------------------------------------------
 
     def seek(self, uint64_t seq) -> None:
@@ -318,9 +326,26 @@ cdef class LogReader:
                 self.current = SegmentReader(self.overlay, self.log.segments.path(s, ".seg"), s.first, self.cipher)
                 self.current.salt = s.salt
                 self.segment = s
+                self.skip_to(self.next_seq)
                 return True
         self.current = None
         return False
+
+    cdef int skip_to(self, uint64_t seq) except -1:
+        # `current` goes on with the first live message from there on, if the entries say where that is.
+        cdef Segment s = self.segment
+        cdef SegmentReader r = self.current
+        cdef uint32_t i
+        if seq <= s.first or r.headless or r.mended:
+            return 0
+        i = s.next_live(<uint32_t>(seq - s.first))
+        if i >= s.count:
+            return 0
+        self.log.segments.need(s)
+        if s.begins <= s.entries[i].offset < r.end:
+            r.at = s.entries[i].offset
+            r.expected = s.first + i
+        return 0
 
     cdef bint wants(self, const char* subject, size_t n) except -1:
         cdef bytes name = PyBytes_FromStringAndSize(subject, n)
@@ -358,6 +383,8 @@ cdef class LogReader:
             if kind == AT_END:
                 self.current = None
                 continue
+            if kind == DAMAGE and (r.at < r.end or s is not self.log.active):
+                self.damages += 1
             if kind != MESSAGE or r.head.seq < self.next_seq:
                 continue
             i = r.head.seq - s.first
@@ -371,6 +398,7 @@ cdef class LogReader:
                 continue
             if r.sealed:
                 if not self.log.read(r.head.seq, &opened):
+                    self.damages += 1
                     continue
                 subject, length = opened.subject, opened.body_len
             else:

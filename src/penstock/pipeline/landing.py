@@ -89,7 +89,7 @@ class Landing:
             prefix = f"{query_id}-{batch_id:09d}"
             files = write_files(fresh.select(LINES_SCHEMA.names), self.lines, prefix)
             if files:
-                mark = max(file.last_seq for file in files)
+                mark = max(file.maximum("seq") for file in files)
                 self.lines.append(files, Batch(query_id, batch_id, self._source_id, mark))
                 self.landed.rows += sum(file.rows for file in files)
         self._count(Batch(query_id, batch_id, self._source_id, mark))

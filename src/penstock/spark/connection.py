@@ -1,5 +1,4 @@
-"""The few things a reader asks a server: the state of a stream, the sequence at a time, the end of
-a subject.
+"""Connections to servers, and the state of a stream.
 
 One connection per process, kept between calls: Spark uses its Python workers again, and a query's
 driver side lives as long as the query. A connection made before a fork is not used after it.
@@ -10,31 +9,32 @@ Knows nothing of Spark.
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
 from penstock.client.blocking import connect_blocking
-from penstock.client.models import ConsumerConfig
 from penstock.client.options import Options as ClientOptions
 from penstock.client.options import TlsOptions, parse_servers
-from penstock.errors import ApiError, MessageNotFound, NoResponders, PenstockError, StreamNotFound
+from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.offsets import StreamState
 from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking_jetstream import JetStream
-    from penstock.spark.options import Options
+    from penstock.client.models import StreamInfo
     from penstock.spark.servers import Servers
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECONNECT_ATTEMPTS = 20
 _clients: dict[tuple[int, Servers], BlockingClient] = {}
 
 
 class ReadError(RuntimeError):
     """A stream could not be read; the text says which and why."""
+
+
+class StreamMissing(ReadError):
+    """There is no such stream on the servers."""
 
 
 def client_for(servers: Servers) -> BlockingClient:
@@ -108,56 +108,29 @@ def jetstream_for(servers: Servers) -> JetStream:
     )
 
 
-def stream_state(options: Options) -> StreamState:
-    """What the stream holds now. Raises :class:`ReadError`, also for a stream that is not there."""
+def stream_info(servers: Servers, stream: str) -> StreamInfo:
+    """What the server says of a stream. Raises :class:`ReadError`; :class:`StreamMissing` for one
+    that is not there.
+    """
     try:
-        info = jetstream_for(options.servers).stream_info(options.stream)
+        return jetstream_for(servers).stream_info(stream)
     except StreamNotFound:
-        raise ReadError(f"there is no stream {options.stream} on {options.servers}") from None
+        raise StreamMissing(f"there is no stream {stream} on {servers}") from None
     except NoResponders:
-        raise ReadError(f"{options.servers} has no JetStream") from None
-    except PenstockError as error:
-        raise ReadError(f"stream {options.stream}: {error}") from error
+        raise ReadError(f"{servers} has no JetStream") from None
+    except (PenstockError, ReadError) as error:
+        raise ReadError(f"stream {stream}: {error}") from error
+
+
+def stream_state(servers: Servers, stream: str) -> StreamState:
+    """What the stream holds now. Raises as :func:`stream_info`."""
+    return state_of(stream_info(servers, stream))
+
+
+def state_of(info: StreamInfo) -> StreamState:
+    """What matters of a STREAM.INFO answer."""
     state = info.state
     # A stream never written to reports 0 and 0.
     first = state.first_seq if state.messages else state.last_seq + 1
     born = format_time(info.created)
     return StreamState(info.config.name, born, first, state.last_seq, state.messages, state.bytes)
-
-
-def end_of_subject(options: Options, state: StreamState) -> int:
-    """The last sequence the subject filter lets through, or that of the stream without a filter."""
-    if options.subject is None:
-        return state.last_seq
-    try:
-        found = jetstream_for(options.servers).get_message(
-            options.stream, last_by_subject=options.subject
-        )
-    except MessageNotFound:
-        return 0
-    except PenstockError as error:
-        raise ReadError(f"stream {options.stream}: {error}") from error
-    return min(found.seq, state.last_seq)
-
-
-def sequence_at(options: Options, time: datetime) -> int | None:
-    """The sequence of the first message stored at or after a time, None when there is none yet.
-
-    Found by way of a consumer that would start there, which every server since 2.9 knows.
-    """
-    config = ConsumerConfig(
-        deliver_policy="by_start_time",
-        opt_start_time=(time - EPOCH) // timedelta(microseconds=1) * 1000,
-        ack_policy="none",
-        mem_storage=True,
-        inactive_threshold=5_000_000_000,
-    )
-    jetstream = jetstream_for(options.servers)
-    try:
-        state = stream_state(options)
-        consumer = jetstream.create_consumer(options.stream, config)
-        jetstream.delete_consumer(options.stream, consumer.name)
-    except ApiError as error:
-        raise ReadError(f"stream {options.stream}: {error}") from error
-    first = consumer.delivered.stream_seq + 1
-    return first if first <= state.last_seq else None

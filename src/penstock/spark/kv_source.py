@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -30,6 +29,7 @@ from penstock.spark.kv_bucket import last_change, look
 from penstock.spark.kv_options import EARLIEST, LATEST, parse_kv_options
 from penstock.spark.offsets import DataLossError, Range
 from penstock.spark.parsing import OptionError
+from penstock.spark.sink import KvSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ class KvPartition(InputPartition):
     gone: str | None = None
 
 
-class JetStreamKv(DataSource):
+class JetStreamKv(KvSink):
     """``spark.read`` and ``spark.readStream`` ``.format("jetstream_kv")``."""
 
     @classmethod

@@ -128,7 +128,7 @@ class Shadow:
             else:
                 return
         if self._retentions[stream] == "limits":
-            subjects = self._filters(jetstream)
+            subjects = self._filters(jetstream, stream)
             lag_moves.make_again(jetstream, stream, self.name, subjects, seq)
         else:
             lag_moves.fetch(jetstream, jetstream.consumer_info(stream, self.name), seq)
@@ -144,7 +144,7 @@ class Shadow:
             )
         if format_time(about.created) != offset.born:
             return  # the query was not told yet that the stream was made again
-        subjects = self._filters(jetstream)
+        subjects = self._filters(jetstream, stream)
         wanted = lag_moves.config(self.name, subjects, offset.seq)
         try:
             info = jetstream.consumer_info(stream, self.name)
@@ -157,9 +157,10 @@ class Shadow:
         self._check_kind(info)
         if not _same_filters(info.config, wanted):
             info = jetstream.update_consumer(stream, _with_filters(info.config, wanted))
-        if info.ack_floor.stream_seq < offset.seq:
+        floor = _floor(info)
+        if floor < offset.seq:
             self._forward(jetstream, stream, offset.seq)
-        elif info.ack_floor.stream_seq > offset.seq:
+        elif floor > offset.seq:
             self._back(jetstream, stream, offset.seq)
 
     def _back(self, jetstream: JetStream, stream: str, seq: int) -> None:
@@ -171,7 +172,7 @@ class Shadow:
                 pass  # below where it was created: make it again
             else:
                 return
-        subjects = self._filters(jetstream)
+        subjects = self._filters(jetstream, stream)
         limits = self._retentions[stream] == "limits"
         back = lag_moves.make_again if limits else lag_moves.move_back
         back(jetstream, stream, self.name, subjects, seq)
@@ -179,11 +180,16 @@ class Shadow:
     def _resets(self, jetstream: JetStream) -> bool:
         return not self._without_resets and lag_moves.takes_resets(jetstream)
 
-    def _filters(self, jetstream: JetStream) -> tuple[str, ...]:
+    def _filters(self, jetstream: JetStream, stream: str) -> tuple[str, ...]:
         """The durable's filters; none where the server would not take them, which is safe: more is
         held, and more is counted.
+
+        None with interest retention either: there the stream would not store what nobody wants,
+        and the reader could not tell that from messages it has lost.
         """
         subjects = self.subjects
+        if self._retentions[stream] != "limits":
+            return ()
         several = len(subjects) > 1
         if several and not (lag_moves.takes_several_filters(jetstream) and _disjoint(subjects)):
             return ()
@@ -207,8 +213,7 @@ def shadow_of(options: Options) -> Shadow | None:
     """The shadow a reader was asked for by the option consumer; None without it."""
     if options.consumer is None:
         return None
-    subjects = () if options.subject is None else (options.subject,)
-    return Shadow(options.servers, options.consumer, subjects)
+    return Shadow(options.servers, options.consumer, options.subjects)
 
 
 def _disjoint(subjects: tuple[str, ...]) -> bool:
@@ -217,6 +222,14 @@ def _disjoint(subjects: tuple[str, ...]) -> bool:
         for index, subject in enumerate(subjects)
         for other in subjects[index + 1 :]
     )
+
+
+def _floor(info: ConsumerInfo) -> int:
+    """Where the durable is; before anything was acknowledged older servers say 0, which is then
+    where it was created.
+    """
+    started = 0 if info.config is None else max(0, info.config.opt_start_seq - 1)
+    return info.ack_floor.stream_seq or started
 
 
 def _filters(config: ConsumerConfig | None) -> set[str]:

@@ -1,31 +1,36 @@
-"""Planning of reads, as plain functions: where to start, how far a micro-batch goes, how a range is
-cut.
+"""What an offset is, where a read starts and ends, and whether what was not read yet is still
+there; as plain functions.
 
-An offset is the sequence of the last message that was read, with the name of the stream and the
-time it was created::
+An offset is, for each stream, the sequence of the last message that was read, and the time the
+stream was created. Of one stream and of several::
 
     {"stream": "ORDERS", "seq": 41, "born": "2026-10-16T23:04:01.123456789Z"}
+    {"EVENTS": {"seq": 7, "born": "..."}, "ORDERS": {"seq": 41, "born": "...", "from": 40}}
 
 ``born`` tells a stream from one of the same name that was deleted and made again: sequences of the
-two have nothing to do with one another. A range is ``(after, last]``; what a batch holds follows
-from it alone, so that a batch that is run again gives the same rows.
+two have nothing to do with one another. The batch between two offsets is ``(start, end]``; where it
+cannot begin behind the start (the stream joined the query with this batch, was made again, or lost
+messages), ``from`` in its end says where it begins. ``mean`` is the mean size of a message where
+partitions are cut by it. So all of a batch follows from its two offsets, and a batch that is run
+again gives the same rows in the same partitions.
 
 Knows nothing of Spark and does no I/O: what the server said comes in as :class:`StreamState`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.options import EARLIEST, LATEST
 from penstock.spark.parsing import OptionError
+from penstock.spark.positions import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.spark.options import Options, Position
+    from penstock.spark.positions import Position
+
+TO_GO_ON = "To go on with what is left, set failOnDataLoss to false"
 
 
 class DataLossError(RuntimeError):
@@ -43,26 +48,72 @@ class StreamState:
     messages: int
     bytes: int
 
+    @property
+    def mean_bytes(self) -> int:
+        """The mean size of a stored message, 1 at least."""
+        return max(1, self.bytes // self.messages) if self.messages else 1
+
 
 @dataclass(frozen=True)
 class Offset:
-    """The last sequence read of one life of a stream."""
+    """The last sequence read of one life of a stream; ``begin`` and ``mean_bytes`` of the batch
+    that ends here, where they had to be written down.
+    """
 
     stream: str
     seq: int
     born: str
+    begin: int | None = None
+    mean_bytes: int | None = None
 
     def to_json(self) -> dict[str, str | int]:
-        """The form Spark keeps in the checkpoint: JSON primitives only."""
-        return {"stream": self.stream, "seq": self.seq, "born": self.born}
+        """The form of a query of one stream."""
+        return {"stream": self.stream, **self._fields()}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Offset:
-        """Read :meth:`to_json`'s form; ValueError when a checkpoint of another source is given."""
-        try:
-            return cls(str(value["stream"]), int(value["seq"]), str(value["born"]))
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"{value!r} is not an offset of the jetstream source") from None
+    def _fields(self) -> dict[str, str | int]:
+        fields: dict[str, str | int] = {"seq": self.seq, "born": self.born}
+        if self.begin is not None:
+            fields["from"] = self.begin
+        if self.mean_bytes is not None:
+            fields["mean"] = self.mean_bytes
+        return fields
+
+    def bare(self) -> Offset:
+        """The place alone, as a later batch starts from it."""
+        return replace(self, begin=None, mean_bytes=None)
+
+
+Offsets = dict[str, Offset]
+"""The offset of a query: that of each stream, by its name."""
+
+
+def offsets_to_json(offsets: Mapping[str, Offset], *, one_stream: bool) -> dict[str, Any]:
+    """The form Spark keeps in the checkpoint; streams in the order of their names."""
+    if one_stream and len(offsets) == 1:
+        [offset] = offsets.values()
+        return offset.to_json()
+    return {name: offsets[name]._fields() for name in sorted(offsets)}
+
+
+def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
+    """Read either form; ValueError when a checkpoint of another source is given."""
+    try:
+        if isinstance(value.get("stream"), str):
+            return {value["stream"]: _offset(value["stream"], value)}
+        return {str(name): _offset(str(name), value[name]) for name in value}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ValueError(f"{value!r} is not an offset of the jetstream source") from None
+
+
+def _offset(stream: str, fields: Mapping[str, Any]) -> Offset:
+    begin, mean = fields.get("from"), fields.get("mean")
+    return Offset(
+        stream,
+        int(fields["seq"]),
+        str(fields["born"]),
+        None if begin is None else int(begin),
+        None if mean is None else int(mean),
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +150,7 @@ def resolve_start(position: Position, state: StreamState, seq_at_time: int | Non
 
 
 def resolve_end(position: Position, state: StreamState, seq_at_time: int | None) -> int:
-    """The last sequence to read of a batch, never beyond the stream's end. ``seq_at_time`` as in
+    """The last sequence to read, never beyond the stream's end. ``seq_at_time`` as in
     :func:`resolve_start`.
     """
     if position.sequence is not None:
@@ -109,75 +160,49 @@ def resolve_end(position: Position, state: StreamState, seq_at_time: int | None)
     return state.last_seq
 
 
-def continue_from(offset: Offset, state: StreamState, *, fail_on_data_loss: bool) -> Range:
-    """The range from behind ``offset`` to the end of the stream, after a look at whether the two
-    still fit.
-
-    Raises :class:`DataLossError` when the stream is another one, went back, or lost messages not
-    read yet. With ``fail_on_data_loss`` false the range is what can still be read: all of a stream
-    that was made again, and what comes after the end of one that went back.
+@dataclass(frozen=True)
+class Next:
+    """What is to be read of a stream next. ``problem`` says why that does not begin right behind
+    the last message read, where that is a loss; ``moved`` whether it does not, loss or not.
     """
-    if offset.stream != state.stream:
-        raise ValueError(
-            f"the checkpoint is of stream {offset.stream}, not {state.stream}: use another one"
-        )
-    problem = None
-    after = offset.seq
+
+    range: Range
+    moved: bool
+    problem: str | None = None
+
+
+def what_is_next(offset: Offset | None, state: StreamState, passed: int = 0) -> Next:
+    """From behind ``offset`` to the end of the stream, after a look at whether the two still fit.
+
+    Without an offset the stream is new to the query: all that it holds. ``passed`` is a sequence up
+    to which, behind ``offset``, there was nothing for this reader when it looked; what was there
+    may go without a loss. After a loss the range is what can still be read: all of a stream that
+    was made again, and what comes after the end of one that went back.
+    """
+    everything = Range(state.first_seq, state.last_seq)
+    if offset is None:
+        return Next(everything, moved=True)
     if offset.born != state.born:
-        problem = f"was deleted and created again (at {state.born}, before that {offset.born})"
-        after = 0
-    elif offset.seq > state.last_seq:
-        problem = f"ends at sequence {state.last_seq}, before the last one read, {offset.seq}"
-        after = state.last_seq
-    elif after + 1 < state.first_seq:
-        problem = f"begins at sequence {state.first_seq}; {after + 1} and later were not read yet"
-    if problem and fail_on_data_loss:
-        raise DataLossError(
-            f"stream {state.stream} {problem}."
-            " To go on with what is left, set failOnDataLoss to false"
+        return Next(
+            everything,
+            moved=True,
+            problem=f"was deleted and created again (at {state.born}, before that {offset.born})",
         )
-    return Range(max(after + 1, state.first_seq), state.last_seq)
+    if offset.seq > state.last_seq:
+        return Next(
+            Range(state.last_seq + 1, state.last_seq),
+            moved=True,
+            problem=f"ends at sequence {state.last_seq}, before the last one read, {offset.seq}",
+        )
+    if offset.seq + 1 >= state.first_seq:
+        return Next(Range(offset.seq + 1, state.last_seq), moved=False)
+    problem = None
+    behind = max(offset.seq, min(passed, state.last_seq)) + 1
+    if behind < state.first_seq:
+        problem = f"begins at sequence {state.first_seq}; {behind} and later were not read yet"
+    return Next(everything, moved=True, problem=problem)
 
 
-def admit(available: Range, state: StreamState, options: Options) -> int:
-    """The last sequence of the next micro-batch under maxOffsetsPerTrigger and maxBytesPerTrigger.
-
-    Bytes are reckoned by the mean size of a stored message, so they are kept on the whole, not in
-    each batch. At least one sequence is admitted, so that a query never stands still.
-    """
-    rows = len(available)
-    if options.max_offsets_per_trigger is not None:
-        rows = min(rows, options.max_offsets_per_trigger)
-    if options.max_bytes_per_trigger is not None and state.messages:
-        mean_bytes = max(1, state.bytes // state.messages)
-        rows = min(rows, max(1, options.max_bytes_per_trigger // mean_bytes))
-    return available.first - 1 + rows
-
-
-def worth_a_batch(available: Range, waited_seconds: float, options: Options) -> bool:
-    """Whether minOffsetsPerTrigger is met, or maxTriggerDelay is over. Nothing to read is never
-    worth one.
-    """
-    if not len(available):
-        return False
-    least = options.min_offsets_per_trigger
-    return (
-        least is None
-        or len(available) >= least
-        or waited_seconds >= options.max_trigger_delay_seconds
-    )
-
-
-def cut(whole: Range, options: Options) -> list[Range]:
-    """Cut a range into partitions of nearly equal length: as few as the options allow, in order,
-    without gaps.
-
-    Every sequence of ``whole`` is in exactly one of them; an empty range gives an empty list.
-    """
-    length = len(whole)
-    if not length:
-        return []
-    wanted = -(-length // options.max_records_per_partition)
-    count = min(length, max(wanted, options.min_partitions))
-    bounds = [whole.first + length * index // count for index in range(count + 1)]
-    return [Range(low, high - 1) for low, high in pairwise(bounds)]
+def loss(stream: str, problem: str) -> DataLossError:
+    """The error for a ``problem`` of a stream."""
+    return DataLossError(f"stream {stream} {problem}. {TO_GO_ON}")

@@ -1,4 +1,5 @@
-"""The options of ``format("jetstream")``, read once from Spark's strings into one frozen value.
+"""The options of ``format("jetstream")`` for reading, read once from Spark's strings into one
+frozen value.
 
 ``ROWS`` is the whole truth about an option: its name, how its text is read and what it means. The
 parser, the error for an unknown name and the reference page are made from it.
@@ -9,123 +10,159 @@ resolved in :mod:`penstock.spark.offsets`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.spark.parsing import (
-    SEQUENCE_MAX,
-    OptionError,
-    Row,
-    consumer_name,
-    count,
-    duration,
-    flag,
-    parse,
-    size,
-    stream_name,
-    subject,
-)
+from penstock.spark import parsing
+from penstock.spark.parsing import OptionError, Row, count, duration, flag, parse, size
+from penstock.spark.plan import AUTO, BATCH_ROWS, COLUMNS, DEFAULT_COLUMNS, SEGMENTS, TRANSPORTS
+from penstock.spark.positions import EARLIEST, LATEST, Positions, positions
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-EARLIEST = "earliest"
-LATEST = "latest"
-
-
-@dataclass(frozen=True)
-class Position:
-    """A place in a stream as a user names it: a word, a sequence, or a time; exactly one of the
-    three is set.
-    """
-
-    word: str | None = None
-    sequence: int | None = None
-    time: datetime | None = None
-
-    def __str__(self) -> str:
-        """The text the option accepts for this position."""
-        if self.word is not None:
-            return self.word
-        return str(self.sequence) if self.time is None else self.time.isoformat()
+METADATA = ("ts_ns", "size", "born", "reply")
+"""The columns that the option ``metadata`` adds."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a reader of one stream was asked to do.
+    """What a reader was asked to do: of ``streams``, or of those that match ``stream_pattern``.
 
-    Picklable (it travels to the executors inside every partition). ``None`` means "no limit" or
-    "not given".
+    Picklable (it travels to the executors). ``None`` means "no limit" or "not given". ``subjects``
+    are filters, none of them for every subject.
     """
 
-    stream: str
+    streams: tuple[str, ...] = ()
+    stream_pattern: str | None = None
     servers: Servers = field(default_factory=Servers)
-    subject: str | None = None
-    starting_offsets: Position | None = None
-    ending_offsets: Position | None = None
+    subjects: tuple[str, ...] = ()
+    starting_offsets: Positions = field(default_factory=Positions)
+    ending_offsets: Positions | None = None
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_seconds: float = 900.0
     max_bytes_per_trigger: int | None = None
     min_partitions: int = 1
     max_records_per_partition: int = 100_000
+    max_bytes_per_partition: int | None = None
     include_headers: bool = False
+    metadata: bool = False
+    columns: tuple[str, ...] | None = None
+    pushdown: bool | None = None
     fail_on_data_loss: bool = True
-    batch_rows: int = 8192
+    batch_rows: int = BATCH_ROWS
+    transport: str = AUTO
+    segments: str | None = None
     consumer: str | None = None
 
+    def column_names(self) -> tuple[str, ...]:
+        """The columns of a row, in order."""
+        if self.columns is not None:
+            return self.columns
+        asked = {
+            *DEFAULT_COLUMNS,
+            *(["headers"] if self.include_headers else []),
+            *(METADATA if self.metadata else []),
+        }
+        return tuple(name for name in COLUMNS if name in asked)
 
-def _time(text: str) -> datetime | None:
+    def selects(self, stream: str) -> bool:
+        """Whether a stream of this name is read."""
+        if self.stream_pattern is None:
+            return stream in self.streams
+        return re.fullmatch(self.stream_pattern, stream) is not None
+
+    @property
+    def one_stream(self) -> bool:
+        """Whether exactly one stream is read, whatever there is on the server."""
+        return self.stream_pattern is None and len(self.streams) == 1
+
+    def described(self) -> str:
+        """What is read, for errors."""
+        if self.stream_pattern is not None:
+            return f"streams that match {self.stream_pattern}"
+        word = "stream" if self.one_stream else "streams"
+        return f"{word} {', '.join(self.streams)}"
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _streams(text: str) -> tuple[str, ...]:
     try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
+        names = tuple(parsing.stream_name(name) for name in _list(text))
+    except OptionError as wanted:
+        raise OptionError(f"{wanted}, or several with commas between") from None
+    if len(set(names)) != len(names):
+        raise OptionError("names of streams, each of them once")
+    return names
 
 
-def _position(text: str) -> Position:
-    word = text.strip().lower()
-    if word in (EARLIEST, LATEST):
-        return Position(word=word)
-    # A bare number is a sequence, never the year or the basic form of a date.
-    if word.isascii() and word.isdigit():
-        if 1 <= int(word) <= SEQUENCE_MAX:
-            return Position(sequence=int(word))
-    elif time := _time(text.strip()):
-        return Position(time=time)
-    raise OptionError(
-        "earliest, latest, a sequence such as 1, or a time such as 2026-10-16T23:04:01Z"
-    )
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"a regular expression such as ORDERS_.* ({error})") from None
+    return parsing.text(text)
+
+
+def _subjects(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(parsing.subject(subject) for subject in _list(text)))
+    except OptionError as wanted:
+        raise OptionError(f"{wanted}, or several with commas between") from None
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = _list(text)
+    if len(set(names)) != len(names) or not set(names) <= COLUMNS.keys():
+        raise OptionError(f"names of columns with commas between, of: {', '.join(COLUMNS)}")
+    return names
+
+
+def _transport(text: str) -> str:
+    if text.lower() not in TRANSPORTS:
+        raise OptionError(", ".join(TRANSPORTS[:-1]) + " or " + TRANSPORTS[-1])
+    return text.lower()
 
 
 ROWS: tuple[Row, ...] = (
-    Row("stream", "stream", stream_name, "The stream to read. Required."),
+    Row("stream", "streams", _streams, "The stream to read, or several with commas between."),
+    Row(
+        "streamPattern",
+        "stream_pattern",
+        _pattern,
+        "Read all streams whose whole name matches this regular expression, instead of stream.",
+    ),
     *SERVER_ROWS,
     Row(
         "subject",
-        "subject",
-        subject,
-        "Read only messages on subjects that match; wildcards allowed.",
+        "subjects",
+        _subjects,
+        "Read only messages on subjects that match one of these, with commas between; wildcards"
+        " allowed.",
     ),
     Row(
         "startingOffsets",
         "starting_offsets",
-        _position,
+        positions,
         "First message to read. A query that resumes from its checkpoint ignores it.",
     ),
     Row(
         "endingOffsets",
         "ending_offsets",
-        _position,
-        "Last message to read, itself included; a time is excluded. Batch only.",
+        positions,
+        "Last message to read, itself included; a time is excluded. Batch and AvailableNow only.",
     ),
     Row(
         "maxOffsetsPerTrigger",
         "max_offsets_per_trigger",
         count,
-        "At most so many sequences in one micro-batch.",
+        "At most so many sequences in one micro-batch, shared fairly by the streams.",
     ),
     Row(
         "minOffsetsPerTrigger",
@@ -152,7 +189,21 @@ ROWS: tuple[Row, ...] = (
         count,
         "At most so many sequences in one partition.",
     ),
+    Row(
+        "maxBytesPerPartition",
+        "max_bytes_per_partition",
+        size,
+        "About so many stored bytes in one partition, reckoned by the mean message.",
+    ),
     Row("includeHeaders", "include_headers", flag, "Add the column headers."),
+    Row("metadata", "metadata", flag, f"Add the columns {', '.join(METADATA)}."),
+    Row("columns", "columns", _columns, "Only these columns, in this order, commas between."),
+    Row(
+        "pushdown",
+        "pushdown",
+        flag,
+        "Let Spark hand over what where() asks of subject, seq, ts and stream; batch only.",
+    ),
     Row(
         "failOnDataLoss",
         "fail_on_data_loss",
@@ -165,10 +216,12 @@ ROWS: tuple[Row, ...] = (
         count,
         "Rows in one Arrow batch at most (4 MiB at most in any case).",
     ),
+    Row("transport", "transport", _transport, "How messages come: auto, or one way only."),
+    Row("segments", "segments", parsing.text, "Folder of a Penstock store, as executors see it."),
     Row(
         "consumer",
         "consumer",
-        consumer_name,
+        parsing.consumer_name,
         "A durable consumer that follows what the query has committed. Streaming only.",
     ),
 )
@@ -181,25 +234,39 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     contradict one another.
     """
     values = parse(ROWS, given, format_name="jetstream")
-    if "stream" not in values:
+    if "streams" not in values and "stream_pattern" not in values:
         raise OptionError('option stream is missing: .option("stream", "ORDERS")')
     options = Options(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     _check_together(options, streaming=streaming)
+    _check_positions(options, streaming=streaming)
     return options
 
 
 def _check_together(options: Options, *, streaming: bool) -> None:
-    ending = options.ending_offsets
-    if ending is not None and streaming:
-        raise OptionError("endingOffsets is for batch reads; a stream has no end")
-    if ending is not None and ending.word == EARLIEST:
-        raise OptionError("endingOffsets cannot be earliest; use latest, a sequence or a time")
-    if options.starting_offsets == Position(word=LATEST) and not streaming:
-        raise OptionError("startingOffsets cannot be latest in a batch read; it would be empty")
     if options.consumer is not None and not streaming:
         raise OptionError("consumer is for streaming reads; a batch read commits nothing")
+    if options.streams and options.stream_pattern is not None:
+        raise OptionError("give either stream or streamPattern")
     low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if low is not None and high is not None and low > high:
         raise OptionError(
             f"minOffsetsPerTrigger ({low}) is more than maxOffsetsPerTrigger ({high})"
         )
+    if options.transport == SEGMENTS and options.segments is None:
+        raise OptionError("transport is segments, but option segments does not say where they are")
+
+
+def _check_positions(options: Options, *, streaming: bool) -> None:
+    for name, given in (
+        ("startingOffsets", options.starting_offsets),
+        ("endingOffsets", options.ending_offsets),
+    ):
+        for stream in () if given is None else given.streams:
+            if not options.selects(stream):
+                raise OptionError(
+                    f"{name} is for {stream}, but what is read is {options.described()}"
+                )
+    if options.ending_offsets is not None and EARLIEST in options.ending_offsets.words():
+        raise OptionError("endingOffsets cannot be earliest; use latest, a sequence or a time")
+    if not streaming and LATEST in options.starting_offsets.words():
+        raise OptionError("startingOffsets cannot be latest in a batch read; it would be empty")

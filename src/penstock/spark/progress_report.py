@@ -8,7 +8,7 @@ One message per event, JSON::
      "lag": 7, "streams": {"ORDERS": {"end": 41, "latest": 48, "lag": 7}}, "sink": "…"}
 
 ``event`` is ``started``, ``progress``, ``idle`` or ``terminated``; only ``progress`` has what comes
-after ``at``, and a query that failed has ``error`` when it is terminated. Lag counts sequences, of
+after ``at``, and a query that failed has ``error``, one line, when it is terminated. Lag counts sequences, of
 the sources of this package; a bucket stands under the name of its stream.
 
 Imports nothing of Spark: events are taken as they come. Does no I/O.
@@ -74,7 +74,7 @@ def progress_message(query: str, progress: Any) -> Message:
     return {
         **_head("progress", query, progress, progress.timestamp),
         "batch": progress.batchId,
-        "rows": progress.numInputRows,
+        "rows": progress.numInputRows or 0,
         "input_rows_per_second": _rate(progress.inputRowsPerSecond),
         "processed_rows_per_second": _rate(progress.processedRowsPerSecond),
         "batch_ms": progress.batchDuration,
@@ -90,6 +90,16 @@ def _rate(value: float | None) -> float:
     if value is None or not 0.0 <= value < float("inf"):
         return 0.0
     return round(value, 3)
+
+
+def cause_of(exception: str) -> str:
+    """The one line of an exception of Spark that says what happened: of an error in Python that is
+    the last line of its traceback, which frames of the JVM follow.
+    """
+    lines = [line.strip() for line in exception.partition("\n\tat ")[0].splitlines()]
+    lines = [line for line in lines if line and not line.startswith("SQLSTATE:")]
+    in_python = any("Traceback (most recent call last)" in line for line in lines)
+    return lines[-1 if in_python else 0][:_ERROR_CHARACTERS] if lines else "unknown"
 
 
 @dataclass
@@ -125,7 +135,7 @@ class Reports:
         state = self._state(message)
         if progress.batchDuration and "addBatch" in message["phases_ms"]:
             state.batches += 1
-        state.rows += progress.numInputRows
+        state.rows += message["rows"]
         state.last = message
         return message
 
@@ -137,7 +147,7 @@ class Reports:
         """A query ended, at a time which Spark does not say."""
         message = _head("terminated", self._name(event), event, at)
         if event.exception is not None:
-            message["error"] = str(event.exception)[:_ERROR_CHARACTERS]
+            message["error"] = cause_of(str(event.exception))
         state = self._state(message)
         state.active, state.failed = False, event.exception is not None
         return message

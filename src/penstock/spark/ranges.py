@@ -1,12 +1,12 @@
-"""The messages of a range of sequences as Arrow batches, read over the NATS protocol on an
-executor.
+"""The messages of a partition as Arrow batches, read on an executor.
 
-The bytes of subjects and payloads go from the connection's columns into Arrow without a copy;
-nothing is done per message, but for headers, which are taken apart only when they are asked for.
+Three transports give the same rows: a consumer of our own, batches of direct gets, and the files of
+a Penstock store where they can be seen. Which one is used is the plan's choice, or ours by what the
+plan, the server and the stream have; one that turns out not to fit gives way to the next.
 
 A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed
-out. Messages that were deleted one by one are passed over; when the front of the range is gone
-because the stream dropped it, and failOnDataLoss is on, the read fails.
+out, with another connection, consumer or transport; :mod:`penstock.spark.reading` watches for
+losses.
 
 Knows nothing of Spark.
 """
@@ -14,182 +14,132 @@ Knows nothing of Spark.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from penstock.client import columns as bulk
-from penstock.core.wire import decode_headers
-from penstock.errors import ApiError, PenstockError, Timeout
-from penstock.spark.connection import ReadError, forget_client, jetstream_for, stream_state
-from penstock.spark.offsets import DataLossError
+from penstock.errors import ApiError, PenstockError, StreamNotFound, Timeout
+from penstock.spark import consumers, direct
+from penstock.spark import plan as plans
+from penstock.spark.arrow import to_arrow
+from penstock.spark.connection import ReadError, StreamMissing, forget_client
+from penstock.spark.reading import Reading, StreamGone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
 
     from penstock.core.columns import Columns
-    from penstock.spark.offsets import Range
-    from penstock.spark.options import Options
+    from penstock.spark.plan import ReadPlan
 
-_BATCH_BYTES = 4 * 2**20
+    Transport = Callable[[Reading], Iterator[Columns]]
+
+Answer = TypeVar("Answer")
+
 _RETRY_EVERY_SECONDS = 0.2
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
+_UNAVAILABLE = 503
 
 
-def read_range(options: Options, born: str, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The messages of ``wanted`` that the stream still holds, in order, in batches of Arrow.
+def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The messages of the plan's range that the stream still holds, in order, in batches of Arrow.
 
-    ``born`` is the life of the stream the range was planned for. Raises :class:`DataLossError` as
-    failOnDataLoss has it, and :class:`ReadError` when the server stays away for ``retryTimeout`` or
-    refuses.
+    Raises :class:`DataLossError` when messages were dropped before they were read, or the stream is
+    another one, unless the plan goes on with what is left; :class:`ReadError` when the server stays
+    away for ``retryTimeout`` or refuses.
     """
-    after = wanted.first - 1
-    for columns in _columns(options, wanted):
-        sequences = columns.seq.view("q")[: columns.count]
-        _check_nothing_dropped(options, born, after, sequences)
-        after = sequences[-1]
-        yield to_arrow(columns, options)
-    if after < wanted.last:
-        _check_end(options, born, after, wanted.last)
-
-
-def _check_nothing_dropped(
-    options: Options, born: str, after: int, sequences: memoryview[int]
-) -> None:
-    """Where sequences are missing, see whether the begin of the stream has overtaken the read.
-
-    Messages deleted one by one leave earlier ones in the stream; when there are none, the stream
-    has dropped them.
-    """
-    count = len(sequences)
-    if not _watches(options) or sequences[-1] - after == count:
+    if not len(plan.range):
         return
-    behind_gap = next(
-        sequences[row]
-        for row in range(count - 1, -1, -1)
-        if sequences[row] != (sequences[row - 1] if row else after) + 1
-    )
-    state = stream_state(options)
-    if state.born != born or (state.first_seq > after + 1 and state.first_seq >= behind_gap):
-        raise _loss(options, after + 1, behind_gap - 1)
+    reading = Reading(plan)
+    try:
+        for columns in _columns(reading):
+            reading.take(columns)
+            batch = to_arrow(columns, plan)
+            if batch.num_rows:
+                yield batch
+        _patiently(reading, reading.end)
+    except StreamGone:
+        return
 
 
-def _check_end(options: Options, born: str, after: int, last: int) -> None:
-    """The same for the end of a range, when nothing came behind ``after``."""
-    if _watches(options):
-        state = stream_state(options)
-        if state.born != born or state.first_seq > last:
-            raise _loss(options, after + 1, last)
-
-
-def _watches(options: Options) -> bool:
-    # With a filter most sequences are missing, and nothing can be told from it.
-    return options.fail_on_data_loss and options.subject is None
-
-
-def _loss(options: Options, first: int, last: int) -> DataLossError:
-    return DataLossError(
-        f"stream {options.stream} dropped messages from {first} to {last} before they were read."
-        " To go on with what is left, set failOnDataLoss to false"
-    )
-
-
-def _columns(options: Options, wanted: Range) -> Iterator[Columns]:
-    """Batches of columns, going on behind the last one as long as the server comes back in time."""
-    position = wanted.first
-    deadline = time.monotonic() + options.servers.retry_timeout_seconds
-    while position <= wanted.last:
+def _columns(reading: Reading) -> Iterator[Columns]:
+    """Batches of columns of one transport after the other, until one has come to the end."""
+    for transport in _transports(reading):
         try:
-            for columns in bulk.read_range(
-                jetstream_for(options.servers),
-                options.stream,
-                position,
-                wanted.last + 1,
-                filter_subjects=() if options.subject is None else (options.subject,),
-                rows=options.batch_rows,
-                max_bytes=_BATCH_BYTES,
-                timeout=options.servers.request_timeout_seconds,
-            ):
+            yield from _persistently(reading, transport)
+        except plans.UnfitError as error:
+            reading.front = None
+            if str(error):
+                warnings.warn(f"stream {reading.plan.stream}: {error}", stacklevel=2)
+            continue
+        return
+
+
+def _transports(reading: Reading) -> Iterator[Transport]:
+    plan = reading.plan
+    if plan.segments is not None and plan.transport in (plans.AUTO, plans.SEGMENTS):
+        from penstock.spark import files
+
+        yield files.read
+    if plan.transport == plans.DIRECT or (
+        plan.transport != plans.CONSUMER
+        and _patiently(reading, lambda: direct.is_better(reading, reading.look()))
+    ):
+        yield direct.read
+    yield consumers.read
+
+
+def _persistently(reading: Reading, transport: Transport) -> Iterator[Columns]:
+    """What a transport reads, going on behind the last row as long as the server comes back in
+    time.
+    """
+    patience = _Patience(reading)
+    while not reading.over:
+        try:
+            for columns in transport(reading):
                 yield columns
-                position = columns.last_seq + 1
-                deadline = time.monotonic() + options.servers.retry_timeout_seconds
-        except Timeout as error:
-            # A message that was counted does not come: the server is slow, or it was deleted
-            # meanwhile; ask anew.
-            trouble: Exception = error
+                patience.renew()
         except (PenstockError, ReadError) as error:
-            if isinstance(error, ApiError):
-                raise ReadError(f"stream {options.stream}: {error}") from error
-            trouble = error
-            forget_client(options.servers)
+            patience.bear(error)
         else:
             return
-        if time.monotonic() > deadline:
-            raise ReadError(
-                f"stream {options.stream}: cannot read on at {position}: {trouble}"
-            ) from trouble
+
+
+def _patiently(reading: Reading, ask: Callable[[], Answer]) -> Answer:
+    """The answer to a question, asked again as long as the server comes back in time."""
+    patience = _Patience(reading)
+    while True:
+        try:
+            return ask()
+        except (PenstockError, ReadError) as error:
+            patience.bear(error)
+
+
+class _Patience:
+    """How long a server that fails us is tried again."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.renew()
+
+    def renew(self) -> None:
+        """It gave us something: begin to count anew."""
+        servers = self._reading.plan.servers
+        self._deadline = time.monotonic() + servers.retry_timeout_seconds
+
+    def bear(self, error: Exception) -> None:
+        """Wait a moment after a failure, or raise ReadError when that is of no use any more."""
+        plan = self._reading.plan
+        if isinstance(error, StreamMissing):
+            raise error
+        if isinstance(error, StreamNotFound):
+            raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
+        if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
+            raise ReadError(f"stream {plan.stream}: {error}") from error
+        # After a Timeout the connection is good: the server is slow, or a message that was counted
+        # is not there any more.
+        if not isinstance(error, Timeout | ApiError):
+            forget_client(plan.servers)
+        if time.monotonic() > self._deadline:
+            where = self._reading.position
+            raise ReadError(f"stream {plan.stream}: cannot read on at {where}: {error}") from error
         time.sleep(_RETRY_EVERY_SECONDS)
-
-
-def to_arrow(columns: Columns, options: Options) -> pa.RecordBatch:
-    """One batch of columns as Arrow has it; shares the memory of the columns."""
-    count = columns.count
-    names = ["stream", "seq", "subject", "ts"]
-    nanoseconds = _fixed(pa.int64(), count, columns.timestamp_ns)
-    arrays = [
-        pa.repeat(pa.scalar(options.stream), count),
-        _fixed(pa.int64(), count, columns.seq),
-        _variable(pa.string(), count, columns.subject_offsets, columns.subject_data),
-        pc.divide(nanoseconds, 1000).cast(_TIMESTAMP),
-    ]
-    if options.include_headers:
-        names.append("headers")
-        blocks = _variable(pa.binary(), count, columns.headers_offsets, columns.headers_data)
-        arrays.append(_header_maps(blocks))
-    names.append("data")
-    arrays.append(_variable(pa.binary(), count, columns.payload_offsets, columns.payload_data))
-    return pa.RecordBatch.from_arrays(arrays, names)
-
-
-def _fixed(kind: pa.DataType, count: int, values: object) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)])
-
-
-def _variable(kind: pa.DataType, count: int, offsets: object, data: object) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _header_maps(blocks: pa.Array) -> pa.Array:
-    """Header blocks as maps from a name to its values, all of them in order; null for a message
-    without headers.
-    """
-    starts: list[int | None] = []
-    names: list[str] = []
-    value_starts = [0]
-    values: list[str] = []
-    for block in blocks.to_pylist():
-        if not block:
-            starts.append(None)
-            continue
-        starts.append(len(names))
-        for name, its_values in decode_headers(block)[2].items():
-            names.append(name)
-            values.extend(its_values)
-            value_starts.append(len(values))
-    starts.append(len(names))
-    lists = pa.ListArray.from_arrays(pa.array(value_starts, pa.int32()), _strings(values))
-    return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), _strings(names), lists)
-
-
-def _strings(texts: list[str]) -> pa.Array:
-    try:
-        return pa.array(texts, pa.string())
-    except UnicodeEncodeError:
-        # Bytes that are not UTF-8 came as surrogates; Arrow's strings, and Spark's, cannot hold
-        # them.
-        return pa.array(
-            [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in texts],
-            pa.string(),
-        )

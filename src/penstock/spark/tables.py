@@ -10,39 +10,44 @@ A commit whose transactions are already in the table is not made; two drivers th
 batch cannot both win, for the protocol refuses the second.
 
 Executors write Parquet files into the table's folder under names no other attempt uses
-(:func:`write_files`); the driver puts the names of those that came back into one commit. Files of
-attempts that failed stay behind unseen until :meth:`Table.maintain` removes them.
+(:func:`write_files`, :mod:`penstock.spark.data_files`); the driver puts the names of those that
+came back into one commit. Files of attempts that failed stay behind unseen until
+:meth:`Table.maintain` removes them.
 
 Knows nothing of streams, logs or what the columns mean, but for the one that holds the sequence.
 """
 
 from __future__ import annotations
 
-import json
-import time
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+
+from penstock.spark.commits import CHECKPOINT_INTERVAL
+from penstock.spark.data_files import DataFile, write_rows
+from penstock.spark.maintenance import compact, vacuum
+from penstock.spark.places import place
+from penstock.spark.upserts import append, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
+    from penstock.spark.places import Place
+
+__all__ = ["Batch", "Table", "append", "upsert", "write_files"]
+
 SEQUENCE_COLUMN = "seq"
-_CHECKPOINT_INTERVAL = "10"
 _COMPACT_TARGET_BYTES = 64 * 2**20
 # Long enough for a reader that opened an older version, and for the files of a batch that is still
 # being written.
 _VACUUM_AFTER_HOURS = 1
-_ROW_GROUP_ROWS = 128 * 1024
 
 
 @dataclass(frozen=True)
@@ -66,29 +71,7 @@ class Batch:
         )
 
 
-@dataclass(frozen=True)
-class WrittenFile:
-    """One Parquet file in a table's folder, not yet part of the table."""
-
-    path: str
-    size: int
-    rows: int
-    first_seq: int
-    last_seq: int
-
-    def add_action(self) -> AddAction:
-        """The Delta action that adds the file to the table, with what lets readers skip it."""
-        stats = {
-            "numRecords": self.rows,
-            "minValues": {SEQUENCE_COLUMN: self.first_seq},
-            "maxValues": {SEQUENCE_COLUMN: self.last_seq},
-            "nullCount": {SEQUENCE_COLUMN: 0},
-        }
-        now_ms = int(time.time() * 1000)
-        return AddAction(self.path, self.size, {}, now_ms, True, json.dumps(stats))
-
-
-_FILE_SCHEMA = "path string, size long, rows long, first_seq long, last_seq long"
+_FILE_SCHEMA = "path string, size long, rows long, stats string, written_ms long"
 
 
 class Table:
@@ -106,7 +89,7 @@ class Table:
             path,
             schema,
             mode="ignore",
-            configuration={"delta.checkpointInterval": _CHECKPOINT_INTERVAL},
+            configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL},
         )
         self._delta.update_incremental()
 
@@ -136,7 +119,7 @@ class Table:
             self.has(batch.query_id, batch.batch_id) or self.mark(batch.source_id) >= batch.last_seq
         )
 
-    def append(self, files: Sequence[WrittenFile], batch: Batch) -> bool:
+    def append(self, files: Sequence[DataFile], batch: Batch) -> bool:
         """Make the files part of the table, all or none of them; False when the table holds this
         batch already.
 
@@ -189,70 +172,29 @@ class Table:
         """
         if self._delta.version() == 0 or self._delta.version() % self._maintain_every:
             return False
-        self._delta.optimize.compact(target_size=_COMPACT_TARGET_BYTES)
-        self._delta.vacuum(
-            retention_hours=_VACUUM_AFTER_HOURS,
-            dry_run=False,
-            enforce_retention_duration=False,
-            full=True,
-        )
+        compact(self._delta, place(self.path), _COMPACT_TARGET_BYTES)
+        vacuum(self._delta, _VACUUM_AFTER_HOURS, dry_run=False)
         self._delta.update_incremental()
         return True
 
 
-def write_files(rows: DataFrame, table: Table, prefix: str) -> list[WrittenFile]:
+def write_files(rows: DataFrame, table: Table, prefix: str) -> list[DataFile]:
     """Write a DataFrame as Parquet files into a table's folder, on the executors; nothing is
     committed.
 
-    Rows come in order of sequence within a partition or not at all; the columns are those of the
-    table. Partitions without rows make no file.
+    The columns are those of the table. Partitions without rows make no file.
     """
-    writer = _writer(str(table.path), table.schema, prefix)
+    writer = _writer(place(table.path), table.schema, prefix)
     done = rows.mapInArrow(writer, _FILE_SCHEMA).collect()
-    return [WrittenFile(**row.asDict()) for row in done]
+    return [DataFile(partition=(), **row.asDict()) for row in done]
 
 
 def _writer(
-    folder: str, schema: pa.Schema, prefix: str
+    where: Place, schema: pa.Schema, prefix: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = write_parquet(batches, Path(folder), schema, prefix)
-        if written is not None:
-            yield pa.RecordBatch.from_pylist([vars(written)])
+        for file in write_rows(batches, where, schema, f"{prefix}-{uuid.uuid4().hex}"):
+            row = {name: value for name, value in vars(file).items() if name != "partition"}
+            yield pa.RecordBatch.from_pylist([row])
 
     return write
-
-
-def write_parquet(
-    batches: Iterator[pa.RecordBatch], folder: Path, schema: pa.Schema, prefix: str
-) -> WrittenFile | None:
-    """Write batches as one file named ``PREFIX-<unique>.parquet``; None, and no file, when there
-    are no rows.
-    """
-    name = f"{prefix}-{uuid.uuid4().hex}.parquet"
-    writer: Any = None
-    rows, first, last = 0, 2**63 - 1, 0
-    held: list[pa.RecordBatch] = []
-    held_rows = 0
-    try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            bounds = pc.min_max(batch.column(SEQUENCE_COLUMN)).as_py()
-            first, last = min(first, bounds["min"]), max(last, bounds["max"])
-            rows += batch.num_rows
-            held.append(batch)
-            held_rows += batch.num_rows
-            if held_rows >= _ROW_GROUP_ROWS:
-                writer = writer or pq.ParquetWriter(folder / name, schema, compression="zstd")
-                writer.write_table(pa.Table.from_batches(held).select(schema.names).cast(schema))
-                held, held_rows = [], 0
-        if held:
-            writer = writer or pq.ParquetWriter(folder / name, schema, compression="zstd")
-            writer.write_table(pa.Table.from_batches(held).select(schema.names).cast(schema))
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is None:
-        return None
-    return WrittenFile(name, (folder / name).stat().st_size, rows, first, last)

@@ -1,0 +1,134 @@
+"""``penstock tables maintain``: few files of a good size, none that nobody needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import number, print_json, print_table, size
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION, SIZE
+
+if TYPE_CHECKING:
+    from penstock.spark.maintenance import Plan, Report
+
+_HOUR_NS = 3_600_000_000_000
+_COLUMNS = ("table", "version", "files", "bytes", "compacted", "removed", "seconds")
+_NUMBERS = frozenset(_COLUMNS[1:])
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--target-size",
+    type=SIZE,
+    default="128MB",
+    show_default=True,
+    help="Make files of about this size; greater ones stay as they are.",
+)
+@click.option(
+    "--retention",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="Keep files that versions of this long ago name; an hour at least.",
+)
+@click.option("--no-compact", is_flag=True, help="Leave small files as they are.")
+@click.option("--no-checkpoint", is_flag=True, help="Write no checkpoint of the log.")
+@click.option("--no-vacuum", is_flag=True, help="Remove no files.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option(
+    "--storage",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For an object store, such as aws_region=eu-west-1; repeatable.",
+)
+@command
+@click.pass_obj
+def maintain(
+    session: Session,
+    paths: tuple[str, ...],
+    target_size: int,
+    retention: int,
+    no_compact: bool,
+    no_checkpoint: bool,
+    no_vacuum: bool,
+    dry_run: bool,
+    storage: tuple[str, ...],
+) -> int:
+    """Compact the Delta tables at PATH..., write a checkpoint, remove files that nobody needs.
+
+    Safe beside queries that write and read them. Exit status: 1 when a table could not be done.
+    """
+    try:
+        from penstock.spark.maintenance import Plan
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[spark]'") from None
+    if target_size < 1:
+        raise click.BadParameter("a size of 1 byte or more", param_hint="--target-size")
+    if retention < _HOUR_NS:
+        text = "1h or more: a batch under way may be about to commit younger files"
+        raise click.BadParameter(text, param_hint="--retention")
+    plan = Plan(
+        target_bytes=target_size,
+        keep_hours=-(-retention // _HOUR_NS),
+        compact=not no_compact,
+        checkpoint=not no_checkpoint,
+        vacuum=not no_vacuum,
+        dry_run=dry_run,
+    )
+    given = dict(_pair(text) for text in storage)
+    reports, problems = _all(paths, given, plan)
+    if session.as_json:
+        failed = [{"table": path, "error": text} for path, text in problems]
+        print_json([*(vars(report) for report in reports), *failed])
+    else:
+        _show(reports, dry_run=dry_run)
+        for path, text in problems:
+            click.echo(f"penstock: {path}: {text}", err=True)
+    return 1 if problems else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter("NAME=VALUE", param_hint="--storage")
+    return name, value
+
+
+def _all(
+    paths: tuple[str, ...], storage: dict[str, str], plan: Plan
+) -> tuple[list[Report], list[tuple[str, str]]]:
+    """Each table in turn; one that fails does not keep the others from being done."""
+    from penstock.spark.maintenance import maintain as look_after
+    from penstock.spark.parsing import OptionError
+    from penstock.spark.places import TableError, place
+
+    reports, problems = [], []
+    for path in paths:
+        try:
+            reports.append(look_after(place(path, storage), plan))
+        except (TableError, OptionError) as problem:
+            problems.append((path, str(problem)))
+    return reports, problems
+
+
+def _show(reports: list[Report], *, dry_run: bool) -> None:
+    if not reports:
+        return
+    rows = [
+        (
+            report.table,
+            number(report.version),
+            f"{number(report.files_before)} -> {number(report.files)}",
+            f"{size(report.bytes_before)} -> {size(report.bytes)}",
+            f"{number(report.compacted)} into {number(report.into)}" if report.compacted else "0",
+            number(len(report.removed)),
+            f"{report.seconds:.2f}",
+        )
+        for report in reports
+    ]
+    print_table(_COLUMNS, rows, right=_NUMBERS)
+    if dry_run:
+        print("dry run: nothing was changed; this is what would be done")

@@ -1,0 +1,165 @@
+"""Objects of an object store as the messages they are, written as NATS clients write them.
+
+::
+
+    $O.<bucket>.C.<nuid>             chunks of 128 KiB, in order
+    $O.<bucket>.M.<base64url(name)>  what the object is, as JSON; replaces what was there before
+
+An object is there once its meta message is: readers never see half of one. The id of its chunks is
+given by who writes it, so that a write that was cut off can be known, and its chunks removed.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import MessageNotFound, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.client.blocking_jetstream import JetStream
+
+STREAM_PREFIX = "OBJ_"
+CHUNK_BYTES = 128 * 1024
+_IN_FLIGHT_BYTES = 8 * 2**20
+_API = "$JS.API"
+
+
+class MetaOptions(msgspec.Struct, omit_defaults=True):
+    """How an object is cut."""
+
+    max_chunk_size: int = 0
+
+
+class Meta(msgspec.Struct, kw_only=True):
+    """What an object is; zeros are written, for readers tell an empty object by them."""
+
+    name: str
+    bucket: str = ""
+    nuid: str = ""
+    size: int = 0
+    chunks: int = 0
+    mtime: str = ""
+    digest: str = ""
+    deleted: bool | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    headers: dict[str, list[str]] | msgspec.UnsetType | None = msgspec.UNSET
+    options: MetaOptions | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether only the word is left that it was deleted."""
+        return self.deleted is True
+
+
+class ObjectStore:
+    """One object store; ``js`` is where it is."""
+
+    def __init__(self, js: JetStream, bucket: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        """Nothing is asked yet."""
+        self._js = js
+        self._bucket = bucket
+        self._stream = STREAM_PREFIX + bucket
+        self._chunk_bytes = chunk_bytes
+        prefix = js.plans.subjects.prefix
+        self._published = "" if prefix == _API else f"{prefix}."
+
+    def info(self, name: str) -> Meta | None:
+        """What the object of this name is, deleted ones too; None when there never was one."""
+        try:
+            found = self._js.get_message(self._stream, last_by_subject=self._meta_subject(name))
+        except MessageNotFound:
+            return None
+        try:
+            return msgspec.json.decode(found.data, type=Meta)
+        except msgspec.MsgspecError:
+            return None  # not of an object: it is replaced
+
+    def put(
+        self,
+        name: str,
+        data: bytes | memoryview,
+        nuid: str,
+        *,
+        description: str = "",
+        headers: Mapping[str, Sequence[str]] | None = None,
+    ) -> bool:
+        """Store an object; False when it is there with this id already.
+
+        Raises what publishing raises; the chunks are removed then, as far as that is possible.
+        """
+        before = self.info(name)
+        if before is not None and before.nuid == nuid and not before.is_deleted:
+            return False
+        view = memoryview(data)
+        self._drop_chunks(nuid)
+        try:
+            chunks = self._publish_chunks(view, nuid)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(view).digest()).decode()
+            meta = Meta(
+                name=name,
+                bucket=self._bucket,
+                nuid=nuid,
+                size=len(view),
+                chunks=chunks,
+                mtime=datetime.now(UTC).isoformat(),
+                digest=f"SHA-256={digest}",
+                description=description or msgspec.UNSET,
+                headers={key: list(values) for key, values in (headers or {}).items()}
+                or msgspec.UNSET,
+                options=MetaOptions(self._chunk_bytes),
+            )
+            self._publish_meta(meta)
+        except PenstockError:
+            with contextlib.suppress(PenstockError):
+                self._drop_chunks(nuid)
+            raise
+        if before is not None and before.nuid and before.nuid != nuid:
+            self._drop_chunks(before.nuid)
+        return True
+
+    def delete(self, name: str) -> bool:
+        """Leave the word that the object is deleted, and drop its chunks; False when there is none."""
+        before = self.info(name)
+        if before is None or before.is_deleted:
+            return False
+        gone = msgspec.structs.replace(
+            before,
+            deleted=True,
+            size=0,
+            chunks=0,
+            digest="",
+            mtime=datetime.now(UTC).isoformat(),
+        )
+        self._publish_meta(gone)
+        self._drop_chunks(before.nuid)
+        return True
+
+    def _publish_chunks(self, data: memoryview, nuid: str) -> int:
+        subject = f"{self._published}$O.{self._bucket}.C.{nuid}"
+        size = self._chunk_bytes
+        window = max(1, _IN_FLIGHT_BYTES // size)
+        with self._js.publisher(window=window) as publisher:
+            for start in range(0, len(data), size):
+                publisher.publish(subject, bytes(data[start : start + size]))
+        return -(-len(data) // size)
+
+    def _publish_meta(self, meta: Meta) -> None:
+        subject = self._published + self._meta_subject(meta.name)
+        self._js.publish(subject, msgspec.json.encode(meta), headers={"Nats-Rollup": "sub"})
+
+    def _meta_subject(self, name: str) -> str:
+        encoded = base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
+        return f"$O.{self._bucket}.M.{encoded}"
+
+    def _drop_chunks(self, nuid: str) -> None:
+        self._js.purge_stream(self._stream, filter_subject=f"$O.{self._bucket}.C.{nuid}")

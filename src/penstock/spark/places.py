@@ -1,0 +1,100 @@
+"""Where a table is: a folder of this machine, or a URL of an object store; and its files.
+
+=====================  ============================================================
+a path, ``file://``    pyarrow's own file system, and files reach the disk before they are named
+``s3://``, ``s3a://``  the object store that ``deltalake`` has built in, with the options it knows
+``gs://``              (``aws_access_key_id``, ``aws_endpoint_url``, ...)
+``az://``, ``abfss://``
+=====================  ============================================================
+
+Knows nothing of Spark, and of Delta only that ``deltalake`` opens the same places.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from penstock.spark.parsing import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyarrow import fs
+
+_OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
+
+
+class TableError(RuntimeError):
+    """A table cannot be read or written as asked. The text says which, why, and what would help."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table's root; picklable, it travels to the executors. ``storage`` may hold secrets."""
+
+    uri: str
+    storage: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        """The address, and the names of the storage options alone."""
+        names = ", ".join(name for name, _ in self.storage)
+        return f"Place({self.uri!r}{', storage ' + names if names else ''})"
+
+    def __str__(self) -> str:
+        """The address."""
+        return self.uri
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine; None when the table is elsewhere."""
+        return None if "://" in self.uri else Path(self.uri)
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What ``deltalake`` takes beside the address."""
+        return dict(self.storage)
+
+    def files(self) -> fs.FileSystem:
+        """The table's folder as a file system; paths are relative to it."""
+        from pyarrow import fs
+
+        folder = self.folder
+        if folder is not None:
+            return fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler
+
+        handler: Any = DeltaStorageHandler(self.uri, self.storage_options)
+        return fs.PyFileSystem(handler)
+
+
+def place(given: str | os.PathLike[str], storage: Mapping[str, str] | None = None) -> Place:
+    """The place that a user names; a path is taken from the current directory.
+
+    Raises :class:`OptionError` for an address of another kind.
+    """
+    text = os.fspath(given)
+    options = tuple(sorted((storage or {}).items()))
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if not scheme and text.startswith("file:/"):
+        scheme, text = "file", "file://" + text.removeprefix("file:")
+    if scheme in _OBJECT_STORES:
+        return Place(text.rstrip("/"), options)
+    if scheme not in ("", "file") or not text:
+        known = ", ".join(f"{name}://" for name in _OBJECT_STORES)
+        raise OptionError(f"the table's path is {text!r}, but must be a folder or one of {known}")
+    if scheme:
+        text = unquote(urlsplit(text).path)
+    return Place(str(Path(text).absolute()), options)
+
+
+def to_disk(path: Path) -> None:
+    """Return when a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

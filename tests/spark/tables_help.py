@@ -1,0 +1,45 @@
+"""Rows, files and writes for tests of tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from penstock.spark.commits import Mark, Write
+from penstock.spark.data_files import DataFile, write_rows
+from penstock.spark.places import Place
+
+SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
+_numbers = itertools.count()
+
+
+def batch_of(seqs: Iterable[int], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """One row per sequence."""
+    rows = [{"seq": seq, "word": f"w{seq % 3}"} for seq in seqs]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def files_of(
+    place: Place, seqs: Iterable[int], schema: pa.Schema = SCHEMA, **given: object
+) -> list[DataFile]:
+    """Files with one row per sequence, not committed."""
+    prefix = f"f{next(_numbers)}"
+    return write_rows([batch_of(seqs, schema)], place, schema, prefix, **given)
+
+
+def write_of(place: Place, seqs: Iterable[int], mark: Mark | None = None, **given: object) -> Write:
+    """A write of one row per sequence."""
+    schema = given.pop("schema", SCHEMA)
+    by = given.get("partition_by") or ()
+    return Write(
+        schema=schema, files=files_of(place, seqs, schema, partition_by=by), mark=mark, **given
+    )
+
+
+def sequences(place: Place) -> list[int]:
+    """What another reader finds in the table, in order."""
+    table = DeltaTable(place.uri)
+    return sorted(table.to_pyarrow_table(columns=["seq"])["seq"].to_pylist())

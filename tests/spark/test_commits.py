@@ -1,0 +1,307 @@
+"""Commits: each batch once, whatever dies, comes again or races; and what is refused, clearly."""
+
+import shutil
+import time
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.spark.commits import Mark, Tables, Write, add
+from penstock.spark.places import TableError, place
+from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
+
+
+@pytest.fixture
+def where(tmp_path):
+    return place(tmp_path / "t")
+
+
+def test_a_batch_that_comes_again_is_not_committed_again(where):
+    write = write_of(where, range(10), Mark("q", 0, "run 1"))
+    assert Tables().commit(where, write)
+    again = write_of(where, range(10), Mark("q", 0, "run 2"))
+    assert not Tables().commit(where, again)
+    assert Tables().commit(where, write_of(where, range(10, 15), Mark("q", 1, "run 2")))
+    assert Tables().commit(where, write_of(where, range(15, 20), Mark("other", 0)))
+    assert sequences(where) == list(range(20))
+
+
+def test_a_second_driver_is_refused_in_the_moment_of_the_commit(where):
+    Tables().commit(where, write_of(where, [1], Mark("q", 0, "a")))
+    one, other = Tables(), Tables()
+    first = write_of(where, [2], Mark("q", 1, "a"))
+    second = write_of(where, [2], Mark("q", 1, "b"))
+
+    def race(table):
+        assert one.commit(where, first)
+        add(table, second, where)
+
+    with pytest.raises(TableError, match="two drivers run on one checkpoint"):
+        other.once(where, second, race)
+    assert sequences(where) == [1, 2]
+
+
+def test_a_second_driver_is_refused_when_it_finds_the_batch_done(where):
+    one, other = Tables(), Tables()
+    assert one.commit(where, write_of(where, [0], Mark("q", 0, "a")))
+    assert not other.commit(where, write_of(where, [0], Mark("q", 0, "b")))
+    assert one.commit(where, write_of(where, [1], Mark("q", 1, "a")))
+    with pytest.raises(TableError, match="two drivers run on one checkpoint"):
+        other.commit(where, write_of(where, [1], Mark("q", 1, "b")))
+    assert sequences(where) == [0, 1]
+
+
+def test_another_query_in_the_same_moment_is_let_in(where):
+    one, other = Tables(), Tables()
+    one.commit(where, write_of(where, [1], Mark("q", 0)))
+    mine = write_of(where, [3], Mark("p", 0))
+
+    def race(table):
+        assert one.commit(where, write_of(where, [2], Mark("q", 1)))
+        add(table, mine, where)
+
+    assert other.once(where, mine, race)
+    assert sequences(where) == [1, 2, 3]
+
+
+def test_a_commit_that_was_made_and_then_failed_is_made(where):
+    write = write_of(where, [1], Mark("q", 0, "a"))
+    calls = []
+
+    def fail_after(table):
+        calls.append(1)
+        add(table, write, where)
+        raise OSError("the connection broke")
+
+    assert Tables().once(where, write, fail_after)
+    assert Tables().once(
+        where, replace(write_of(where, [2])), lambda table: add(table, write_of(where, [2]), where)
+    )
+    assert calls == [1]
+    assert sequences(where) == [1, 2]
+
+
+def test_a_store_that_fails_is_one_error(where):
+    def fail(table):
+        raise OSError("no space left on device")
+
+    with pytest.raises(TableError, match=r"cannot commit to the table .* no space left"):
+        Tables().once(where, write_of(where, [1], Mark("q", 0)), fail)
+    assert sequences(where) == []
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(where):
+    for number in range(3):
+        Tables().commit(where, write_of(where, [number], Mark("q", number)))
+    with pytest.raises(
+        TableError, match=r"holds batch 2 .* this is batch 1: the checkpoint is older"
+    ):
+        Tables().commit(where, write_of(where, [1, 2, 3], Mark("q", 1, "new")))
+
+
+def test_a_batch_that_comes_again_with_other_rows_is_refused(where):
+    Tables().commit(where, write_of(where, range(5), Mark("q", 0)))
+    longer = write_of(where, range(7), Mark("q", 0, "later"))
+    with pytest.raises(TableError, match="with 5 rows, but it has 7 now"):
+        Tables().commit(where, longer)
+    assert not Tables().commit(where, replace(longer, check_again=False))
+    assert sequences(where) == list(range(5))
+
+
+def test_columns_are_added_only_when_asked_for(where):
+    tables = Tables()
+    tables.commit(where, write_of(where, [1]))
+    wider = pa.schema([*SCHEMA, ("more", pa.float64())])
+    with pytest.raises(
+        TableError, match="column more double is not in the table; mergeSchema=true"
+    ):
+        tables.commit(where, write_of(where, [2], schema=wider))
+    assert tables.commit(where, write_of(where, [2], schema=wider, merge_schema=True))
+    assert tables.commit(where, write_of(where, [3]))
+    assert DeltaTable(where.uri).to_pyarrow_table().sort_by("seq")["more"].to_pylist() == [None] * 3
+    assert sequences(where) == [1, 2, 3]
+
+
+def test_a_time_without_zone_can_be_added_later(where):
+    tables = Tables()
+    tables.commit(where, write_of(where, [1]))
+    wider = pa.schema([*SCHEMA, ("at", pa.timestamp("us"))])
+    assert tables.commit(where, write_of(where, [2], schema=wider, merge_schema=True))
+    assert sequences(where) == [1, 2]
+
+
+def test_rows_that_do_not_fit_are_told_in_one_line(where):
+    tables = Tables()
+    tables.commit(where, write_of(where, [1]))
+    wrong = pa.schema([("SEQ", pa.int64()), ("word", pa.binary()), ("new", pa.int32())])
+    with pytest.raises(TableError) as caught:
+        tables.commit(where, Write(schema=wrong, merge_schema=True))
+    said = str(caught.value)
+    assert "column SEQ is called seq in the table" in said
+    assert "column word is binary, in the table string" in said
+    assert "\n" not in said
+
+
+def test_partitions_are_those_of_the_table(where):
+    tables = Tables()
+    tables.commit(where, write_of(where, range(6), partition_by=("word",)))
+    with pytest.raises(TableError, match=r"partitionBy is seq, but .* is partitioned by word"):
+        tables.commit(where, Write(schema=SCHEMA, partition_by=("seq",)))
+    with pytest.raises(TableError, match="names nobody, but the columns are seq, word"):
+        tables.create(place(where.folder / "other"), SCHEMA, ["nobody"])
+    with pytest.raises(TableError, match="every column"):
+        tables.create(place(where.folder / "other"), SCHEMA, ["seq", "word"])
+    table = DeltaTable(where.uri)
+    assert table.metadata().partition_columns == ["word"]
+    assert len(table.file_uris(file_pruning_predicate=[("word", "=", "w1")])) == 1
+
+
+def test_an_overwrite_takes_the_place_of_all_rows(where):
+    tables = Tables()
+    tables.commit(where, write_of(where, range(10)))
+    tables.commit(where, write_of(where, [77], overwrite=True))
+    assert sequences(where) == [77]
+    other = pa.schema([("seq", pa.int64())])
+    with pytest.raises(TableError):
+        tables.commit(where, Write(schema=pa.schema([("x", pa.int8())]), overwrite=True))
+    files = files_of(where, [78], other)
+    tables.commit(where, Write(schema=other, files=files, overwrite=True, overwrite_schema=True))
+    assert sequences(where) == [78]
+    assert [field.name for field in DeltaTable(where.uri).schema().fields] == ["seq"]
+
+
+def test_a_table_made_anew_in_the_same_folder_is_seen(where):
+    tables = Tables()
+    for number in range(3):
+        tables.commit(where, write_of(where, [number], Mark("q", number)))
+    shutil.rmtree(where.folder)
+    assert tables.opened(where) is None
+    for number in range(5):
+        Tables().commit(where, write_of(where, [10 + number], Mark("q", number)))
+    assert tables.opened(where).version() == 5
+    assert tables.commit(where, write_of(where, [20], Mark("q", 5)))
+    assert sequences(where) == [10, 11, 12, 13, 14, 20]
+
+
+def test_files_that_a_vacuum_took_are_not_committed(where):
+    write = write_of(where, [1])
+    old = [replace(file, written_ms=int(time.time() * 1000) - 3_600_000) for file in write.files]
+    (where.folder / old[0].path).unlink()
+    with pytest.raises(TableError, match="1 files of this batch were removed"):
+        Tables().commit(where, replace(write, files=old))
+
+
+@dataclass
+class Driver:
+    """One driver of the query: a process, a run in it, and where the run is."""
+
+    tables: Tables
+    run: str
+    batch: int
+    met: bool = False  # whether another driver was there in its time
+    written: Write | None = None
+
+
+class Query:
+    """Drivers that share one checkpoint, and die, start again, race and overtake each other at any
+    point between reading the checkpoint and noting a batch in it.
+    """
+
+    def __init__(self, where):
+        self.place = where
+        self.checkpoint = -1  # the last batch noted as done
+        self.batches = {}  # what each batch holds: planned once, as in Spark's offset log
+        self.committed = set()
+        self.drivers = {}
+        self.runs = 0
+
+    def rows(self, batch):
+        if batch not in self.batches:
+            first = sum(len(rows) for rows in self.batches.values())
+            self.batches[batch] = range(first, first + 1 + batch % 3)
+        return self.batches[batch]
+
+    def start(self, name, *, same_process):
+        before = self.drivers.get(name)
+        tables = before.tables if before and same_process else Tables()
+        self.runs += 1
+        self.drivers[name] = Driver(tables, f"run {self.runs}", self.checkpoint + 1)
+        for driver in self.drivers.values():
+            driver.met |= len(self.drivers) > 1
+
+    def write(self, name):
+        driver = self.drivers[name]
+        mark = Mark("q", driver.batch, driver.run)
+        driver.written = write_of(self.place, self.rows(driver.batch), mark)
+
+    def commit(self, name, *, noted, rival=None, late_error=False):
+        driver = self.drivers[name]
+
+        def change(table):
+            if rival is not None and rival in self.drivers:
+                self.commit(rival, noted=True)
+            add(table, driver.written, self.place)
+            if late_error:
+                raise OSError("the answer got lost")
+
+        try:
+            made = driver.tables.once(self.place, driver.written, change)
+        except TableError as refused:
+            if not driver.met:  # who is alone is never refused
+                raise AssertionError from refused
+            del self.drivers[name]
+            return
+        assert made == (driver.batch not in self.committed)
+        self.committed.add(driver.batch)
+        if not noted:
+            del self.drivers[name]  # killed between the two
+            return
+        self.checkpoint = max(self.checkpoint, driver.batch)
+        driver.batch += 1
+        driver.written = None
+
+    def step(self, name, action, other):
+        if name not in self.drivers:
+            self.start(name, same_process=False)
+        elif action == "restart":
+            self.start(name, same_process=other)
+        elif action == "kill":
+            del self.drivers[name]
+        elif action == "compact" and self.committed:
+            DeltaTable(self.place.uri).optimize.compact()
+        else:
+            if self.drivers[name].written is None:
+                self.write(name)
+            if action == "write":
+                return
+            rival = {"a": "b", "b": "a"}[name] if action == "race" else None
+            if rival is not None and rival not in self.drivers:
+                self.start(rival, same_process=False)
+            if rival is not None and self.drivers[rival].written is None:
+                self.write(rival)
+            died = action == "die before the note"
+            self.commit(name, noted=not died, rival=rival, late_error=other)
+
+    def check(self):
+        """The table holds batches 0 to n, the rows of each once."""
+        if self.committed:
+            assert self.committed == set(range(max(self.committed) + 1))
+            wanted = [seq for batch in self.committed for seq in self.batches[batch]]
+            assert sequences(self.place) == sorted(wanted)
+
+
+ACTIONS = ["commit", "die before the note", "write", "race", "kill", "restart", "compact"]
+STEPS = st.tuples(st.sampled_from("aaab"), st.sampled_from(ACTIONS), st.booleans())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(STEPS, min_size=15, max_size=40))
+def test_exactly_once(tmp_path_factory, steps):
+    query = Query(place(tmp_path_factory.mktemp("once") / "t"))
+    for step in steps:
+        query.step(*step)
+        query.check()

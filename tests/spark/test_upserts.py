@@ -1,0 +1,130 @@
+"""Upserts: the table is a dictionary of the newest rows, whatever comes twice, late or at once."""
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.spark import upserts
+from penstock.spark.commits import Mark, Tables
+from penstock.spark.places import TableError, place
+from penstock.spark.upserts import Upserted, merge
+
+SCHEMA = pa.schema([("Device id", pa.string()), ("seq", pa.int64()), ('od"d', pa.int64())])
+KEYS = ["Device id"]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Each test is a process of its own."""
+    monkeypatch.setattr(upserts, "HERE", Tables())
+
+
+def rows_of(newest, deletes=()):
+    rows = [{"Device id": key, "seq": seq, 'od"d': seq * 10} for key, seq in newest.items()]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    marks = [key in deletes for key in newest]
+    return table.append_column("penstock delete", pa.array(marks, pa.bool_())) if deletes else table
+
+
+def put(where, newest, batch, run="", deletes=()):
+    mark = Mark("q", batch, run)
+    return merge(rows_of(newest, deletes), where, keys=KEYS, sequence="seq", mark=mark)
+
+
+def held(where):
+    rows = DeltaTable(where.uri).to_pyarrow_table().to_pylist()
+    assert all(row['od"d'] == row["seq"] * 10 for row in rows)
+    assert len({row["Device id"] for row in rows}) == len(rows)
+    return {row["Device id"]: row["seq"] for row in rows}
+
+
+BATCHES = st.lists(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 50), min_size=1, max_size=5),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(BATCHES, st.lists(st.booleans(), min_size=6, max_size=6))
+def test_the_newest_row_of_each_key(tmp_path_factory, batches, again):
+    where = place(tmp_path_factory.mktemp("upsert") / "t")
+    model: dict[str, int] = {}
+    for number, newest in enumerate(batches):
+        put(where, newest, number)
+        for key, seq in newest.items():
+            model[key] = max(model.get(key, 0), seq)
+        if again[number]:
+            upserts.HERE = Tables()  # the process died before Spark noted the batch
+            assert put(where, newest, number, "next run") == Upserted()
+        assert held(where) == model
+    # and without the marks: a checkpoint that was lost, everything from the first message on
+    for number, newest in enumerate(batches):
+        mark = Mark("another query", number)
+        merge(rows_of(newest), where, keys=KEYS, sequence="seq", mark=mark)
+    assert held(where) == model
+
+
+def test_what_it_says_it_did(tmp_path):
+    where = place(tmp_path / "t")
+    assert put(where, {"a": 1, "b": 2}, 0) == Upserted(inserted=2)
+    assert put(where, {"a": 5, "b": 1, "c": 1}, 1) == Upserted(inserted=1, updated=1)
+    assert held(where) == {"a": 5, "b": 2, "c": 1}
+
+
+def test_rows_that_delete(tmp_path):
+    where = place(tmp_path / "t")
+    put(where, {"a": 1, "b": 5, "c": 3}, 0)
+    done = put(where, {"a": 2, "b": 4, "c": 9, "d": 1}, 1, deletes={"a", "b", "d"})
+    assert done == Upserted(updated=1, deleted=1)
+    assert held(where) == {"b": 5, "c": 9}
+
+
+def test_nulls_are_refused(tmp_path):
+    where = place(tmp_path / "t")
+    for bad in ({"Device id": None, "seq": 1}, {"Device id": "a", "seq": None}):
+        rows = pa.Table.from_pylist([bad], schema=SCHEMA)
+        with pytest.raises(TableError, match="must not be null"):
+            merge(rows, where, keys=KEYS, sequence="seq", mark=Mark("q", 0))
+
+
+def test_columns_that_come_later(tmp_path):
+    where = place(tmp_path / "t")
+    put(where, {"a": 1, "b": 1}, 0)
+    wider = rows_of({"a": 2, "c": 1}).append_column("more", pa.array([1.5, 2.5]))
+    with pytest.raises(TableError, match="column more double is not in the table"):
+        merge(wider, where, keys=KEYS, sequence="seq", mark=Mark("q", 1))
+    merge(wider, where, keys=KEYS, sequence="seq", mark=Mark("q", 1), merge_schema=True)
+    rows = DeltaTable(where.uri).to_pyarrow_table().sort_by("Device id").to_pylist()
+    assert [row["more"] for row in rows] == [1.5, None, 2.5]
+    put(where, {"a": 3}, 2)
+    rows = DeltaTable(where.uri).to_pyarrow_table().sort_by("Device id").to_pylist()
+    assert [row["more"] for row in rows] == [1.5, None, 2.5]
+
+
+def test_a_merge_that_another_writer_came_before_is_made_again(tmp_path, monkeypatch):
+    where = place(tmp_path / "t")
+    put(where, {"a": 1, "b": 1}, 0)
+    rivals = [{"a": 7}, {"b": 9}]
+    merging = DeltaTable.merge
+
+    def late(self, *args, **given):
+        made = merging(self, *args, **given)
+        if rivals:
+            rival = rivals.pop()
+            mine, upserts.HERE = upserts.HERE, Tables()
+            merge(
+                rows_of(rival),
+                where,
+                keys=KEYS,
+                sequence="seq",
+                mark=Mark(f"rival {len(rivals)}", 0),
+            )
+            upserts.HERE = mine
+        return made
+
+    monkeypatch.setattr(DeltaTable, "merge", late)
+    put(where, {"a": 5, "b": 5, "c": 5}, 1)
+    assert held(where) == {"a": 7, "b": 9, "c": 5}
