@@ -145,6 +145,23 @@ def test_what_a_reset_may_do(client, config):
         scene.info()
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_what_is_counted_of_a_start_that_is_still_to_come(client, filtered):
+    scene = Scene(client)
+    scene.fill(2, "a")
+    config = {"filter_subject": f"{scene.name}.a"} if filtered else {}
+    scene.consumer(**config)
+    scene.ok(f"CONSUMER.RESET.{scene.name}.c", {"seq": 5})
+    for _ in range(4):
+        scene.fill(1, "a")
+        client.wait(0.2)  # nats-server counts a moment later
+        scene.info()
+    scene.pull({"batch": 1, "no_wait": True})
+    scene.info()
+    scene.ok(f"CONSUMER.RESET.{scene.name}.c", {"seq": 2**40})
+    scene.info()
+
+
 def test_reset_of_nothing(client):
     scene = Scene(client)
     assert client.ask(f"CONSUMER.RESET.{scene.name}.none") is None

@@ -1,6 +1,7 @@
 """A bucket as a table and as a feed of changes, on every server there is, without a JVM."""
 
 import pickle
+import threading
 import time
 import warnings
 from itertools import count
@@ -381,6 +382,52 @@ def test_a_key_is_told_once_whatever_happens_to_the_read(kind, history):
     assert changed == ({keys[5500], keys[5999]} if history == 1 else set())
 
 
+RULES = """
+authorization { users: [
+  { user: a, password: b }
+  { user: blind, password: b, permissions: { publish: { deny: "$JS.API.STREAM.INFO.>" } } }
+] }
+"""
+
+
+@pytest.mark.parametrize("kind", available_servers((2, 9)))
+def test_who_may_not_read(kind, tmp_path):
+    config = tmp_path / "server.conf"
+    config.write_text(RULES)
+    with running_server(kind, "-c", str(config)) as server:
+        for given_options, problem in (
+            ({}, "cannot connect to .*Authorization Violation"),
+            ({"user": "a", "password": "secret"}, "cannot connect to .*Authorization Violation"),
+            ({"user": "blind", "password": "b"}, "bucket B: .*Permissions Violation"),
+            ({"user": "a", "password": "b"}, "there is no bucket B"),
+        ):
+            options = {"servers": server.url, "bucket": "B", "requestTimeout": "1s"}
+            parsed = parse_kv_options({**options, **given_options}, streaming=False)
+            with pytest.raises(ReadError, match=problem) as caught:
+                KvReader(parsed).partitions()
+            assert "secret" not in str(caught.value)
+            forget_client(parsed.servers)
+
+
+@pytest.mark.parametrize("kind", available_servers((2, 9)))
+def test_a_feed_waits_for_its_server(kind):
+    with running_server(kind) as server, connect_blocking(server.url) as client:
+        bucket = filled(KeyValue(client.jetstream(), server.url, 5, "file"))
+        feed = bucket.feed(retryTimeout="20s", startingOffsets=1)
+        start = feed.initialOffset()
+        server.stop()
+        starting = threading.Timer(0.3, server.start)
+        starting.start()
+        end = feed.latestOffset(start, None)
+        starting.join()
+        assert end["revision"] == 15
+        server.stop()
+        hasty = bucket.feed(retryTimeout="1s")
+        with pytest.raises(ReadError, match="cannot connect"):
+            hasty.initialOffset()
+        forget_client(bucket.options().servers)
+
+
 def test_a_bucket_that_goes_while_it_is_read(bucket):
     filled(bucket)
     reader = KvReader(bucket.options())
@@ -388,6 +435,25 @@ def test_a_bucket_that_goes_while_it_is_read(bucket):
     bucket.js.delete_stream(f"KV_{bucket.name}")
     with pytest.raises(ReadError, match="there is no bucket"):
         rows_of(reader, planned)
+
+
+@pytest.mark.parametrize(
+    ("headers", "operation"),
+    [
+        ({"Nats-Marker-Reason": "MaxAge"}, "PURGE"),
+        ({"Nats-Marker-Reason": "Purge"}, "PURGE"),
+        ({"Nats-Marker-Reason": "Remove"}, "DEL"),
+        ({"KV-Operation": "DEL"}, "DEL"),
+        ({"Other": "thing"}, "PUT"),
+        ({"KV-Operation": "what"}, "PUT"),
+    ],
+)
+def test_operations(js, server, headers, operation):
+    bucket = KeyValue(js, server.url)
+    js.publish(f"$KV.{bucket.name}.k", b"v", headers=headers)
+    [row] = bucket.read(deletes="true")
+    assert row == (1, "k", operation, b"v" if operation == "PUT" else None)
+    assert len(bucket.read()) == (operation == "PUT")
 
 
 def test_a_mirror_of_a_bucket(js, server):

@@ -292,6 +292,35 @@ def test_a_server_behind_another_that_knows_no_reset(js, server, monkeypatch, re
     assert read.shadow.failures == 0
 
 
+def test_a_slow_reset_is_waited_for_and_not_taken_for_an_older_server(js, server, monkeypatch):
+    if server.kind == "nats-server" and version_of(server.kind) < (2, 14):
+        pytest.skip("it has no resets")
+    monkeypatch.setattr(lag, "PAUSE_SECONDS", 0.0)
+    reset = lag_moves.reset
+    read = Read(js, server)
+    read.fill(9)
+    read.commit(0)
+
+    def late(jetstream, stream, name, after):
+        reset(jetstream, stream, name, after)
+        raise Timeout("no answer in time")
+
+    def lost(jetstream, stream, name, after):
+        raise Timeout("no answer")
+
+    read.commit(1)
+    monkeypatch.setattr(lag_moves, "reset", late)
+    read.commit(2)
+    assert read.info.ack_floor.stream_seq == 2
+    monkeypatch.setattr(lag_moves, "reset", lost)
+    with pytest.warns(UserWarning, match="could not be moved to 3"):
+        read.commit(3)
+    monkeypatch.setattr(lag_moves, "reset", reset)
+    read.commit(4)
+    assert read.check(4) == 5
+    assert read.shadow.failures == 1
+
+
 def commit_all(read, *sequences):
     for committed in sequences:
         read.commit(committed)

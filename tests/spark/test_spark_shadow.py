@@ -15,7 +15,7 @@ from penstock.spark.connection import forget_client
 from penstock.spark.servers import Servers
 from tests.peers import available_servers, running_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,7 +37,7 @@ def run_job(server, checkpoint, batches):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
     )
     return done.returncode
 

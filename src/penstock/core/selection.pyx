@@ -306,12 +306,14 @@ cdef class Selection:
         if self.next_seq < self.log.first_seq:
             self.skip_below(self.log.first_seq)
         if not self.known or self.removals != removals or self.counted > last:
-            self.ahead = self.count_from(self.next_seq) if self.filtered else self.log.live_from(self.next_seq)
+            self.ahead = self.count_from(self.next_seq) if self.filtered else self.log.live_from(min(self.next_seq, last + 1))
             self.known = True
             self.removals = removals
         elif self.counted < last:
             if self.filtered:
                 self.ahead += self.count_from(max(self.counted + 1, self.next_seq))
+            elif self.next_seq > self.counted + 1:
+                self.ahead = self.log.live_from(min(self.next_seq, last + 1))   # it starts at a sequence the stream had not reached
             else:
                 self.ahead += self.log.appended - self.appended
         self.counted = last

@@ -10,7 +10,7 @@ buckets as DataFrames, over the NATS protocol.
 ``patterns``              sets of subjects; ``pushdown``: what ``where()`` leaves of them
 ``schema``                the columns of a read
 ``connection``            one blocking connection per process
-``lookups``               what planning asks a server
+``lookups``               what planning asks a server; ``asking``: how
 ``plan``, ``ranges``      one partition, and its messages as Arrow batches
 ``source``                the classes Spark calls; ``streaming``: that of a running query,
                           ``tasks``: what executors do

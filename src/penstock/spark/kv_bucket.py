@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.errors import MessageNotFound, NoResponders, PenstockError, StreamNotFound
-from penstock.spark.connection import ReadError, jetstream_for
+from penstock.errors import MessageNotFound, StreamNotFound
+from penstock.spark.connection import ReadError
 
 if TYPE_CHECKING:
     from penstock.client.models import StreamConfig
-    from penstock.spark.servers import Servers
+    from penstock.spark.asking import Asking
 
 STREAM_PREFIX = "KV_"
 SUBJECT_PREFIX = "$KV."
@@ -48,21 +48,17 @@ class Bucket:
         return tuple(self.prefix + key for key in keys)
 
 
-def look(servers: Servers, name: str) -> Bucket:
+def look(asking: Asking, name: str) -> Bucket:
     """The bucket as it is now.
 
     Raises :class:`BucketError` when there is none, or when the stream of its name is no bucket, and
-    :class:`ReadError` when the server does not answer.
+    :class:`ReadError` when the server does not answer or refuses.
     """
     stream = STREAM_PREFIX + name
     try:
-        info = jetstream_for(servers).stream_info(stream)
+        info = asking.ask(f"bucket {name}", lambda jetstream: jetstream.stream_info(stream))
     except StreamNotFound:
-        raise BucketError(f"there is no bucket {name} on {servers}") from None
-    except NoResponders:
-        raise ReadError(f"{servers} has no JetStream") from None
-    except PenstockError as error:
-        raise ReadError(f"bucket {name}: {error}") from error
+        raise BucketError(f"there is no bucket {name} on {asking.servers}") from None
     prefix = _prefix(name, info.config)
     state = info.state
     first = state.first_seq if state.messages else state.last_seq + 1
@@ -83,17 +79,19 @@ def _prefix(name: str, config: StreamConfig) -> str:
     return prefix
 
 
-def last_change(servers: Servers, bucket: Bucket, keys: tuple[str, ...]) -> int:
+def last_change(asking: Asking, bucket: Bucket, keys: tuple[str, ...]) -> int:
     """The last revision that the patterns of keys let through, 0 when there is none."""
     if ">" in keys:
         return bucket.last
-    jetstream = jetstream_for(servers)
-    last = 0
-    for subject in bucket.subjects(keys):
-        try:
-            last = max(last, jetstream.get_message(bucket.stream, last_by_subject=subject).seq)
-        except MessageNotFound:
-            continue
-        except PenstockError as error:
-            raise ReadError(f"bucket {bucket.name}: {error}") from error
-    return min(last, bucket.last)
+    return min(bucket.last, max(_last_of(asking, bucket, each) for each in bucket.subjects(keys)))
+
+
+def _last_of(asking: Asking, bucket: Bucket, subject: str) -> int:
+    try:
+        found = asking.ask(
+            f"bucket {bucket.name}",
+            lambda jetstream: jetstream.get_message(bucket.stream, last_by_subject=subject),
+        )
+    except (MessageNotFound, StreamNotFound):
+        return 0
+    return found.seq

@@ -30,6 +30,7 @@ from penstock.client.models import ConsumerConfig
 from penstock.core.subjects import matches
 from penstock.core.wire import decode_headers
 from penstock.errors import ApiError, PenstockError, Timeout
+from penstock.spark.asking import Asking
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
 from penstock.spark.kv_bucket import BucketError, look
 from penstock.spark.kv_options import overlapping
@@ -174,7 +175,7 @@ def _histories(plan: KvPlan, bound: int, newest: dict[str, pa.RecordBatch]) -> d
     subjects = plan.bucket.subjects(keys) if few else plan.subjects()
     wanted = pa.array(keys, pa.string())
     found: dict[str, _History] = {}
-    end = look(plan.options.servers, plan.bucket.name).last
+    end = look(Asking(plan.options.servers), plan.bucket.name).last
     for batch in _range(plan, 1, end, subjects, plan.options.batch_rows, plan.bucket):
         mine = batch.filter(pc.is_in(batch["key"], value_set=wanted))
         for at, (key, revision) in enumerate(zip(mine["key"], mine["revision"], strict=True)):
@@ -300,7 +301,7 @@ def _persistently(
 
 
 def _check_same(plan: KvPlan) -> None:
-    now = look(plan.options.servers, plan.bucket.name)
+    now = look(Asking(plan.options.servers), plan.bucket.name)
     if now.born != plan.bucket.born:
         raise DataLossError(
             f"bucket {now.name} was deleted and created again (at {now.born}, before that"

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
+from penstock.spark.asking import Asking
 from penstock.spark.kv_bucket import last_change, look
 from penstock.spark.kv_options import EARLIEST, LATEST, parse_kv_options
 from penstock.spark.offsets import DataLossError, Range
@@ -133,7 +134,7 @@ class KvReader(_PartitionReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One, or none when the bucket never held anything."""
         options = self._options
-        bucket = look(options.servers, options.bucket)
+        bucket = look(Asking(options.servers), options.bucket)
         bound, gone = bucket.last, "NEWER"
         if options.ending is not None:
             gone = "FAIL" if options.fail_on_data_loss else "LEAVE"
@@ -152,6 +153,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
     def __init__(self, options: KvOptions) -> None:
         """Nothing is asked yet."""
         self._options = options
+        self._asking = Asking(options.servers)
         self._bound: int | None = None
         self._available_now = False
         self._seen: tuple[Bucket, int] | None = None
@@ -226,10 +228,9 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         """The bucket, and its last change that the keys let through; asked for that only when
         something changed.
         """
-        options = self._options
-        bucket = look(options.servers, options.bucket)
+        bucket = look(self._asking, self._options.bucket)
         if self._seen is None or bucket != self._seen[0]:
-            self._seen = bucket, last_change(options.servers, bucket, options.keys)
+            self._seen = bucket, last_change(self._asking, bucket, self._options.keys)
         return self._seen
 
     def _next_end(self, begin: KvOffset) -> KvOffset:

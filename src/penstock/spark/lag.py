@@ -64,6 +64,7 @@ class Shadow:
     _retentions: dict[str, str] = field(default_factory=dict)
     _failing: bool = False
     _pause_until: float = 0.0
+    _has_reset: bool = False
     _without_resets: bool = False
 
     def advance(self, committed: Mapping[str, Offset]) -> None:
@@ -83,7 +84,7 @@ class Shadow:
                 if stream not in self._places:
                     raise
                 self._failed(stream, offset.seq, error)
-            except (PenstockError, ReadError, OSError) as error:
+            except (PenstockError, OSError, RuntimeError, ValueError) as error:
                 self._failed(stream, offset.seq, error)
             else:
                 self._places[stream] = offset.born, offset.seq
@@ -123,9 +124,14 @@ class Shadow:
             try:
                 lag_moves.reset(jetstream, stream, self.name, seq)
             except Timeout:
-                jetstream.consumer_info(stream, self.name)
-                self._without_resets = True  # it is there: the server does not know the request
+                # Silence: the durable is gone, the server has much to drop, or knows no resets.
+                if _floor(jetstream.consumer_info(stream, self.name)) >= seq:
+                    return
+                if self._has_reset:
+                    raise
+                self._without_resets = True
             else:
+                self._has_reset = True
                 return
         if self._retentions[stream] == "limits":
             subjects = self._filters(jetstream, stream)

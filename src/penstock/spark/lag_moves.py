@@ -46,6 +46,7 @@ _SEVERAL_FILTERS = (2, 10)
 _ACK_WAIT_NS = 3_600_000_000_000
 _GUARD_NS = 60_000_000_000
 _ROWS = 16_384
+_ACK_SECONDS = 10.0  # with interest retention it is answered when the messages are gone
 
 
 def version_of(jetstream: JetStream) -> tuple[int, ...]:
@@ -181,4 +182,4 @@ def _acknowledge(
     jetstream: JetStream, info: ConsumerInfo, stream_seq: int, consumer_seq: int
 ) -> None:
     subject = f"{ACK_PREFIX}.{info.stream_name}.{info.name}.1.{stream_seq}.{consumer_seq}.0.0"
-    jetstream.client.request(subject, ACK, timeout=jetstream.timeout)
+    jetstream.client.request(subject, ACK, timeout=_ACK_SECONDS)

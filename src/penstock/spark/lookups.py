@@ -1,37 +1,18 @@
 """What planning asks a server: the states of the streams, the last sequence that filters let
-through, the sequence at a time.
-
-A server that has answered once and goes away is waited for, up to ``retryTimeout``; one that never
-answered, or refuses, is an error at once. Every error is a :class:`ReadError` of one line.
+through, the sequence at a time. Every error is a :class:`ReadError` of one line.
 
 Knows nothing of Spark.
 """
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.client.models import ConsumerConfig
-from penstock.errors import (
-    ApiError,
-    AuthenticationError,
-    MessageNotFound,
-    NoResponders,
-    PenstockError,
-    PermissionsViolation,
-    ServerError,
-    StreamNotFound,
-    Timeout,
-)
-from penstock.spark.connection import (
-    ReadError,
-    client_for,
-    forget_client,
-    jetstream_for,
-    state_of,
-)
+from penstock.errors import ApiError, MessageNotFound, StreamNotFound
+from penstock.spark.asking import Asking
+from penstock.spark.connection import ReadError, state_of
 from penstock.spark.patterns import cover
 
 if TYPE_CHECKING:
@@ -42,13 +23,10 @@ if TYPE_CHECKING:
     from penstock.spark.offsets import StreamState
     from penstock.spark.options import Options
     from penstock.spark.positions import Position
-    from penstock.spark.servers import Servers
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RETRY_EVERY_SECONDS = 0.2
-_UNAVAILABLE = 503
 _FILTERS_ASKED = 8
 _NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
 
@@ -59,7 +37,7 @@ class Lookups:
     def __init__(self, options: Options) -> None:
         """Nothing is asked yet."""
         self._options = options
-        self._answered = False
+        self._asking = Asking(options.servers)
         self._ends: dict[str, tuple[tuple[str, int, tuple[str, ...]], int]] = {}
 
     def states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
@@ -174,53 +152,5 @@ class Lookups:
         except (MessageNotFound, StreamNotFound):
             return None
 
-    def _ask(self, what: str, ask: Callable[[JetStream], T]) -> T:
-        """Ask, and ask again where the server has gone for a while. Raises what says that something
-        is not there as it comes, all else as ReadError.
-        """
-        servers = self._options.servers
-        deadline = time.monotonic() + servers.retry_timeout_seconds
-        while True:
-            try:
-                answer = _once(ask, servers)
-            except (StreamNotFound, MessageNotFound):
-                self._answered = True
-                raise
-            except (PenstockError, ReadError) as error:
-                over = time.monotonic() > deadline
-                if over or not self._answered or _refused(error):
-                    raise _told(what, error, str(servers)) from error
-                if not isinstance(error, ApiError):
-                    forget_client(servers)
-                time.sleep(_RETRY_EVERY_SECONDS)
-            else:
-                self._answered = True
-                return answer
-
-
-def _once(ask: Callable[[JetStream], T], servers: Servers) -> T:
-    """Ask; PermissionsViolation where the server said that instead of an answer."""
-    client = client_for(servers)
-    before = client.last_error
-    try:
-        return ask(jetstream_for(servers))
-    except Timeout:
-        said = client.last_error
-        if isinstance(said, PermissionsViolation) and said is not before:
-            raise said from None
-        raise
-
-
-def _refused(error: Exception) -> bool:
-    """Whether asking again would be answered the same."""
-    if isinstance(error, ApiError):
-        return error.code != _UNAVAILABLE
-    return isinstance(error.__cause__ or error, AuthenticationError | ServerError)
-
-
-def _told(what: str, error: Exception, servers: str) -> ReadError:
-    if isinstance(error, ReadError):
-        return error
-    if isinstance(error, NoResponders):
-        return ReadError(f"{servers} has no JetStream")
-    return ReadError(f"{what}: {error}")
+    def _ask(self, what: str, question: Callable[[JetStream], T]) -> T:
+        return self._asking.ask(what, question)
