@@ -375,6 +375,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         if s.first == log.last_seq + 1:
             log.segments.close_handle(s)
             log.segments.discard(s)
+            log.subjects_table.leave(s)
             set_aside(log, f"{s.first:020}.seg")
         start_found(log, log.last_seq + 1)
         begin_anew(log)
@@ -544,6 +545,13 @@ cdef class Rebuild:
         s.cap = fresh.cap
         fresh.entries = NULL
         fresh.cap = 0
+        if self.opened:
+            # What its entries name is what it names. While the log is being opened its sidecar may still be asked, whose rows are in
+            # the order of its subjects: then the few of this segment are named twice, and are not forgotten before the next opening.
+            s.subjects, fresh.subjects = fresh.subjects, s.subjects
+            s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
+            s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
+            log.subjects_table.leave(fresh)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
         for i in range(s.count):

@@ -235,7 +235,7 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         return 0
     id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:
-        s.add_subject(id)
+        subjects.join(s, id)
         subjects.table[id].seen = s.serial
     s.reserve(1)
     push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
