@@ -391,7 +391,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if not numbered:
             first = max(expected, seen + 1)
-            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, first, &whole))
+            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
             if whole >= first:
                 log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
