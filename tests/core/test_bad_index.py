@@ -109,3 +109,23 @@ def test_an_index_whose_numbers_do_not_fit_its_segment_is_not_believed(field: in
         found = log.last_of(subject)
         assert found is not None
         assert found.seq == last
+
+
+def test_two_segments_that_turn_out_damaged_in_one_question_are_counted_once() -> None:
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 16):
+        log.add(seq, "s.b", b"m" * 800)
+    log.flush()
+    log.close()
+    sealed = sorted(name[:-4] for name in target.names if name.endswith(".idx"))[:-1]
+    assert len(sealed) > 1
+    for first in sealed:
+        target.names[first + ".seg"].data[32 + 2 * 839 + 100] ^= 1
+        target.names[first + ".idx"].data[112 + 12] ^= 1
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    left = [seq for seq in range(1, 16) if log.get(seq) is not None]
+    assert len(left) == 15 - len(sealed)
+    assert log.msgs == len(left)
+    assert log.subjects() == {"s.b": len(left)}
+    assert log.bytes == sum(log.size_of(seq) for seq in left)
