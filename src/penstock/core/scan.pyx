@@ -259,8 +259,7 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
         # What was not given yet when it was written was not removed by it.
         if r.first <= head.seq:
             ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
-    if head.ts_ns > s.removed_below:
-        s.removed_below = head.ts_ns
+    s.removed_below = max(s.removed_below, min(head.ts_ns, head.seq + 1))
     return 0
 
 
