@@ -91,6 +91,7 @@ cdef int keep_live(Wanted w) except -1:
         if w.log.subjects_table.table[ids[k]].state.msgs:
             ids[w.n] = ids[k]
             w.n += 1
+    w.ids.len = w.n * sizeof(uint32_t)                 # kept twice, they are the same
     return 0
 
 

@@ -247,6 +247,19 @@ cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows,
     return 0
 
 
+cdef bint rows_fit(Sidecar found, uint32_t count, uint64_t live) noexcept:
+    """Whether what is said of each subject lies within the segment: who looks for it there does not look further."""
+    cdef const LocalSubject* row
+    cdef uint32_t k
+    cdef uint64_t total = 0
+    for k in range(found.row_count):
+        row = &found.rows[k]
+        if row.live and (row.first > row.last or row.last >= count or row.live > row.last - row.first + 1):
+            return False
+        total += row.live
+    return total == live
+
+
 cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
     cdef char head[INDEX_HEAD_BYTES]
     cdef Sidecar found = open_sidecar(segments, s, head)
@@ -270,6 +283,10 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
             subjects.leave(s)
             return None
         k += n
+    if not rows_fit(found, s.count, get32(head, 36)):
+        s.count = 0
+        s.subject_count = 0
+        return None
     if words:
         s.dead = <uint64_t*>calloc(words, 8)
         if s.dead == NULL:
