@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from deltalake import DeltaTable
+
 from tests.peers import ServerProcess
 from tests.spark.exact.checking import Verdict, check_copy, check_table, rows_of
 from tests.spark.exact.cluster import Cluster
@@ -170,7 +172,7 @@ class Proof:
         wanted = self.wanted
         kills = wanted.kills if wanted.write_kills is None else wanted.write_kills
         source = str(self._folder / "table")
-        files = len(list(Path(source).glob("*.parquet")))
+        files = len(DeltaTable(source).file_uris())
         for place, way in enumerate(wanted.ways):
             share = kills // len(wanted.ways) + (place < kills % len(wanted.ways))
             begun = time.monotonic()
