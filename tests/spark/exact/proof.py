@@ -122,7 +122,8 @@ class Proof:
 
     def _read(self) -> None:
         wanted = self.wanted
-        a_batch = max(20, wanted.messages // (2 * wanted.kills + 3))
+        batches = (4 if wanted.cluster else 2) * wanted.kills + 3
+        a_batch = max(20, wanted.messages // batches)
         step = {
             "url": self._server.url,
             "streams": ",".join(STREAMS),
