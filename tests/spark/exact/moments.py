@@ -30,7 +30,7 @@ from tests.spark.exact.reading import Line
 
 STARTUP, UNDER_WAY, LANDED = "startup", "under way", "landed"
 _WEIGHTS = {STARTUP: 2, UNDER_WAY: 4, LANDED: 4}
-BEGIN_SECONDS = 240.0
+BEGIN_SECONDS = 600.0
 _STEADY_SECONDS = 0.03
 _PARTITIONS = 16  # more than a batch has here
 _NOTHING_SECONDS = 60.0  # then there is nothing more to do, and the kill meets that
