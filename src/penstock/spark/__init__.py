@@ -1,5 +1,5 @@
 """``format("jetstream")`` and ``format("jetstream_kv")`` for Apache Spark: streams and key-value
-buckets as DataFrames, over the NATS protocol.
+buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")``: tables without jars.
 
 ========================  ========================================================================
 ``options``               the options of a read as one frozen value
@@ -38,7 +38,8 @@ buckets as DataFrames, over the NATS protocol.
 ``data_files``            rows as Parquet files, with ``statistics``
 ``commits``               files become part of a table, once per query and batch
 ``table_schemas``         whether rows fit a table
-``table_files``           which files a version has and a commit adds; ``table_rows`` reads them
+``table_files``           which files a version has and a commit adds, ``table_pruning`` which of
+                          them a query needs; ``table_rows`` reads them
 ``upserts``               ``foreachBatch``: the newest row of each key, rows once per batch
 ``maintenance``           compaction, checkpoints, vacuum
 ``tables``                tables that know how far of which stream they hold, for the pipeline
@@ -60,16 +61,16 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session, with filters of ``format("jetstream")`` pushed down,
-    which the session's configuration is changed for; harmless when they are known already.
+    """Make the formats known to this session, with filters pushed down, which the session's
+    configuration is changed for; harmless when they are known already.
     """
-    from penstock.spark.delta import DeltaDataSource
+    from penstock.spark.delta import PushdownDeltaSource
     from penstock.spark.kv_source import JetStreamKv
     from penstock.spark.sink import ObjectSink
     from penstock.spark.source import PushdownDataSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for source in (PushdownDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
+    for source in (PushdownDataSource, JetStreamKv, ObjectSink, PushdownDeltaSource):
         spark.dataSource.register(source)
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class DeltaDataSource(DataSource):
     """``.format("jetstream_delta")`` of ``spark.read``, ``readStream``, ``write``, ``writeStream``."""
 
+    pushdown = False
+    """Whether ``where()`` leaves out files where the option does not say."""
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -36,9 +39,11 @@ class DeltaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DeltaReader:
         """A reader of the table as it is when the query is planned, or was at a version or time."""
-        from penstock.spark.delta_read import DeltaReader
+        from penstock.spark.delta_read import DeltaReader, PushdownReader
 
-        return DeltaReader(parse_read(self.options, streaming=False), schema)
+        options = parse_read(self.options, streaming=False)
+        pushes = self.pushdown if options.pushdown is None else options.pushdown
+        return (PushdownReader if pushes else DeltaReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: N802  Spark's name
         """A reader that goes on as files are added to the table."""
@@ -59,3 +64,9 @@ class DeltaDataSource(DataSource):
         from penstock.spark.delta_write import DeltaStreamWriter
 
         return DeltaStreamWriter(parse_write(self.options, streaming=True), schema, overwrite)
+
+
+class PushdownDeltaSource(DeltaDataSource):
+    """The same, for sessions whose configuration lets Python sources see ``where()``."""
+
+    pushdown = True
