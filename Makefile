@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`.
+# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,7 +18,7 @@ PEER := $(VENV)/peer/usr/sbin/nats-server
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run test fuzz conformance simulate torture soak bench lint types wheel clean
+.PHONY: help setup run test fuzz conformance simulate torture soak exact bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -52,6 +52,9 @@ torture: $(VENV)/.with-test build/.core ## kill -9 under every kind of load, man
 
 soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, everything accounted for (HOURS=1; ARGS: --seed n, --folder f, --rest s)
 	@$(BIN)/python -m tests.crash.soak --hours $(or $(HOURS),1) $(ARGS)
+
+exact: $(VENV)/.with-test build/.core ## streams become tables and streams again, each row once, the job killed (MESSAGES=1000000 KILLS=10; ARGS: --seed, --server file, --json)
+	@$(BIN)/python -m tests.spark.exact --messages $(or $(MESSAGES),1000000) --kills $(or $(KILLS),10) $(ARGS)
 
 lint: $(VENV)/.with-test ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && echo "ruff: format is clean"
