@@ -304,6 +304,8 @@ def linearity(spark, sides: list[Side], arguments: argparse.Namespace, table: Ta
         for row, (how, options) in reads_of(sides).items():
             if row.startswith("direct"):
                 continue
+            if millions == arguments.linear[0]:  # Spark starts its workers at the first read
+                spark.read.format(how).options(**options).load().count()
             begin = time.perf_counter()
             found = spark.read.format(how).options(**options).load().count()
             seconds = time.perf_counter() - begin

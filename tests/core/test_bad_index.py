@@ -10,6 +10,7 @@ import pytest
 
 from penstock.core.disk import PyDisk
 from penstock.core.log import Log
+from tests.fuzz import seals
 from tests.simulation.disk import SimDisk
 
 Question = Callable[[Log], object]
@@ -86,3 +87,45 @@ def test_what_is_found_while_the_log_is_opened_is_counted_once() -> None:
     assert (log.msgs, sum(log.subjects().values())) == (9, 9)
     assert log.bytes == sum(log.size_of(seq) for seq in left)
     assert log.removed == 0
+
+
+@pytest.mark.parametrize("field", [0, 4, 8])
+def test_an_index_whose_numbers_do_not_fit_its_segment_is_not_believed(field: int) -> None:
+    """Its checksums are right; what it says of a subject lies outside: a walk to there would not end."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 9):
+        log.add(seq, f"s.{seq % 3}", b"m" * 20)
+    log.flush()
+    log.close()
+    name = "log/00000000000000000001.idx"
+    content = target.names[name].data
+    row = 112 + 8 * 12 + 16
+    content[row + field : row + field + 4] = (257).to_bytes(4, "little")
+    content[:] = seals.sealed(name, bytes(content))
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for subject, first, last in (("s.0", 3, 6), ("s.1", 1, 7), ("s.2", 2, 8)):
+        assert log.subject_state(subject) == ((last - first) // 3 + 1, first, last)
+        found = log.last_of(subject)
+        assert found is not None
+        assert found.seq == last
+
+
+def test_two_segments_that_turn_out_damaged_in_one_question_are_counted_once() -> None:
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 16):
+        log.add(seq, "s.b", b"m" * 800)
+    log.flush()
+    log.close()
+    sealed = sorted(name[:-4] for name in target.names if name.endswith(".idx"))[:-1]
+    assert len(sealed) > 1
+    for first in sealed:
+        target.names[first + ".seg"].data[32 + 2 * 839 + 100] ^= 1
+        target.names[first + ".idx"].data[112 + 12] ^= 1
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    left = [seq for seq in range(1, 16) if log.get(seq) is not None]
+    assert len(left) == 15 - len(sealed)
+    assert log.msgs == len(left)
+    assert log.subjects() == {"s.b": len(left)}
+    assert log.bytes == sum(log.size_of(seq) for seq in left)

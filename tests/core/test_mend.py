@@ -79,6 +79,14 @@ def test_the_salt_follows_from_the_records() -> None:
     assert salt_of_records(whole[0]) == salt
 
 
+def test_copies_of_a_damaged_record_do_not_outvote_the_others() -> None:
+    whole, salt, data = records()
+    changed = bytearray(whole[0])
+    changed[40] ^= 255
+    copies = b"".join(bytes(changed) + bytes(k) for k in range(1, 12))
+    assert salt_of_records(data + copies, 32) == salt
+
+
 def test_a_large_damaged_record_does_not_outvote_small_ones_that_agree() -> None:
     whole, salt, _ = records()
     small = b"".join(sorted(set(whole), key=len)[:6])

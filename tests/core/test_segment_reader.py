@@ -223,6 +223,27 @@ def test_parts_are_those_of_the_whole(tmp_path: Path, seed: int, low: int, span:
     assert found == [row for row in everything if times[0] <= row[1] < times[1]]
 
 
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), low=st.integers(1, 300), span=st.integers(0, 300))
+def test_parts_with_damage_are_those_of_the_whole_or_say_so(
+    tmp_path: Path, seed: int, low: int, span: int
+) -> None:
+    folder = tmp_path / f"log{next(NUMBERS)}"
+    build(folder, seed)
+    damage(folder, random.Random(seed + 1))
+    whole = LogReader(ReadOnlyDisk(), str(folder), quick=True)
+    wanted = [row for row in rows(whole) if low <= row[0] <= low + span]
+    part = LogReader(ReadOnlyDisk(), str(folder), quick=True, survey=False)
+    assert part.segments == []
+    part.seek(low)
+    found = rows(part, upto=low + span)
+    if whole.damages == 0:
+        assert part.damages == 0
+    if part.damages == 0:
+        assert found == wanted
+    part.close()
+
+
 def test_a_held_folder_stays_as_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     log = Log(str(folder), segment_bytes=4096)

@@ -94,3 +94,13 @@ def test_the_last_of_many_subjects_up_to_a_sequence(upto: int, most: int, seed: 
         for _ in range(20):
             log.last_of_each(["a.*"], 150, 1024)
     assert log.subjects_table.tracking
+
+
+def test_the_last_of_each_subject_where_another_has_no_messages_any_more() -> None:
+    log = Log(None)
+    for subject in "abc":
+        log.add(1, subject, b"")
+    log.delete(1)
+    for patterns in ([">"], ["*"], ["b", ">"], ["c", "b", "a"]):
+        assert log.last_of_each(patterns, 3, 2) == [2, 3]
+        assert log.last_of_each(patterns, 2, 1) == [2]

@@ -277,6 +277,20 @@ def test_an_end_in_the_middle_changes_nothing(house: House) -> None:
     assert after["messages"] - before["messages"] == after["last_seq"] - before["last_seq"]
 
 
+def test_who_waits_when_the_server_stops_is_not_told_that_the_stream_is_unknown(
+    house: House,
+) -> None:
+    house = house.crash(gradually=True)
+    asker = Asker(house).send("$JS.API.STREAM.INFO.BIG", b"").send("$JS.API.STREAM.NAMES", b"")
+    asker.send("$JS.API.STREAM.CREATE.BIG", b'{"name": "BIG", "subjects": ["big.>"]}')
+    house.engine.open_more()
+    house.engine.close()
+    asker.send("$JS.API.STREAM.INFO.SMALL", b"")
+    answers = asker.answers()
+    assert len(answers) == 4
+    assert all(b"503" in answer for answer in answers)
+
+
 def test_an_account_that_goes_while_it_is_opened(house: House) -> None:
     house = house.crash(gradually=True)
     asker = Asker(house).send("big.x")

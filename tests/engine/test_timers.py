@@ -1,8 +1,12 @@
 """Deadlines behave like a dictionary that is searched for the smallest value."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine import timers as module
 from penstock.engine.timers import Timers
 
 STEPS = st.lists(
@@ -11,6 +15,24 @@ STEPS = st.lists(
         st.tuples(st.just("pop"), st.just(0), st.integers(0, 50)),
     )
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tidy_often() -> Iterator[None]:
+    usual, module.STALE = module.STALE, 0
+    yield
+    module.STALE = usual
+
+
+def test_deadlines_of_what_is_gone_keep_nothing_alive() -> None:
+    timers: Timers[int] = Timers()
+    for thing in range(1000):
+        timers.set(thing, 10**9 + thing)
+        timers.set(-thing, 5)
+        timers.set(thing, 0)
+        timers.set(-7, 100 + thing)
+        assert len(timers._heap) <= 2 * len(timers) + 2
+    assert timers.next_ns() == 5
 
 
 @given(STEPS)

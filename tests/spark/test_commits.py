@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.spark.commits import Mark, Tables, Write, add
+from penstock.spark.data_files import write_rows
 from penstock.spark.places import TableError, place
 from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
 
@@ -98,7 +99,7 @@ def test_a_checkpoint_older_than_the_table_is_refused(where):
     for number in range(3):
         Tables().commit(where, write_of(where, [number], Mark("q", number)))
     with pytest.raises(
-        TableError, match=r"holds batch 2 .* this is batch 1: the checkpoint is older"
+        TableError, match=r"holds batch 2 .* this is batch 1: .* the checkpoint is older"
     ):
         Tables().commit(where, write_of(where, [1, 2, 3], Mark("q", 1, "new")))
 
@@ -144,6 +145,33 @@ def test_rows_that_do_not_fit_are_told_in_one_line(where):
     assert "column SEQ is called seq in the table" in said
     assert "column word is binary, in the table string" in said
     assert "\n" not in said
+
+
+def test_rules_of_tables_that_others_made(where, tmp_path):
+    strict = pa.schema([pa.field("seq", pa.int64(), nullable=False), ("word", pa.string())])
+    DeltaTable.create(where.uri, strict)
+    tables = Tables()
+    assert tables.commit(where, write_of(where, [1, 2]))
+    for seqs, schema in (([None], SCHEMA), (["a"], pa.schema([("word", pa.string())]))):
+        rows = pa.RecordBatch.from_pylist([dict.fromkeys(schema.names, v) for v in seqs]).cast(
+            schema
+        )
+        files = write_rows([rows], where, schema, f"n{len(schema)}")
+        with pytest.raises(TableError, match=r"column seq of .* must not be null"):
+            tables.commit(where, Write(schema=schema, files=files))
+    assert sequences(where) == [1, 2]
+    assert tables.commit(where, write_of(where, [7], overwrite=True))
+    assert sequences(where) == [7]
+    assert not DeltaTable(where.uri).schema().fields[0].nullable
+    other = place(tmp_path / "checked")
+    DeltaTable.create(other.uri, SCHEMA)
+    DeltaTable(other.uri).alter.add_constraint({"small": "seq < 5"})
+    with pytest.raises(
+        TableError, match=r"has delta\.constraints\.small, which is not checked here"
+    ):
+        tables.commit(other, write_of(other, [9]))
+    with pytest.raises(TableError, match="a name once, in any case, but there are a, A"):
+        tables.create(place(tmp_path / "twice"), pa.schema([("a", pa.int8()), ("A", pa.int8())]))
 
 
 def test_partitions_are_those_of_the_table(where):

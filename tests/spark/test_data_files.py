@@ -79,7 +79,7 @@ def comparable(row, emptied=()):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(ROWS, max_size=8), min_size=1, max_size=4), PARTITIONS)
-def test_rows_come_back_from_our_reader_and_from_delta_rs(tmp_path_factory, batches, by):
+def test_rows_come_back_from_our_reader_and_from_that_of_delta_rs(tmp_path_factory, batches, by):
     where = place(tmp_path_factory.mktemp("rows") / "t")
     written = [pa.RecordBatch.from_pylist(rows, schema=ALL) for rows in batches]
     Tables().create(where, ALL, by)
@@ -93,6 +93,15 @@ def test_rows_come_back_from_our_reader_and_from_delta_rs(tmp_path_factory, batc
         return  # deltalake 1.6 cannot read a negative decimal as a partition's value
     others = table.to_pyarrow_table().select(ALL.names).cast(ALL).to_pylist()
     assert sorted(comparable(row) for row in others) == rows
+    texts = [row["text"] or "" for batch in batches for row in batch] if "text" in by else []
+    if any("~" in text or len(text.encode()) > 60 for text in texts):
+        return  # its compaction names folders by the values, and these it cannot
+    again = write_rows(written, where, ALL, "x", partition_by=by)
+    Tables().commit(where, Write(schema=ALL, files=again))
+    table.update_incremental()
+    table.optimize.compact()
+    read = [r for b in read_files(where, files_of(table), ALL, 3) for r in b.to_pylist()]
+    assert sorted(comparable(row) for row in read) == sorted(rows * 2)
 
 
 @settings(max_examples=40, deadline=None)
@@ -221,7 +230,7 @@ def test_columns_come_in_any_order_and_with_a_zone_of_their_own(tmp_path):
 def test_folders_of_different_values_differ_and_are_plain(one, other):
     for text in (one, other):
         assert set(folder_name(text)) <= set(
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-~"
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
         )
     assert (folder_name(one) == folder_name(other)) == (one == other)
 

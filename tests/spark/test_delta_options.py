@@ -31,6 +31,7 @@ READING = {
     "maxFilesPerTrigger": "5",
     "batchRows": "100",
     "partitionBytes": "1m",
+    "pushdown": "false",
     "storage.aws_secret_access_key": "hush",
     "storage.aws_region": "eu",
 }

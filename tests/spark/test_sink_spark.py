@@ -179,6 +179,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.timeout(600)  # two JVMs are started, one after the other
 @pytest.mark.parametrize("mode", ["ids", "batch"])
 def test_a_driver_is_killed_in_mid_batch(sink, tmp_path, mode):
     more: dict[str, object] = {"duplicate_window": SECOND_NS // 10}

@@ -11,9 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.datasource import DataSource
 
+from penstock.client.blocking import connect_blocking
 from penstock.spark.plan import COLUMNS
 from penstock.spark.session import jvm_pid
 from penstock.spark.tables import Batch, Table, write_files
+from tests.peers import ServerProcess
+from tests.spark.servers import Stream
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(240)]
 
@@ -227,6 +230,45 @@ def test_a_running_query_follows_the_stream_and_idles_cheaply(spark, stream, tmp
         assert '"seq":20' in progress["sources"][0]["endOffset"].replace(" ", "")
     finally:
         query.stop()
+
+
+def test_a_server_is_restarted_and_a_stream_made_again_under_a_query(spark, server, tmp_path):
+    own = ServerProcess(server.kind)
+    own.start()
+    try:
+        with connect_blocking(own.url) as client:
+            source = Stream(client, own.url, "R", storage="file")
+            source.fill(10)
+        seen = []
+
+        def sink(rows, batch_id):
+            seen.extend(row.seq for row in rows.select("seq").collect())
+
+        messages = reading(
+            spark.readStream, source, startingOffsets="earliest", requestTimeout="2s"
+        )
+        query = (
+            messages.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        query.processAllAvailable()
+        own.stop(kill=True)
+        own.start()
+        with connect_blocking(own.url) as client:
+            source.js = client.jetstream()
+            source.fill(10)
+        query.processAllAvailable()
+        assert seen == list(range(1, 21))
+        with connect_blocking(own.url) as client:
+            Stream(client, own.url, "R", storage="file").fill(30)
+        # The query may look between the two.
+        told = "stream R was deleted and created again|stream R, read up to 20, is not there"
+        with pytest.raises(PySparkException, match=told):
+            query.awaitTermination(60)
+        assert seen == list(range(1, 21))
+    finally:
+        own.remove()
 
 
 def test_errors_say_what_is_wrong(spark, stream):

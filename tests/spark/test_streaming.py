@@ -203,6 +203,24 @@ def test_streams_join_and_go(stream, family, monkeypatch):
     ]
 
 
+def test_one_stream_that_goes_and_comes_again(stream, monkeypatch):
+    monkeypatch.setattr(streaming, "_POLL_SECONDS", 0.0)
+    stream.fill(3)
+    reader = streamer(stream, startingOffsets="earliest", failOnDataLoss="false")
+    limit = reader.getDefaultReadLimit()
+    begin = reader.latestOffset(reader.initialOffset(), limit)
+    stream.js.delete_stream(stream.name)
+    with pytest.warns(UserWarning, match="is not there any more"):
+        without = reader.latestOffset(begin, limit)
+    assert without == {}
+    assert reader.partitions(begin, without) == []
+    assert reader.latestOffset(without, limit) == without
+    Stream(stream.js.client, stream.url, stream.name).fill(2)
+    back = reader.latestOffset(without, limit)
+    assert (back["stream"], back["seq"], back["from"]) == (stream.name, 2, 1)
+    assert seqs_of(reader, reader.partitions(without, back)) == [1, 2]
+
+
 def test_a_pattern_that_matches_nothing_yet(stream, family, monkeypatch):
     monkeypatch.setattr(streaming, "_POLL_SECONDS", 0.0)
     reader = streamer(stream, streamPattern=f"{stream.name}_B.*")

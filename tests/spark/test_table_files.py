@@ -1,6 +1,8 @@
 """Planning of reads: a stream of a table is each file once, wherever batches end and drivers die."""
 
 import json
+import time
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -103,6 +105,16 @@ def test_no_table_and_no_such_version(tmp_path):
     with pytest.raises(TableError, match="cannot be read at version 3"):
         table_at(where, 3)
     assert table_at(where, 0).version() == 0
+
+
+def test_the_table_at_a_time(tmp_path):
+    where = place(tmp_path / "t")
+    grow(where, 0, 1)
+    between = datetime.now(UTC)
+    time.sleep(0.01)
+    grow(where, 1, 1)
+    assert table_at(where, None, between).version() == 1
+    assert table_at(where, None, datetime.now(UTC)).version() == 2
 
 
 def test_tables_that_would_be_read_wrong_are_refused(tmp_path):

@@ -229,6 +229,9 @@ cdef class Copier(Listener):
     cdef int wants(self, uint32_t subject_id) except -1:
         return self.selection.want(subject_id)
 
+    cdef int forgets(self, uint32_t subject_id) except -1:
+        return self.selection.forget(subject_id)
+
     cdef int purged(self) except -1:
         return self.selection.purged_below(self.origin.log.first_seq)
 

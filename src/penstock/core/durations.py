@@ -7,8 +7,8 @@ import re
 _UNITS_NS = {
     "ns": 1,
     "us": 1_000,
-    "\N{MICRO SIGN}s": 1_000,
-    "\N{GREEK SMALL LETTER MU}s": 1_000,
+    "\u00b5s": 1_000,
+    "\u03bcs": 1_000,
     "ms": 1_000_000,
     "s": 1_000_000_000,
     "m": 60_000_000_000,
@@ -46,7 +46,7 @@ def format_duration(ns: int) -> str:
     if ns == 0:
         return "0s"
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
-    for unit, scale in (("ns", 1), ("\N{MICRO SIGN}s", 1_000), ("ms", 1_000_000)):
+    for unit, scale in (("ns", 1), ("\u00b5s", 1_000), ("ms", 1_000_000)):
         if ns < scale * 1_000:
             return f"{sign}{_decimal(ns, scale)}{unit}"
     hours, ns = divmod(ns, 3_600_000_000_000)

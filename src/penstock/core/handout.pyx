@@ -297,6 +297,9 @@ cdef class Handout(Listener):
     cdef int wants(self, uint32_t subject_id) except -1:
         return self.selection.want(subject_id)
 
+    cdef int forgets(self, uint32_t subject_id) except -1:
+        return self.selection.forget(subject_id)
+
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
         if e != NULL:

@@ -37,7 +37,8 @@ cdef class Log(LogFiles):
     # Append: gives the sequence. Copies into the write buffer; visible to read() at once. flags: 0 or what read() gives back.
     cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
                          const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0
-    # The id of a subject (made if new): a caller that publishes the same subject again may keep it. NO_SUBJECT never returned.
+    # The id of a subject (made if new): a caller that publishes the same subject again may keep it until the next call of this;
+    # there is one such caller. NO_SUBJECT never returned.
     cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295
     # Like append, with the id known: no hash look-up.
     cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
@@ -67,6 +68,7 @@ cdef class Log(LogFiles):
     cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615        # lowest live sequence with timestamp >= ts_ns; last_seq + 1 if none
 
     # --- private -----------------------------------------------------------------------------------------------------
+    cdef int give_back(self, uint32_t budget) except -1                     # subjects that may have no message any more: see SubjectTable
     cdef int drop(self, Segment s, uint32_t i) except -1                    # one live message is gone: counts, subject, head, segment
     cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # its bytes, checked; NULL when they are damaged
     cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1

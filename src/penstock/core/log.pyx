@@ -28,6 +28,7 @@ cdef enum:
     EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
     HOLES_MAX = 4096                 # a longer skip starts a new segment
     MEMORY_SEGMENT_BYTES = 1048576
+    GIVE_BACK = 4                    # subjects that are looked at for each that may be new
 
 StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers", "payload"])
 
@@ -93,15 +94,8 @@ cdef class Log(LogFiles):
 
     def go_on(self) -> None:
         """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
-        if self.cipher is None or not (self.active.key_number or self.cipher.number):
-            return
-        self.begin_anew = True
-        try:
-            if self.condition == TAKES:
-                self.resume()
-        except OSError as error:
-            self.condition = FULL
-            self.failure = error.errno or 5
+        from penstock.core import log_upkeep
+        log_upkeep.go_on(self)
 
     def open_more(self) -> bool:
         """Open one more segment of a log that is opened gradually; whether there is more to be done."""
@@ -115,10 +109,8 @@ cdef class Log(LogFiles):
 
     def abandon(self) -> None:
         """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
-        self.steps = None
-        self.condition = CLOSED
-        for s in self.segments.items:
-            self.segments.close_handle(s)
+        from penstock.core import log_upkeep
+        log_upkeep.abandon(self)
 
     def opening(self) -> tuple[int, int]:
         """How far the opening is: segments looked at, segments in all."""
@@ -137,12 +129,31 @@ cdef class Log(LogFiles):
 
     cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
                          const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0:
-        return self.append_id(ts_ns, self.subjects_table.intern(subject, subject_len), body, hlen, body_len, flags)
+        cdef uint32_t id
+        if self.subjects_table.leaving.len:
+            self.give_back(GIVE_BACK)
+        id = self.subjects_table.intern(subject, subject_len)
+        try:
+            return self.append_id(ts_ns, id, body, hlen, body_len, flags)
+        except BaseException:
+            self.subjects_table.unused(id)
+            raise
 
     cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295:
-        cdef uint32_t id = self.subjects_table.intern(subject, n)
-        self.subject_ids = self.subjects_table.count
+        cdef SubjectTable subjects = self.subjects_table
+        cdef uint32_t id
+        if subjects.leaving.len:
+            self.give_back(GIVE_BACK)
+        id = subjects.intern(subject, n)
+        if subjects.kept != id + 1:
+            subjects.keep(id)
+        self.subject_ids = subjects.count
         return id
+
+    cdef int give_back(self, uint32_t budget) except -1:
+        self.subjects_table.give_back(budget)
+        self.subject_ids = self.subjects_table.count
+        return 0
 
     cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
                             uint32_t body_len, uint16_t flags) except 0:
@@ -174,7 +185,7 @@ cdef class Log(LogFiles):
         out = &s.memory if self.memory else &self.tail
         p = out_reserve(out, length)
         if subjects.table[subject_id].seen != s.serial:
-            s.add_subject(subject_id)
+            subjects.join(s, subject_id)
             subjects.table[subject_id].seen = s.serial
         subjects.appended(subject_id, seq)
         head.length = length
@@ -300,10 +311,8 @@ cdef class Log(LogFiles):
         return self.segments.next_live(seq)
 
     cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
-        if seq < self.first_seq:
-            seq = self.first_seq
-        if stop > self.last_seq:
-            stop = self.last_seq
+        seq = max(seq, self.first_seq)
+        stop = min(stop, self.last_seq)
         if seq > stop:
             return 0
         return self.segments.next_wanted(seq, stop, wanted, wanted_len)
@@ -531,12 +540,8 @@ cdef class Log(LogFiles):
 
     def subject_state(self, subject: str) -> tuple[int, int, int]:
         """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
-        cdef bytes name = subject.encode("utf-8", "surrogateescape")
-        cdef int64_t id = self.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
-        cdef SubjectState* state = self.subject(<uint32_t>id) if id >= 0 else NULL
-        if state == NULL:
-            return (0, 0, 0)
-        return (state.msgs, state.first, state.last)
+        from penstock.core import log_queries
+        return log_queries.subject_state(self, subject)
 
     def size_of(self, seq: int) -> int:
         """The accounted size of a live message (what it adds to `bytes`); 0 when it is not there."""
@@ -571,12 +576,8 @@ cdef class Log(LogFiles):
     @property
     def unconverted(self) -> int:
         """Segments that are not encrypted as new ones are; maintain() makes them anew, but for damaged ones."""
-        cdef Segment s
-        cdef uint32_t wanted = 0 if self.cipher is None else self.cipher.number
-        cdef int n = 0
-        for s in self.segments.items:
-            n += s.key_number != wanted
-        return 0 if self.memory else n
+        from penstock.core import log_upkeep
+        return log_upkeep.unconverted(self)
 
     def mend(self) -> bool:
         """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""

@@ -171,6 +171,7 @@ cdef class LogFiles:
             note_teller(before, s.relog_low)
             note_teller(before, s.relog_high)
         self.segments.discard(s)
+        self.subjects_table.leave(s)
         if self.reading is s:
             self.reading = self.active
         self.pages.forget(s.serial)

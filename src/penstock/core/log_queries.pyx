@@ -91,6 +91,7 @@ cdef int keep_live(Wanted w) except -1:
         if w.log.subjects_table.table[ids[k]].state.msgs:
             ids[w.n] = ids[k]
             w.n += 1
+    w.ids.len = w.n * sizeof(uint32_t)                 # kept twice, they are the same
     return 0
 
 
@@ -124,6 +125,16 @@ def subjects(Log log, pattern: str) -> dict[str, int]:
     cdef Wanted w = wanted_of(log, pattern, True)
     cdef size_t k
     return {name_of(log, w.id(k)): w.subject(k).state.msgs for k in range(w.n)}
+
+
+def subject_state(Log log, subject: str) -> tuple[int, int, int]:
+    """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
+    cdef bytes name = subject.encode("utf-8", "surrogateescape")
+    cdef int64_t id = log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+    cdef SubjectState* state = log.subject(<uint32_t>id) if id >= 0 else NULL
+    if state == NULL:
+        return (0, 0, 0)
+    return (state.msgs, state.first, state.last)
 
 
 def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:

@@ -32,6 +32,7 @@ from penstock.core.usage cimport use
 cdef enum:
     COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
     COMPRESS_MAX_BYTES = 67108864    # a larger one (there was a large group in it) is not compressed: it would take too long at once
+    GIVE_BACK = 8192                 # subjects of segments that are gone, looked at for each call of maintain()
     STATE_AT = 5                     # Head.state
     EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
 
@@ -303,6 +304,8 @@ def maintain(Log log) -> bool:
     """Compact or compress at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
     cdef Segment s, worst = None
     cdef uint32_t wanted
+    if log.subjects_table.leaving.len:
+        log.give_back(GIVE_BACK)
     if log.memory or log.condition != TAKES:
         return False
     for s in log.segments.items:
@@ -332,6 +335,16 @@ def maintain(Log log) -> bool:
             if s is not log.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
                 return compress(log, s)
     return False
+
+
+def unconverted(Log log) -> int:
+    """Segments that are not encrypted as new ones are."""
+    cdef Segment s
+    cdef uint32_t wanted = 0 if log.cipher is None else log.cipher.number
+    cdef int n = 0
+    for s in log.segments.items:
+        n += s.key_number != wanted
+    return 0 if log.memory else n
 
 
 cdef bint compress(Log log, Segment s) except -1:
@@ -518,6 +531,8 @@ cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint3
         if log.subjects_table.table[subjects[i]].local:
             subjects[n] = subjects[i]
             n += 1
+        else:
+            log.subjects_table.leave_one(subjects[i])
     s.subject_count = n
     return 0
 
@@ -546,6 +561,28 @@ def close(Log log) -> None:
         if not log.sync_running:
             log.close_handles()
         log.pages.forget(0)
+
+
+def go_on(Log log) -> None:
+    """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
+    if log.cipher is None or not (log.active.key_number or log.cipher.number):
+        return
+    log.begin_anew = True
+    try:
+        if log.condition == TAKES:
+            log.resume()
+    except OSError as error:
+        log.condition = FULL
+        log.failure = error.errno or 5
+
+
+def abandon(Log log) -> None:
+    """End an opening that nobody wants any more."""
+    cdef Segment s
+    log.steps = None
+    log.condition = CLOSED
+    for s in log.segments.items:
+        log.segments.close_handle(s)
 
 
 def destroy(Log log) -> None:

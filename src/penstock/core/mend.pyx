@@ -76,6 +76,7 @@ cdef uint32_t salt_of(const char* p, uint32_t length) noexcept nogil:
 cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) except? 4294967295:
     cdef dict bytes_of = {}
     cdef dict places_of = {}
+    cdef set known = set()
     cdef Head head
     cdef uint32_t salt, best = 0
     cdef size_t most = 0
@@ -86,9 +87,12 @@ cdef uint32_t find_salt(const char* data, size_t at, size_t size, int* places) e
             at += 1
             continue
         salt = salt_of(data + at, head.length)
-        bytes_of[salt] = bytes_of.get(salt, 0) + head.length
-        places_of[salt] = places_of.get(salt, 0) | 1 << (at & 7)
         at += head.length
+        if (salt, head.seq, head.kind) in known:
+            continue               # a copy of a damaged record agrees with it
+        known.add((salt, head.seq, head.kind))
+        bytes_of[salt] = bytes_of.get(salt, 0) + head.length
+        places_of[salt] = places_of.get(salt, 0) | 1 << (at - head.length & 7)
     for salt, n in bytes_of.items():
         agree = places_of[salt].bit_count() > 1
         if agree == (places[0] > 1) and <size_t>n > most or agree > (places[0] > 1):

@@ -101,8 +101,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
         yield
     (<Rebuild>log.segments.rebuild).opened = True
     if (<Rebuild>log.segments.rebuild).short:
-        (<Rebuild>log.segments.rebuild).short = False
-        recount(log)
+        (<Rebuild>log.segments.rebuild).count_anew(log)
         log.removed = 0
     log.subject_count = log.subjects_table.live
     log.subject_ids = log.subjects_table.count
@@ -375,6 +374,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         if s.first == log.last_seq + 1:
             log.segments.close_handle(s)
             log.segments.discard(s)
+            log.subjects_table.leave(s)
             set_aside(log, f"{s.first:020}.seg")
         start_found(log, log.last_seq + 1)
         begin_anew(log)
@@ -391,7 +391,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
         if not numbered:
             first = max(expected, seen + 1)
-            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, first, &whole))
+            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
             if whole >= first:
                 log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
@@ -515,11 +515,22 @@ cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
     cdef bint opened         # all segments are counted
-    cdef bint short          # before that, messages turned out to be missing of one that may be counted already
+    cdef bint short          # messages turned out to be missing of one that may be counted already
+    cdef bint counting       # a count reads the entries of all: what it finds missing it does not count
 
     def __init__(self, Log log) -> None:
         import weakref
         self.log = weakref.ref(log)
+
+    cdef int count_anew(self, Log log) except -1:
+        if not self.counting:
+            self.counting = True
+            try:
+                recount(log)
+                self.short = False
+            finally:
+                self.counting = False
+        return 0
 
     def __call__(self, Segment s) -> None:
         """Fill s.entries again and write its sidecar anew."""
@@ -544,6 +555,13 @@ cdef class Rebuild:
         s.cap = fresh.cap
         fresh.entries = NULL
         fresh.cap = 0
+        if self.opened:
+            # What its entries name is what it names. While the log is being opened its sidecar may still be asked, whose rows are in
+            # the order of its subjects: then the few of this segment are named twice, and are not forgotten before the next opening.
+            s.subjects, fresh.subjects = fresh.subjects, s.subjects
+            s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
+            s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
+            log.subjects_table.leave(fresh)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
         for i in range(s.count):
@@ -556,7 +574,6 @@ cdef class Rebuild:
         # While the log is being opened, removals newer than the sidecar are marked and not counted yet.
         count_bytes(log, s)
         if self.short and self.opened:
-            self.short = False
-            recount(log)
+            self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)

@@ -32,9 +32,9 @@ cdef class Opened:
 
 cdef Scan scan(Log log, Segment s)
 cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, compressed or not
-# Of the bad bytes that a segment ends with, behind which `expected` comes: the highest sequence that a record there names; `whole`: of
-# the last message that is there to its end.
-cdef uint64_t last_named(const char* p, size_t size, uint64_t expected, uint64_t* whole) noexcept
+# Of the bad bytes that a segment ends with, behind which `expected` comes: the highest sequence that a record there may have had;
+# `whole`: of the last message that was surely there to its end.
+cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept
 # Of a segment without a head:
 cdef bint never_written(const char* p, uint64_t first) noexcept     # whether the 32 bytes are a head of which a part is still zeros
 cdef Scan nothing(Segment s, uint64_t last_seq)                     # as when there was nothing but a head

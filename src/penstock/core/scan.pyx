@@ -14,15 +14,19 @@ Knows nothing of the other segments, and decides nothing. See core/recovery.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
+from penstock.core.buffer cimport crc32c
 from penstock.core.log cimport Log
 from penstock.core.mend cimport mend_bytes
 from penstock.core.record cimport (
-    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, REMOVE, SEALED,
-    SEGMENT_HEAD_BYTES, SKIP, TAGGED, Head, Range, check_record, get_segment_head, plausible, ranges_add, resync,
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, REMOVE,
+    SEALED, SEGMENT_HEAD_BYTES, SKIP, TAGGED, Head, Range, check_record, get_segment_head, plausible, ranges_add, resync,
 )
 from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
 from penstock.core.subject_table cimport SubjectTable
+
+cdef enum:
+    UNREADABLE_MAX = 4096        # messages that bytes without any head are taken for at most
 
 
 cdef class Scan:
@@ -235,7 +239,7 @@ cdef int take_message(State state, const char* p, uint32_t offset, Head* head, b
         return 0
     id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
     if subjects.table[id].seen != s.serial:
-        s.add_subject(id)
+        subjects.join(s, id)
         subjects.table[id].seen = s.serial
     s.reserve(1)
     push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
@@ -255,39 +259,72 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
         # What was not given yet when it was written was not removed by it.
         if r.first <= head.seq:
             ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
-    if head.ts_ns > s.removed_below:
-        s.removed_below = head.ts_ns
+    s.removed_below = max(s.removed_below, min(head.ts_ns, head.seq + 1))
     return 0
 
 
 # --- bytes that nobody can read ----------------------------------------------------------------------
 
-cdef uint64_t last_named(const char* p, size_t size, uint64_t expected, uint64_t* whole) noexcept:
+cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept:
     # No head is believed further than the bytes before it have room for records: one in somebody's payload may say anything. One
     # that can't be read, or whose sequence can't be, was the next message.
     cdef Head head
     cdef uint64_t last = expected - 1
-    cdef size_t at = 0, known = 0            # `last` is that of the bytes before `known`
+    cdef size_t at = 0, known = 0, room      # `last` is that of the bytes before `known`
+    cdef bint unread = False                 # the bytes from `known` on are the rest of a message whose head can't be read
     whole[0] = expected - 1
     while at + RECORD_EXTRA_BYTES <= size:
-        if not plausible(p + at, size - at, &head):
+        if plausible(p + at, size - at, &head):
+            unread = False
+        else:
             if head.mark != RECORD_MARK and (at or head.length == 0):
                 at += 1
                 continue
+            if head.mark != RECORD_MARK:
+                head.seq = 0
             head.kind = MESSAGE
             head.length = RECORD_EXTRA_BYTES
-            head.seq = 0
+            unread = True
+        room = (at - known) // RECORD_EXTRA_BYTES
         if head.kind == MESSAGE:
-            last = head.seq if last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES else last + 1
-            if head.length <= size - at:
+            last = head.seq if last < head.seq <= last + 1 + room else last + 1
+            if head.length <= size - at or ends_here(p + at, size - at, salt):
                 whole[0] = last
-        elif last < head.seq <= last + GAP_MAX:
-            last = head.seq
-        elif head.kind == SKIP and last < head.ts_ns <= last + GAP_MAX:
-            last = head.ts_ns
+        elif head.kind == REMOVE:
+            if last < head.seq <= last + room:
+                whole[0] = last = head.seq                # all that was given was written before it
+            elif last < head.seq <= last + GAP_MAX:
+                last = head.seq
+        else:
+            if last + 1 < head.ts_ns <= last + 1 + room:
+                whole[0] = head.ts_ns - 1
+            if last < head.seq <= last + GAP_MAX:
+                last = head.seq
+            elif last < head.ts_ns <= last + GAP_MAX:
+                last = head.ts_ns
+            elif head.seq != last:
+                last += 1                                 # it said of one at least that nobody gets it
         at += head.length
         known = at
+    # Behind the last of them are as many messages as there is room for, one is sure. Zeros never reached the disk.
+    at = size
+    while at > known and p[at - 1] == 0:
+        at -= 1
+    if at > known:
+        room = min((min(at + 3, size) - known) // RECORD_EXTRA_BYTES, <size_t>UNREADABLE_MAX)      # a checksum may end in zeros
+        if room and not unread:
+            whole[0] = last + 1
+        last += room
     return last
+
+
+cdef bint ends_here(const char* p, size_t size, uint32_t salt) noexcept:
+    """Whether a record whose length is not to be believed is all of these bytes."""
+    cdef uint32_t length = <uint32_t>size, crc
+    if not RECORD_EXTRA_BYTES <= size <= RECORD_MAX_BYTES:
+        return False
+    memcpy(&crc, p + size - 4, 4)
+    return crc == crc32c(p + 4, size - 8, crc32c(<const char*>&length, 4, salt))
 
 
 cdef bint never_written(const char* p, uint64_t first) noexcept:

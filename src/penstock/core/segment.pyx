@@ -270,6 +270,9 @@ cdef class SegmentList:
                             good = False
                             break
                         entries[i].subject = s.subjects[entries[i].subject]
+                    elif is_live(s, i):      # a message without a place: an index that contradicts itself
+                        good = False
+                        break
             if not good:
                 free(entries)
                 s.has_index = False

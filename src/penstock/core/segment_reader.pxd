@@ -27,14 +27,19 @@ cdef class SegmentReader:
     cdef readonly bint mended            # one flipped bit of the head was put right, in memory
     cdef readonly bint unmade            # shorter than a head: its making was cut short
     cdef public uint32_t salt            # of a headless one, who knows it may say it
+    cdef uint64_t low                    # only the bytes of the records from there ...
+    cdef uint64_t high                   # ... to there (0: to the end) are looked at; 0 and 0: all of the file
+    cdef size_t base                     # offset of the first byte in `data`
     cdef bytes data
-    cdef const char* p
+    cdef const char* p                   # where offset 0 is, or would be
     cdef size_t end                      # where reading ends
     cdef size_t at                       # of the next record
     cdef uint64_t expected               # sequence of the next message if nothing is missing
     cdef Head head                       # of the record that step() came to
     cdef size_t record                   # ... and its offset; damage: the first damaged byte
     cdef int load(self, Disk disk, object cipher) except -1
+    cdef uint64_t part_end(self, uint64_t size) noexcept
+    cdef int ready(self, int64_t end, bint good) except -1
     cdef int step(self) noexcept nogil   # goes to the next record: its kind, DAMAGE (bytes from `record` to `at`), or AT_END
 
 
@@ -71,7 +76,7 @@ cdef class LogReader:
     cdef dict wanted                     # subject -> whether one of `patterns` matches
     cdef tuple patterns
     cdef bint wants(self, const char* subject, size_t n) except -1
-    cdef bint find_segment(self) except -1
-    cdef int skip_to(self, uint64_t seq) except -1
+    cdef bint find_segment(self, uint64_t upto) except -1
+    cdef uint32_t part_of(self, Segment s, uint64_t upto, uint64_t* low, uint64_t* high) except? 4294967295
     cdef SegmentScan facts_of(self, uint64_t first, dict by_first)
     cdef int find_faults(self, SegmentScan s, Segment segment, uint64_t following) except -1

@@ -37,8 +37,21 @@ class SegmentReader:
     unmade: bool
     salt: int
 
-    def __init__(self, disk: Disk, path: str, first: int, cipher: object = None) -> None:
-        """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError."""
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        first: int,
+        cipher: object = None,
+        *,
+        low: int = 0,
+        high: int = 0,
+    ) -> None:
+        """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError.
+
+        With `low`, the offset of a record, only what is from there to `high` (0: to the end) is read and looked at, if
+        the segment's head is good.
+        """
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
     def sound(self) -> bool:

@@ -43,9 +43,10 @@ cdef enum:
 cdef class SegmentReader:
     """The records of one segment, one after the other."""
 
-    def __init__(self, Disk disk, str path, uint64_t first, object cipher=None) -> None:
+    def __init__(self, Disk disk, str path, uint64_t first, object cipher=None, *, uint64_t low=0, uint64_t high=0) -> None:
         """Read the file; OSError."""
         self.path = path
+        self.low, self.high = low, high
         self.first = self.expected = first
         self.load(disk, cipher)
 
@@ -60,7 +61,7 @@ cdef class SegmentReader:
         self.begins = SEGMENT_HEAD_BYTES
         try:
             self.stored = self.size = disk.size(handle)
-            self.data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>max(self.stored, <uint64_t>SEGMENT_HEAD_BYTES))
+            self.data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>max(0 if self.low else self.stored, <uint64_t>SEGMENT_HEAD_BYTES))
             head = PyBytes_AS_STRING(self.data)
             got = disk.read_at(handle, head, SEGMENT_HEAD_BYTES, 0)
             self.unmade = got < SEGMENT_HEAD_BYTES
@@ -82,21 +83,43 @@ cdef class SegmentReader:
                 packed = open_packed(disk, handle, cipher if self.sealed else None, self.path)
                 self.packed = True
                 self.size = packed.size
+                if good and self.low:
+                    self.base = self.low
+                    got = self.part_end(packed.size) - self.low
+                    self.data = PyBytes_FromStringAndSize(NULL, got)
+                    got = self.low + packed.read_at(disk, handle, PyBytes_AS_STRING(self.data), got, self.low)
+                    return self.ready(got, named == self.first)
                 self.data = PyBytes_FromStringAndSize(NULL, packed.size)
                 head = PyBytes_AS_STRING(self.data)
                 got = packed.read_at(disk, handle, head, packed.size, 0)
                 self.mended_blocks = packed.mended
                 if not good:
                     good = self.mended = get_segment_head(head, got, &named, &self.salt)
+            elif good and self.low:
+                self.base = self.low
+                got = self.part_end(self.stored) - self.low
+                self.data = PyBytes_FromStringAndSize(NULL, got)
+                got = self.low + disk.read_at(handle, PyBytes_AS_STRING(self.data), got, self.low)
+                return self.ready(got, named == self.first)
             elif not self.unmade:
+                if self.low:
+                    self.data = self.data[:SEGMENT_HEAD_BYTES] + bytes(max(0, <Py_ssize_t>self.stored - SEGMENT_HEAD_BYTES))
                 head = PyBytes_AS_STRING(self.data)
                 got += disk.read_at(handle, head + SEGMENT_HEAD_BYTES, self.stored - SEGMENT_HEAD_BYTES, SEGMENT_HEAD_BYTES)
-            self.headless = not good or named != self.first
+            return self.ready(got, good and named == self.first)
         finally:
             disk.close(handle)
-        self.p = PyBytes_AS_STRING(self.data)
-        self.end = <size_t>got
-        self.at = min(self.begins, self.end)
+
+    cdef uint64_t part_end(self, uint64_t size) noexcept:
+        self.low = min(self.low, size)
+        return max(self.low, min(self.high, size) if self.high else size)
+
+    cdef int ready(self, int64_t end, bint good) except -1:
+        # Everything up to `end` is in memory.
+        self.headless = not good
+        self.p = PyBytes_AS_STRING(self.data) - self.base
+        self.end = <size_t>end
+        self.at = max(self.base, min(self.begins, self.end))
         return 0
 
     cdef int step(self) noexcept nogil:
@@ -118,7 +141,7 @@ cdef class SegmentReader:
 
     def piece(self, at: int, end: int) -> bytes:
         """Bytes of the segment, decompressed."""
-        return self.data[at:end]
+        return self.data[at - <Py_ssize_t>self.base:end - <Py_ssize_t>self.base]
 
     def sound(self) -> bool:
         """Whether no damaged bytes come before the end, or before an unfinished end."""
@@ -315,37 +338,49 @@ cdef class LogReader:
         self.current = None
         self.index = self.log.segments.position(seq) - 1
 
-    cdef bint find_segment(self) except -1:
+    cdef bint find_segment(self, uint64_t upto) except -1:
         # `current` reads the segment that next_seq is in, or the next one with messages; False: there is none.
         cdef Segment s
         cdef list items = self.log.segments.items
+        cdef uint64_t low = 0, high = 0
+        cdef uint32_t i
         while self.index + 1 < len(items):
             self.index += 1
             s = <Segment>items[self.index]
+            if upto and s.first > upto:
+                self.index -= 1
+                break
             if s.live and s.first + s.count > self.next_seq:
-                self.current = SegmentReader(self.overlay, self.log.segments.path(s, ".seg"), s.first, self.cipher)
+                i = self.part_of(s, upto, &low, &high)
+                self.current = SegmentReader(
+                    self.overlay, self.log.segments.path(s, ".seg"), s.first, self.cipher, low=low, high=high)
                 self.current.salt = s.salt
+                if self.current.base:
+                    self.current.expected = s.first + i
                 self.segment = s
-                self.skip_to(self.next_seq)
                 return True
         self.current = None
         return False
 
-    cdef int skip_to(self, uint64_t seq) except -1:
-        # `current` goes on with the first live message from there on, if the entries say where that is.
-        cdef Segment s = self.segment
-        cdef SegmentReader r = self.current
-        cdef uint32_t i
-        if seq <= s.first or r.headless or r.mended:
-            return 0
-        i = s.next_live(<uint32_t>(seq - s.first))
-        if i >= s.count:
+    cdef uint32_t part_of(self, Segment s, uint64_t upto, uint64_t* low, uint64_t* high) except? 4294967295:
+        # The bytes of the messages from next_seq up to a sequence, if that is not all of the segment; the index of the first one.
+        cdef uint32_t i, k = s.count
+        low[0] = high[0] = 0
+        if self.next_seq <= s.first and (upto == 0 or upto >= s.first + s.count - 1):
             return 0
         self.log.segments.need(s)
-        if s.begins <= s.entries[i].offset < r.end:
-            r.at = s.entries[i].offset
-            r.expected = s.first + i
-        return 0
+        i = s.next_live(<uint32_t>(self.next_seq - s.first) if self.next_seq > s.first else 0)
+        if i >= s.count or s.entries[i].offset < s.begins:
+            return 0
+        if upto and upto >= s.first and upto - s.first + 1 < s.count:
+            k = <uint32_t>(upto - s.first + 1)
+            while k < s.count and s.entries[k].offset == 0:
+                k += 1
+        if k < s.count and s.entries[k].offset <= s.entries[i].offset:
+            return 0
+        low[0] = s.entries[i].offset
+        high[0] = s.entries[k].offset if k < s.count else 0
+        return i
 
     cdef bint wants(self, const char* subject, size_t n) except -1:
         cdef bytes name = PyBytes_FromStringAndSize(subject, n)
@@ -375,13 +410,17 @@ cdef class LogReader:
             self.patterns = patterns
             self.wanted = {}
         while not columns.is_full():
-            if self.current is None and not self.find_segment():
+            if self.current is None and not self.find_segment(upto):
                 return False
             r = self.current
             s = self.segment
             kind = r.step()
             if kind == AT_END:
                 self.current = None
+                if r.base and r.high:
+                    self.next_seq = max(self.next_seq, upto + 1)
+                    self.index -= 1                      # the rest of it is still to come for who asks for more
+                    return False
                 continue
             if kind == DAMAGE and (r.at < r.end or s is not self.log.active):
                 self.damages += 1

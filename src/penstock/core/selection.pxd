@@ -37,6 +37,7 @@ cdef class Selection:
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615  # wanted messages not handed out yet
     cdef int want_all(self, uint32_t* ids, size_t n) except -1
     cdef int spread(self) except -1
+    cdef int forget(self, uint32_t subject_id) noexcept                        # the id is given back: another subject may get it
     cdef bint passes(self, uint32_t subject_id) noexcept
     cdef uint64_t first_of_few(self) except? 18446744073709551615
     cdef uint64_t count_from(self, uint64_t seq) except? 18446744073709551615

@@ -156,6 +156,19 @@ cdef class Selection:
             self.wanted_len = subject_id + 1
         return 0
 
+    cdef int forget(self, uint32_t subject_id) noexcept:
+        cdef uint32_t k
+        if not self.few:
+            if subject_id < self.wanted_len:
+                self.wanted[subject_id] = 0
+            return 0
+        for k in range(self.ids_n):
+            if self.ids[k] == subject_id:
+                self.ids_n -= 1
+                self.ids[k] = self.ids[self.ids_n]
+                return 0
+        return 0
+
     cdef int start_with_last(self) except -1:
         cdef uint32_t i
         cdef SubjectState* s

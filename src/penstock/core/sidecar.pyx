@@ -31,6 +31,9 @@ from penstock.core.sealing cimport INDEX_TAIL_BYTES, open_entries, open_tables, 
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.subject_table cimport SubjectTable
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void*) nogil
+
 cdef const char* INDEX_MAGIC = b"PNSTKIDX"
 cdef enum:
     INDEX_VERSION = 1
@@ -224,20 +227,37 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
 cdef int intern_some(SubjectTable subjects, Segment s, const LocalSubject* rows, uint32_t n, const char** name, const char* end) except -2:
     # The next n names; -1: they don't fit. With a million subjects each look-up waits for memory, so several wait together.
     cdef uint64_t hashes[AT_ONCE]
+    cdef int64_t likely[AT_ONCE]
     cdef const char* p = name[0]
     cdef uint32_t k
     for k in range(n):
         if rows[k].name_len > <size_t>(end - p):
             return -1
         hashes[k] = hash_bytes(p, rows[k].name_len)
-        subjects.ids.look(hashes[k])
+        subjects.look_at(hashes[k])
         p += rows[k].name_len
     for k in range(n):
-        subjects.ids.look_closer(hashes[k])
+        likely[k] = subjects.look_closer(hashes[k])
     for k in range(n):
-        s.add_subject(subjects.intern_hashed(name[0], rows[k].name_len, hashes[k]))
+        if likely[k] >= 0:
+            prefetch(subjects.table[likely[k]].state.name)
+    for k in range(n):
+        subjects.join(s, subjects.intern_hashed(name[0], rows[k].name_len, hashes[k]))
         name[0] += rows[k].name_len
     return 0
+
+
+cdef bint rows_fit(Sidecar found, uint32_t count, uint64_t live) noexcept:
+    """Whether what is said of each subject lies within the segment: who looks for it there does not look further."""
+    cdef const LocalSubject* row
+    cdef uint32_t k
+    cdef uint64_t total = 0
+    for k in range(found.row_count):
+        row = &found.rows[k]
+        if row.live and (row.first > row.last or row.last >= count or row.live > row.last - row.first + 1):
+            return False
+        total += row.live
+    return total == live
 
 
 cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s):
@@ -260,9 +280,13 @@ cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s
         n = min(found.row_count - k, <uint32_t>AT_ONCE)
         if intern_some(subjects, s, found.rows + k, n, &name, end) < 0:
             s.count = 0
-            s.subject_count = 0
+            subjects.leave(s)
             return None
         k += n
+    if not rows_fit(found, s.count, get32(head, 36)):
+        s.count = 0
+        s.subject_count = 0
+        return None
     if words:
         s.dead = <uint64_t*>calloc(words, 8)
         if s.dead == NULL:

@@ -8,6 +8,7 @@ when the stream promises that. Knows nothing of JSON requests, configuration rul
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.hub cimport Synced, Task
 from penstock.core.intake cimport Intake
+from penstock.core.subject_table cimport SubjectWatcher
 from penstock.core.subjects cimport Route, SubjectTrie
 
 
@@ -17,6 +18,7 @@ cdef class Listener(Task):
     cdef bint holding          # on Stream.holders
     cdef int signalled(self, uint64_t seq) except -1       # a message that passes its filters was accepted
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
+    cdef int forgets(self, uint32_t subject_id) except -1  # one that did has no message any more: its id may become another one's
     cdef int removed(self, uint64_t seq) except -1         # a message is gone (told to holders only); 0: holds nothing any more
     cdef int purged(self) except -1                        # many messages are gone (told to holders; others see Stream.purges)
     cdef int needs(self, uint64_t seq) except -1           # a message that passes its filters: not acknowledged yet (1) or done with (0)
@@ -38,6 +40,11 @@ cdef class Committer(Synced):
     cdef int ended(self) except -1
 
 
+cdef class Routes(SubjectWatcher):
+    """Forgets what a stream and its consumers keep by the id of a subject."""
+    cdef Stream stream
+
+
 cdef class Stream(Intake):
     cdef readonly int sync
     cdef readonly uint64_t visible           # released up to here
@@ -56,6 +63,7 @@ cdef class Stream(Intake):
     cdef list unfiltered                     # Listeners without filters
     cdef list waiting                        # Listeners to run when more becomes visible
     cdef list holders                        # Listeners that have messages unacknowledged
+    cdef Routes routes
     cdef SubjectTrie filters                 # filter -> Listener
     cdef list interested                     # subject id -> Route of filters; None or of another epoch: to be asked; empty without filters
     cdef uint64_t epoch                      # changes when a filter comes or goes

@@ -47,6 +47,9 @@ cdef class Listener(Task):
     cdef int wants(self, uint32_t subject_id) except -1:
         return 0
 
+    cdef int forgets(self, uint32_t subject_id) except -1:
+        return 0
+
     cdef int removed(self, uint64_t seq) except -1:
         return 0
 
@@ -129,6 +132,26 @@ cdef class Committer(Synced):
         return 0
 
 
+cdef class Routes(SubjectWatcher):
+    """Forgets what a stream and its consumers keep by the id of a subject."""
+
+    cdef int gone(self, uint32_t id) except -1:
+        cdef Stream s = self.stream
+        cdef SubjectState* subject = &s.log.subjects_table.table[id].state
+        cdef Route route = None
+        cdef int i
+        if s.filters.count == 0:
+            return 0
+        if <Py_ssize_t>id < PyList_GET_SIZE(s.interested):
+            route = s.interested[id]
+            s.interested[id] = None
+        if route is None or route.generation != s.epoch:
+            route = s.filters.match(subject.name, subject.name_len)
+        for i in range(route.n):
+            (<Listener>route.items[i]).forgets(id)
+        return 0
+
+
 cdef class Stream(Intake):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
@@ -137,10 +160,12 @@ cdef class Stream(Intake):
         self.sync = sync
         self.failure = self.unread = ""
         self.committer = Committer(self)
-        self.listeners = {}
-        self.unfiltered, self.waiting, self.holders, self.removing = [], [], [], []
+        self.listeners, self.unfiltered, self.waiting, self.holders, self.removing = {}, [], [], [], []
         self.filters = SubjectTrie()
         self.filters_changed()
+        self.routes = Routes()
+        self.routes.stream = self
+        log.subjects_table.watchers.append(self.routes)
         log.sync_used = True      # it will be: a segment that the opening retired is not unlinked before that
         self.visible = log.last_seq if sync == 0 or log.memory else log.synced_seq
         self.configure()
@@ -414,8 +439,7 @@ cdef class Stream(Intake):
         cdef bytes pattern
         self.listeners[listener] = None
         if not filters:
-            self.unfiltered.append(listener)
-            return 0
+            return self.unfiltered.append(listener) or 0
         for pattern in filters:
             self.filters.insert(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern), listener)
         return self.filters_changed()
@@ -431,8 +455,7 @@ cdef class Stream(Intake):
             self.holders.remove(listener)
         listener.awaiting = listener.holding = False
         if not filters:
-            self.unfiltered.remove(listener)
-            return 0
+            return self.unfiltered.remove(listener) or 0
         for pattern in filters:
             self.filters.discard(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern), listener)
         return self.filters_changed()
@@ -463,8 +486,7 @@ cdef class Stream(Intake):
     # --- administration ------------------------------------------------------------------------------------------------
     def rebuild_dedupe(self) -> int:
         """After opening a log: read back the message ids inside the duplicate window, and the id of the last message; how many."""
-        for _ in self.rebuilding():
-            pass
+        list(self.rebuilding())
         return self.ids.count
 
     def rebuilding(self):
@@ -476,10 +498,8 @@ cdef class Stream(Intake):
 
         Those whose subject matches `subject` ("" = any) and that are below a sequence (0 = any), but not the newest `keep` of them.
         """
-        if keep or subject not in ("", ">"):
-            n = self.log.purge_subjects(subject or ">", below or None, keep)
-        else:
-            n = self.log.purge(below or None)
+        subjects = keep or subject not in ("", ">")
+        n = self.log.purge_subjects(subject or ">", below or None, keep) if subjects else self.log.purge(below or None)
         if n:
             self.told()
         return n
@@ -491,8 +511,8 @@ cdef class Stream(Intake):
         """
         cdef bytes name = subject.encode("utf-8", "surrogateescape")
         cdef uint64_t end = below, n = 0, first = self.log.first_seq
-        cdef int64_t id = -1
         cdef SubjectState* state
+        cdef int64_t id = -1
         if name:
             id = self.log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
             state = self.log.subject(<uint32_t>id) if id >= 0 else NULL
@@ -571,6 +591,8 @@ cdef class Stream(Intake):
 
     def close(self) -> None:
         """Stop taking messages; what was accepted is committed at the end of the turn. Consumers are closed by the engine first."""
+        if not self.closed:
+            self.log.subjects_table.watchers.remove(self.routes)
         self.closed = True
         self.settle()
         self.syncing = 0

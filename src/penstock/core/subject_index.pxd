@@ -1,6 +1,6 @@
 """Which subjects of a log match a pattern, without looking at each: runs of ids in the order of their names.
 
-Knows nothing of messages; subjects without live ones are found too. Grows by itself with the table it is of.
+Knows nothing of messages; subjects without live ones may be found too. Grows and changes by itself with the table it is of.
 """
 from libc.stdint cimport uint32_t
 from penstock.core.buffer cimport Out
@@ -24,7 +24,7 @@ cdef class SubjectIndex:
     cdef SubjectTable table
     cdef uint32_t* order             # ids; each run of RUN_IDS of them is sorted by name
     cdef uint32_t cap
-    cdef readonly uint32_t sorted    # ids below this are in sorted runs
+    cdef uint32_t run                # ids of a run
     cdef uint32_t* scratch
     cdef Out key                     # where to go on in a run
 
@@ -35,6 +35,7 @@ cdef class SubjectIndex:
     cdef int compare(self, uint32_t one, uint32_t other) noexcept
     cdef int compare_key(self, uint32_t id) noexcept
     cdef int advance(self) except -1
+    cdef int compare_each(self, uint32_t first, uint32_t end, const char* pattern, size_t n, Out* found) except -1
     cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept
     cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1
     cdef int step(self, Pattern* pattern, const char* s, size_t n) except -1

@@ -1,7 +1,8 @@
 """Which subjects of a log match a pattern, without looking at each.
 
-Ids come in the order in which subjects were first seen. Each full run of RUN_IDS of them is sorted by name once, when a question
-is asked; a few runs for each question, so that none takes long. What is in no run yet is compared one by one.
+Ids come in the order in which subjects were first seen, and are given out again when a subject is forgotten. Each full run of them
+is sorted by name when a question is asked, and again when names in it have changed; a few runs for each question, so that none takes
+long. What is in no run yet, or in one that is changing, is compared one by one.
 
 In a run all subjects that begin with the same tokens stand together, so a subject that does not match says where the next one that
 could is: behind the branch that can't, or at the token that is wanted. `a.*.c` in a million subjects is a few looks for each
@@ -11,11 +12,10 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
-from penstock.core.subject_table cimport SubjectTable
+from penstock.core.subject_table cimport Subject, SubjectTable
 from penstock.core.subjects cimport subject_matches
 
 cdef enum:
-    RUN_IDS = 16384
     RUNS_EACH = 4            # sorted for one question at most: some milliseconds each
     # what `step` finds
     MATCH = 0
@@ -29,7 +29,8 @@ cdef class SubjectIndex:
 
     def __init__(self, SubjectTable table) -> None:
         self.table = table
-        self.scratch = <uint32_t*>malloc(RUN_IDS * sizeof(uint32_t))
+        self.run = table.run_ids
+        self.scratch = <uint32_t*>malloc(self.run * sizeof(uint32_t))
         if self.scratch == NULL:
             raise MemoryError
 
@@ -43,46 +44,61 @@ cdef class SubjectIndex:
 
     cdef int match(self, const char* pattern, size_t n, Out* found) except -1:
         cdef Pattern taken
-        cdef uint32_t id, first = 0
+        cdef uint32_t first = 0
         self.advance()
         if take_apart(&taken, pattern, n):
-            while first < self.sorted:
-                self.scan(&taken, self.order + first, found)
-                first += RUN_IDS
-        for id in range(first, self.table.count):
-            if subject_matches(self.table.table[id].state.name, self.table.table[id].state.name_len, pattern, n):
+            while first < self.table.ordered:
+                if self.table.runs[first // self.run].mixed:
+                    self.compare_each(first, first + self.run, pattern, n, found)
+                else:
+                    self.scan(&taken, self.order + first, found)
+                first += self.run
+        return self.compare_each(first, self.table.count, pattern, n, found)
+
+    cdef int compare_each(self, uint32_t first, uint32_t end, const char* pattern, size_t n, Out* found) except -1:
+        cdef uint32_t id
+        cdef Subject* s
+        for id in range(first, end):
+            s = &self.table.table[id]
+            if s.state.msgs and subject_matches(s.state.name, s.state.name_len, pattern, n):
                 out_put(found, <const char*>&id, sizeof(uint32_t))
         return 0
 
     cdef int compare(self, uint32_t one, uint32_t other) noexcept:
         cdef uint32_t n = self.table.table[one].state.name_len, m = self.table.table[other].state.name_len
-        cdef int c = memcmp(self.table.table[one].state.name, self.table.table[other].state.name, n if n < m else m)
+        cdef int c = memcmp(self.table.table[one].state.name, self.table.table[other].state.name, n if n < m else m) if n and m else 0
         return c if c else (n > m) - (n < m)
 
     cdef int compare_key(self, uint32_t id) noexcept:
         cdef size_t n = self.table.table[id].state.name_len, m = self.key.len
-        cdef int c = memcmp(self.table.table[id].state.name, self.key.data, n if n < m else m)
+        cdef int c = memcmp(self.table.table[id].state.name, self.key.data, n if n < m else m) if n and m else 0
         return c if c else (n > m) - (n < m)
 
     # --- the order -----------------------------------------------------------------------------------------------------
 
     cdef int advance(self) except -1:
-        cdef uint32_t k, id, cap
+        cdef SubjectTable table = self.table
+        cdef uint32_t k, id, cap, budget = RUNS_EACH
         cdef void* grown
-        for k in range(RUNS_EACH):
-            if self.table.count - self.sorted < RUN_IDS:
-                return 0
-            if self.sorted + RUN_IDS > self.cap:
-                cap = 2 * self.cap if self.cap else RUN_IDS
+        while budget and table.count - table.ordered >= self.run:
+            if table.ordered + self.run > self.cap:
+                cap = 2 * self.cap if self.cap else self.run
                 grown = realloc(self.order, <size_t>cap * sizeof(uint32_t))
                 if grown == NULL:
                     raise MemoryError
                 self.order = <uint32_t*>grown
                 self.cap = cap
-            for id in range(RUN_IDS):
-                self.order[self.sorted + id] = self.sorted + id
-            self.sort(self.order + self.sorted, RUN_IDS, self.scratch)
-            self.sorted += RUN_IDS
+            for id in range(self.run):
+                self.order[table.ordered + id] = table.ordered + id
+            table.runs[table.ordered // self.run].mixed = True
+            table.ordered += self.run
+            budget -= 1
+        budget = RUNS_EACH
+        for k in range(table.ordered // self.run):
+            if budget and table.runs[k].mixed and k != table.filling:
+                self.sort(self.order + k * self.run, self.run, self.scratch)
+                table.runs[k].mixed = False
+                budget -= 1
         return 0
 
     cdef int order_by_name(self, uint32_t* ids, size_t n) except -1:
@@ -127,11 +143,16 @@ cdef class SubjectIndex:
     cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1:
         cdef size_t at
         cdef int what
+        cdef Subject* s
         self.key.len = 0
         out_put(&self.key, pattern.text, pattern.prefix)
         at = self.seek(run, 0)
-        while at < RUN_IDS:
-            what = self.step(pattern, self.table.table[run[at]].state.name, self.table.table[run[at]].state.name_len)
+        while at < self.run:
+            s = &self.table.table[run[at]]
+            if s.state.name_len == 0:                   # without a subject: they stand before all others
+                at += 1
+                continue
+            what = self.step(pattern, s.state.name, s.state.name_len)
             if what == MATCH:
                 out_put(found, <const char*>&run[at], sizeof(uint32_t))
             elif what == SEEK:
@@ -145,12 +166,12 @@ cdef class SubjectIndex:
     cdef size_t seek(self, const uint32_t* run, size_t at) noexcept:
         # The first place from `at` on whose name is not below the key: in growing steps, then by halves.
         cdef size_t step = 1, low = at, high, mid
-        if at >= RUN_IDS or self.compare_key(run[at]) >= 0:
+        if at >= self.run or self.compare_key(run[at]) >= 0:
             return at
-        while at + step < RUN_IDS and self.compare_key(run[at + step]) < 0:
+        while at + step < self.run and self.compare_key(run[at + step]) < 0:
             low = at + step
             step *= 2
-        high = at + step if at + step < RUN_IDS else RUN_IDS
+        high = at + step if at + step < self.run else self.run
         low += 1
         while low < high:
             mid = (low + high) >> 1

@@ -27,6 +27,8 @@ class Waiting(Sink):
         """It is there: it gets what was kept, in order; None: it will never be, nobody takes it.
         Those who waited go on in the hub's next turn.
         """
+    def abandon(self) -> None:
+        """The server goes: what was kept gets no answer but that nobody is there."""
 
 class Front(Sink):
     """Stands before a sink: messages that need what is not there yet wait for it."""

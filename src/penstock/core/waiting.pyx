@@ -104,6 +104,13 @@ cdef class Waiting(Sink):
         if problem is not None:
             raise problem                # of one message: the others were handed over all the same
 
+    def abandon(self) -> None:
+        """The server goes: what was kept gets no answer but that nobody is there."""
+        cdef Held held
+        for held in self.messages:
+            held.target = None
+        self.pass_on(None)
+
 
 cdef class Front(Sink):
     """Stands before a sink: messages that need what is not there yet wait for it."""

@@ -281,13 +281,18 @@ class Engine:
                 usage.limit = most
 
     def close(self) -> None:
-        """Stop cleanly: consumer states and logs are on disk afterwards."""
+        """Stop cleanly: consumer states and logs are on disk afterwards.
+
+        Whoever asks meanwhile, or has waited for a stream, hears that nobody is there: never that
+        there is no such stream, for it is there again with the next start.
+        """
         for opening in self._openings.values():
             opening.close()
         self._openings.clear()
         for account in self._all:
-            streams.close(account)
             account.leave()
+        for account in self._all:
+            streams.close(account)
         self._dispatchers.clear()
 
     def _sync(self) -> None:

@@ -148,12 +148,12 @@ class Opening:
         late = [each for each, _ in self._late]
         for each in [*self._turns, *late]:
             self._leave(each)
-            each.waiting.pass_on(None)
+            each.waiting.abandon()
         self._turns.clear()
         self._awaited.clear()
         self._late.clear()
         self._step_aside()
-        self._all.pass_on(None)
+        self._all.abandon()
         self.left = 0
         self.done = True
 

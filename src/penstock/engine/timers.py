@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+STALE = 64  # deadlines that hold no longer are let be, besides as many as there are
 
 
 class Alarm:
@@ -35,13 +36,24 @@ class Timers(Generic[T]):
     def set(self, thing: T, due_ns: int) -> None:
         """This deadline is the thing's only one from now on; 0: none."""
         if not due_ns:
-            self._current.pop(thing, None)
+            if self._current.pop(thing, None) is not None:
+                self._tidy()
         elif self._current.get(thing) != due_ns:
             self._current[thing] = due_ns
             self._order += 1
             heapq.heappush(self._heap, (due_ns, self._order, thing))
+            self._tidy()
             if self.sooner is not None and self._heap[0][1] == self._order:
                 self.sooner(due_ns)
+
+    def _tidy(self) -> None:
+        """Deadlines that hold no longer keep what they are of alive: out with them when they are the
+        most. Those of a day ahead would stay for a day.
+        """
+        if len(self._heap) > 2 * len(self._current) + STALE:
+            current = self._current
+            self._heap = [each for each in self._heap if current.get(each[2]) == each[0]]
+            heapq.heapify(self._heap)
 
     def pop(self, now_ns: int) -> T | None:
         """A thing whose deadline has come, which then has none any more; None: nothing is due."""

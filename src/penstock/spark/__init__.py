@@ -1,5 +1,5 @@
 """``format("jetstream")`` and ``format("jetstream_kv")`` for Apache Spark: streams and key-value
-buckets as DataFrames, over the NATS protocol.
+buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")``: tables without jars.
 
 ========================  ========================================================================
 ``options``               the options of a read as one frozen value
@@ -39,7 +39,8 @@ buckets as DataFrames, over the NATS protocol.
 ``data_files``            rows as Parquet files, with ``statistics``
 ``commits``               files become part of a table, once per query and batch
 ``table_schemas``         whether rows fit a table
-``table_files``           which files a version has and a commit adds; ``table_rows`` reads them
+``table_files``           which files a version has and a commit adds, ``table_pruning`` which of
+                          them a query needs; ``table_rows`` reads them
 ``upserts``               ``foreachBatch``: the newest row of each key, rows once per batch
 ``maintenance``           compaction, checkpoints, vacuum
 ``tables``                tables that know how far of which stream they hold, for the pipeline

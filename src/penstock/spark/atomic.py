@@ -33,6 +33,7 @@ from penstock.errors import (
     ApiError,
     ConnectionClosed,
     MessageNotFound,
+    NoResponders,
     PenstockError,
     Timeout,
     WrongLastSequence,
@@ -62,8 +63,9 @@ if TYPE_CHECKING:
     from penstock.spark.write_plan import WritePlan
 
 BATCH_BYTES_MAX = 16 * 2**20
-# The server dropped the batch, or has no room for it now: the same one may be stored later.
-_AGAIN = frozenset({10176, 10210})
+# The server dropped the batch, has no room for it now, or is about to stop and knows no stream any
+# more: the same one may be stored later.
+_AGAIN = frozenset({10176, 10210, 10059})
 _TOO_MANY = 10199
 
 
@@ -245,7 +247,7 @@ class AtomicWriter:
                 if failure.err_code not in _AGAIN:
                     raise self._refused(failure) from failure
                 error = failure
-            except (ConnectionClosed, Timeout, OSError) as failure:
+            except (ConnectionClosed, NoResponders, Timeout, OSError) as failure:
                 forget_client(self._options.servers)
                 error = failure
             look = True

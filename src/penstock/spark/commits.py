@@ -30,7 +30,13 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from penstock.spark.places import TableError, to_disk
-from penstock.spark.table_schemas import check_partitions, new_columns, schema_of
+from penstock.spark.table_schemas import (
+    check_nulls,
+    check_partitions,
+    check_rules,
+    new_columns,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,8 +226,8 @@ class Tables:
         if have > mark.number:
             raise TableError(
                 f"the table {place} holds batch {have} of query {mark.name}, this is batch"
-                f" {mark.number}: the checkpoint is older than the table. Begin with a new checkpoint"
-                " behind the rows that are in the table"
+                f" {mark.number}: another driver runs on the checkpoint, or the checkpoint is older"
+                " than the table and a new one must begin behind the rows of the table"
             )
         rows = note.get("rows")
         if write.check_again and rows is not None and rows != write.rows:
@@ -266,11 +272,13 @@ def _identity(path: Path | None) -> object:
 def add(table: DeltaTable, write: Write, place: Place) -> None:
     """Commit the files to the table as it was opened, with the columns they need."""
     widen(table, write, place)
+    check_rules(table)
+    check_nulls(table, write.files, write.schema)
     new_schema = write.overwrite and write.overwrite_schema
     table.create_write_transaction(
         [file.add_action() for file in write.files],
         mode="overwrite" if write.overwrite else "append",
-        schema=write.schema if new_schema else schema_of(table),
+        schema=write.schema if new_schema else table.schema(),
         partition_by=table.metadata().partition_columns,
         commit_properties=write.properties(),
     )

@@ -67,6 +67,14 @@ class DataFile:
         """The greatest value of a column, None when the statistics don't say."""
         return json.loads(self.stats)["maxValues"].get(column)
 
+    def nulls(self, column: str) -> int | None:
+        """How many nulls a column has, None when the statistics don't say."""
+        for name, value in self.partition:
+            if name == column:
+                return self.rows if value is None else 0
+        found: int | None = json.loads(self.stats)["nullCount"].get(column)
+        return found
+
 
 @dataclass
 class _Open:
@@ -263,10 +271,14 @@ def partition_text(value: Any) -> str | None:
 
 
 def folder_name(text: str | None) -> str:
-    """A name of a folder for a value; different ones for different values."""
+    """A name of a folder for a value; different ones for different values.
+
+    Only of characters that stay as they are in a URL: the log holds paths as such, and not every
+    reader takes them back.
+    """
     if text is None:
         return "__HIVE_DEFAULT_PARTITION__"
-    if re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text) and not text.startswith("__"):
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text) and not re.search(r"^__|-[0-9a-f]{12}$", text):
         return text
     safe = re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:32]
-    return f"{safe}~{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

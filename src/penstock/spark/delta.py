@@ -36,9 +36,11 @@ class DeltaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DeltaReader:
         """A reader of the table as it is when the query is planned, or was at a version or time."""
-        from penstock.spark.delta_read import DeltaReader
+        from penstock.spark.delta_read import DeltaReader, PushdownReader
 
-        return DeltaReader(parse_read(self.options, streaming=False), schema)
+        options = parse_read(self.options, streaming=False)
+        # Only where asked for: penstock.spark.source says what Spark makes of it.
+        return (PushdownReader if options.pushdown else DeltaReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: N802  Spark's name
         """A reader that goes on as files are added to the table."""

@@ -80,6 +80,7 @@ class ReadOptions:
     skip_changes: bool = False
     batch_rows: int = 8192
     partition_bytes: int = 64 * 2**20
+    pushdown: bool = False
 
 
 PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
@@ -123,6 +124,12 @@ READ_ROWS: tuple[Row, ...] = (
     ),
     Row("batchRows", "batch_rows", count, "Rows in one Arrow batch at most."),
     Row("partitionBytes", "partition_bytes", size, "About so many bytes of files per task."),
+    Row(
+        "pushdown",
+        "pushdown",
+        flag,
+        "Leave out files by what where() says. Batch, one query a load().",
+    ),
 )
 # Spark hands over options that are its own business.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})

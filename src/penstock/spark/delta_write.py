@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from penstock.spark.commits import HERE, Mark, Write, check
 from penstock.spark.data_files import write_rows
 from penstock.spark.places import TableError
-from penstock.spark.table_schemas import arrow_schema, check_partitions
+from penstock.spark.table_schemas import arrow_schema, check_partitions, check_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,6 +64,7 @@ class _Writer:
         table = HERE.opened(options.place)
         if table is not None:
             check(table, self._write((), None), options.place)
+            check_rules(table)
             self._partition_by = tuple(table.metadata().partition_columns)
         check_partitions(self._schema, self._partition_by)
 

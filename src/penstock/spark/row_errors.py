@@ -99,6 +99,11 @@ def message_of(operation: bytes) -> Sent:
     return Sent(str(subject), headers, data)  # type: ignore[arg-type]  # bytes, as the parser has it
 
 
+def no_stream(subject: str) -> str:
+    """The reason that nobody answered."""
+    return f"no stream takes subject {subject!r}"
+
+
 def judge(subject: str, headers: bytes, payload: bytes, where: str) -> str:
     """Why a stream refused a message, when that is about the message; the reason is a text.
 
@@ -107,7 +112,7 @@ def judge(subject: str, headers: bytes, payload: bytes, where: str) -> str:
     """
     try:
         if headers and decode_headers(headers)[0] == _NO_RESPONDERS:
-            return f"no stream takes subject {subject!r}"
+            return no_stream(subject)
         decode_pub_ack(payload)
     except ApiError as error:
         about_row = error.err_code in _ABOUT_THE_ROW or (

@@ -9,24 +9,38 @@ Knows nothing of Spark, and not how a row becomes a message.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID
 from penstock.client.rows import RowPublisher
 from penstock.core.outflow import TOO_LARGE
-from penstock.errors import ConnectionClosed, PenstockError, PermissionsViolation, Timeout
+from penstock.errors import (
+    ConnectionClosed,
+    NoResponders,
+    PenstockError,
+    PermissionsViolation,
+    StreamNotFound,
+    Timeout,
+)
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
-from penstock.spark.row_errors import Sent, WriteError, judge, message_of
+from penstock.spark.row_errors import Sent, WriteError, judge, message_of, no_stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.client.blocking import BlockingClient
+    from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.composing import Messages
     from penstock.spark.row_errors import RowErrors
     from penstock.spark.target import Target
     from penstock.spark.write_options import WriteOptions
     from penstock.spark.write_progress import Progress
 
+T = TypeVar("T")
+
 RETRY_EVERY_SECONDS = 0.2
+# A server that stops, or has just begun, may know no stream for a moment.
+_PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
 
 
 def common_lines(target: Target) -> bytes:
@@ -42,6 +56,20 @@ def connect(options: WriteOptions, deadline: float) -> BlockingClient:
         except ReadError as error:
             if time.monotonic() >= deadline:
                 raise WriteError(str(error)) from error
+            time.sleep(RETRY_EVERY_SECONDS)
+
+
+def patiently(options: WriteOptions, act: Callable[[JetStream], T]) -> T:
+    """Do what may be done twice, again for ``retryTimeout`` while the server is away."""
+    deadline = time.monotonic() + options.servers.retry_timeout_seconds
+    while True:
+        connect(options, deadline)
+        try:
+            return act(jetstream_for(options.servers))
+        except _PASSING:
+            if time.monotonic() >= deadline:
+                raise
+            forget_client(options.servers)
             time.sleep(RETRY_EVERY_SECONDS)
 
 
@@ -154,7 +182,10 @@ class Sender:
         self._publisher.flow.failures.clear()
         for row, operation, headers, payload in failures:
             message = message_of(operation)
-            self._errors.add(row, judge(message.subject, headers, payload, self._where), message)
+            reason = judge(message.subject, headers, payload, self._where)
+            if reason == no_stream(message.subject) and self._target.takes(message.subject):
+                raise WriteError(f"{self._where} is gone: {reason}")
+            self._errors.add(row, reason, message)
 
     def _recover(self, error: Exception) -> None:
         """Another connection, and over it whatever the stream does not have yet."""
@@ -176,7 +207,7 @@ class Sender:
                 self._settle()
                 self._publisher.open(client)
                 self._publisher.send_again()
-            except (ConnectionClosed, Timeout, OSError) as again:
+            except _PASSING as again:
                 error = again
                 time.sleep(RETRY_EVERY_SECONDS)
                 continue

@@ -28,7 +28,7 @@ from penstock.spark.data_files import partition_text
 from penstock.spark.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from penstock.spark.places import Place
@@ -97,8 +97,12 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
     return table
 
 
-def files_of(table: DeltaTable) -> list[StoredFile]:
-    """All files of the table's version, in one order whoever asks."""
+def files_of(
+    table: DeltaTable, keep: Callable[[dict[str, Any]], bool] | None = None
+) -> list[StoredFile]:
+    """The files of the table's version, in one order whoever asks; all, or those whose action in
+    the log is to be kept.
+    """
     actions = pa.table(table.get_add_actions(flatten=True))
     names = table.metadata().partition_columns
     found = [
@@ -111,6 +115,7 @@ def files_of(table: DeltaTable) -> list[StoredFile]:
             ),
         )
         for row in actions.to_pylist()
+        if keep is None or keep(row)
     ]
     found.sort(key=lambda pair: (pair[0], pair[1].path))
     return [file for _, file in found]

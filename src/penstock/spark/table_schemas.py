@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql.types import StructType
 
+    from penstock.spark.data_files import DataFile
+
 UTC_TIME = pa.timestamp("us", "UTC")
 _SIMPLE = (
     types.is_boolean,
@@ -118,8 +120,39 @@ def new_columns(have: pa.Schema, given: pa.Schema, *, merge: bool, name: object)
     return added
 
 
+_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+
+
+def check_rules(table: DeltaTable) -> None:
+    """Raise :class:`TableError` for a table whose own rules about values would not be kept."""
+    rules = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
+    for field in table.schema().fields:
+        rules += [f"{key} of {field.name}" for key in _RULES if key in field.metadata]
+    if rules:
+        raise TableError(
+            f"the table {table.table_uri} has {', '.join(rules)}, which is not checked here"
+        )
+
+
+def check_nulls(table: DeltaTable, files: Sequence[DataFile], schema: pa.Schema) -> None:
+    """Raise :class:`TableError` when files have nulls in columns that must not be null."""
+    for field in table.schema().fields:
+        if not field.nullable and files:
+            missing = field.name not in schema.names
+            if missing or any(file.nulls(field.name) != 0 for file in files):
+                raise TableError(
+                    f"column {field.name} of {table.table_uri} must not be null, but rows are"
+                )
+
+
 def check_partitions(schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Raise :class:`TableError` unless a table with this schema can be partitioned so."""
+    """Raise :class:`TableError` unless there can be a table with this schema, partitioned so."""
+    folded = [name.lower() for name in schema.names]
+    twice = [name for name in schema.names if folded.count(name.lower()) > 1]
+    if twice:
+        raise TableError(
+            f"a table holds a name once, in any case, but there are {', '.join(twice)}"
+        )
     for name in partition_by:
         if name not in schema.names:
             have = ", ".join(schema.names)

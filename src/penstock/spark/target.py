@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.core.subjects import collide, subset
+from penstock.core.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.connection import ReadError, client_for, jetstream_for
 from penstock.spark.row_errors import WriteError
@@ -44,6 +44,12 @@ class Target:
     rollup: bool = False
     filter: str | None = None
     progress_subject: str = ""
+    subjects: tuple[str, ...] = ()
+    """What it takes."""
+
+    def takes(self, subject: str) -> bool:
+        """Whether the stream took this subject when it was looked at."""
+        return literal(subject) and any(matches(subject, taken) for taken in self.subjects)
 
 
 def look_at(
@@ -87,6 +93,7 @@ def look_at(
         rollup=config.allow_rollup_hdrs and not config.deny_purge,
         filter=subjects if fixed and config.subject_transform is None else None,
         progress_subject=progress,
+        subjects=tuple(config.subjects),
     )
 
 

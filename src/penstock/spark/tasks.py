@@ -6,9 +6,11 @@ partition.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from penstock.spark.partitions import cut, packed
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from penstock.spark.options import Options
     from penstock.spark.partitions import Part
+
+
+_settled = False
 
 
 @dataclass(frozen=True)
@@ -72,3 +77,17 @@ class PartitionReader:
         if isinstance(partition, StreamPartition):
             for plan in partition.plans:
                 yield from read_range(plan)
+            _settle()
+
+
+def _settle() -> None:
+    """Tell the collector that what a worker of Spark has loaded by now stays.
+
+    Spark's workers collect garbage after each task; with all modules loaded that takes as long as
+    reading ten thousand messages.
+    """
+    global _settled
+    if not _settled and TaskContext.get() is not None:
+        _settled = True
+        gc.collect()
+        gc.freeze()

@@ -121,8 +121,10 @@ def append(
 
 
 def _mark(rows: DataFrame, batch_id: int, query_id: str | None) -> Mark:
+    if query_id is not None:
+        return Mark(query_id, batch_id)
     context = rows.sparkSession.sparkContext
-    found = query_id or context.getLocalProperty("sql.streaming.queryId")
+    found = context.getLocalProperty("sql.streaming.queryId")
     if found is None:
         raise TableError("not called by foreachBatch of a query; give query_id")
     return Mark(found, batch_id, context.getLocalProperty("spark.jobGroup.id") or "")

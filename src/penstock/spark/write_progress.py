@@ -65,8 +65,9 @@ class Found:
     """What a stream tells of a partition: its rows, and what stands for rows it dropped since.
 
     ``newer`` counts messages by subject where the stream keeps ``kept`` of each: a row before one
-    that is there, whose subject has as many, was stored and is outdone. Rows before ``dropped_before`` were stored before
-    one that is there, and the begin of the stream has passed them.
+    that is there, whose subject has as many, was stored and is outdone. Rows before
+    ``dropped_before`` were stored before one that is there, and the begin of the stream has passed
+    them.
     """
 
     rows: set[int] = field(default_factory=set)

@@ -25,7 +25,7 @@ from penstock.spark.composing import ID, MessageComposer
 from penstock.spark.connection import jetstream_for
 from penstock.spark.parsing import OptionError
 from penstock.spark.row_errors import RowErrors, Task, WriteError
-from penstock.spark.sending import Sender
+from penstock.spark.sending import Sender, patiently
 from penstock.spark.target import look_at
 from penstock.spark.write_options import BATCH, IDS, NONE, parse_write_options
 from penstock.spark.write_plan import WritePlan, Written, fingerprint
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
+    from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.composing import Messages
     from penstock.spark.write_options import WriteOptions
 
@@ -70,10 +71,7 @@ def _write_one_by_one(
                 continue
             messages = plan.composer.compose(batch)
             if once and progress is None:
-                js = jetstream_for(options.servers)
-                progress = Progress(js, options.progress_bucket, target, task)
-                own_ids = ID in batch.schema.names
-                progress.begin(fingerprint(messages), own_ids=own_ids)
+                progress = _begin(plan, task, messages, ID in batch.schema.names)
             if progress is None or not progress.finished:
                 sender = sender or Sender(options, target, errors, progress, task.id)
                 skip = [] if progress is None else _known(progress, messages, batch, count)
@@ -91,8 +89,21 @@ def _write_one_by_one(
         return Written(count, already=count)
     errors.close()
     if progress is not None:
-        progress.over(jetstream_for(options.servers)).finish(count)
+        begun = progress
+        patiently(options, lambda js: begun.over(js).finish(count))
     return Written(count, already, errors.count)
+
+
+def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Progress:
+    """The progress of a task whose first rows these are."""
+    first = fingerprint(messages)
+
+    def begin(js: JetStream) -> Progress:
+        progress = Progress(js, plan.options.progress_bucket, plan.target, task)
+        progress.begin(first, own_ids=own_ids)
+        return progress
+
+    return patiently(plan.options, begin)
 
 
 def _known(progress: Progress, messages: Messages, batch: pa.RecordBatch, first: int) -> list[int]:

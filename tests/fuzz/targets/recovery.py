@@ -33,8 +33,10 @@ def run(data: bytes) -> None:
     files, whole, last = log_of(kind % LOGS)
     disk = MemoryDisk({n: d for n, d in files.items() if not kind & 32 or not n.endswith(".idx")})
     removed = False
+    edits = 0
     while source:
         removed |= edit(disk, source)
+        edits += 1
     log = Log(folders.FOLDER, PyDisk(disk), segment_bytes=4096)
     found = folders.sound(log)
     for seq, message in found.items():
@@ -45,9 +47,12 @@ def run(data: bytes) -> None:
             assert message.subject.startswith("s.")
     told = {first + k for first, count, _ in log.lost for k in range(min(count, 4096))}
     if not removed:
-        # What ends a file that was cut is an end that did not reach the disk.
+        # What ends a file that was cut is an end that did not reach the disk. Of newest messages whose heads are damaged in
+        # a row nothing says how many they were: one is told, and none of their sequences is given again.
         missing = set(whole) - set(found)
-        assert missing <= told, (sorted(missing), log.lost)
+        untold = missing - told
+        newest = set(sorted(whole)[-len(untold) :]) if len(missing) > 1 or edits > 1 else set()
+        assert untold <= newest, (sorted(missing), log.lost)
         assert log.last_seq >= last or last in told, (log.last_seq, last)
     following = log.last_seq + 1
     assert log.add(5, "s.0", b"after") == following

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from deltalake import DeltaTable
+
 from tests.peers import ServerProcess
 from tests.spark.exact.checking import Verdict, check_copy, check_table, rows_of
 from tests.spark.exact.cluster import Cluster
@@ -25,6 +27,7 @@ from tests.spark.exact.shapes import STREAMS, Shapes
 CONFIGURATION = "max_payload: 4MB\njetstream { sync_interval: 2m }\n"
 WINDOW_SECONDS = 1
 """How long the copies' streams know a message id again: less than a life takes to start."""
+_FILES = 20  # of a small table, before it is made
 WAYS = {"ids": "copy", "batch": "copy", "write-id": "copy-batch"}
 
 
@@ -41,6 +44,8 @@ class Wanted:
     write_kills: int | None = None
     cluster: bool = False
     """On a standalone cluster; then in each life a worker is killed in mid-batch, too."""
+    joined: bool = False
+    """The life that ends the reading begins the writing, too: one start of a JVM less."""
     keep: str = ""
 
 
@@ -74,6 +79,8 @@ class Proof:
         self._server = ServerProcess(wanted.server)
         self._line = Line(self._server.port)
         self._cluster: Cluster | None = None
+        self._before: list[dict[str, Any]] = []
+        """Steps to be done by the next life before its own."""
         self._lives = 0
         self._began = time.monotonic()
 
@@ -92,7 +99,11 @@ class Proof:
                 self._cluster = Cluster(self._folder)
             self._fill()
             self._read()
+            if not self.wanted.joined:
+                self._judge_reading()
             self._write_back()
+            if self.wanted.joined:
+                self._judge_reading()
         finally:
             if self._cluster is not None:
                 self._cluster.stop()
@@ -120,7 +131,8 @@ class Proof:
 
     def _read(self) -> None:
         wanted = self.wanted
-        a_batch = max(20, wanted.messages // (2 * wanted.kills + 3))
+        batches = (4 if wanted.cluster else 2) * wanted.kills + 3
+        a_batch = max(20, wanted.messages // batches)
         step = {
             "url": self._server.url,
             "streams": ",".join(STREAMS),
@@ -155,14 +167,22 @@ class Proof:
         life.finish()
         removed = self.ledger.count(MAY)
         self.tell(f"all {wanted.messages:,} messages published; {removed:,} removed meanwhile")
-        self._to_the_end(streamed, [{**table, "forever": False}, batch])
+        ending = [{**table, "forever": False}, batch]
+        if wanted.joined:
+            self._before = ending
+        else:
+            self._to_the_end(streamed, ending)
         streamed.seconds = time.monotonic() - begun
+        self._streamed = streamed
+
+    def _judge_reading(self) -> None:
         faults = settle(self._line.wire(), self.ledger)
         if faults:
             raise AssertionError(f"the server and what it acknowledged differ: {faults}")
-        self._judge(streamed, check_table(rows_of(table["table"]), self.ledger))
-        whole = Part("streams to a table, in one batch", lives=1)
-        self._judge(whole, check_table(rows_of(batch["table"]), self.ledger, static=True))
+        tables = [str(self._folder / name) for name in ("table", "batch")]
+        self._judge(self._streamed, check_table(rows_of(tables[0]), self.ledger))
+        whole = Part("streams to a table, in one batch")
+        self._judge(whole, check_table(rows_of(tables[1]), self.ledger, static=True))
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -170,7 +190,7 @@ class Proof:
         wanted = self.wanted
         kills = wanted.kills if wanted.write_kills is None else wanted.write_kills
         source = str(self._folder / "table")
-        files = len(list(Path(source).glob("*.parquet")))
+        files = _FILES if wanted.joined else len(DeltaTable(source).file_uris())
         for place, way in enumerate(wanted.ways):
             share = kills // len(wanted.ways) + (place < kills % len(wanted.ways))
             begun = time.monotonic()
@@ -217,7 +237,7 @@ class Proof:
     def _job(self, steps: list[dict[str, Any]]) -> Job:
         self._lives += 1
         master = "local[2,4]" if self._cluster is None else self._cluster.url
-        return Job(self._folder, self._lives, master, steps)
+        return Job(self._folder, self._lives, master, [*self._before, *steps])
 
     def _killed(
         self,
@@ -245,6 +265,8 @@ class Proof:
                         return
                     raise JobFailedError(f"life {job.number} ended: {job.last_words()}")
                 job.kill(workers=workers)
+                if job.said(f"began {step['name']}"):
+                    self._before = []
                 met = aim.met()
             finally:
                 job.kill()
@@ -263,6 +285,7 @@ class Proof:
                 time.sleep(0.1)
             if job.status != 0:
                 raise JobFailedError(f"life {job.number} ended: {job.last_words()}")
+            self._before = []
         finally:
             job.kill()
         took = time.monotonic() - job.started
