@@ -231,6 +231,26 @@ def test_purge_makes_room_on_a_full_disk() -> None:
     assert log.synced_seq == last + 1
 
 
+def test_a_purge_keeps_the_head_of_a_file_that_is_still_to_be_written() -> None:
+    disk = SimDisk()
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    disk.room = disk.used()
+    log.add(1, "a", b"x")
+    with pytest.raises(OSError, match="No space"):
+        log.flush()
+    log.purge()
+    disk.room = None
+    last = log.last_seq
+    assert log.add(1, "a", b"kept") == last + 1
+    log.fsync()
+    disk.crash()
+    log = Log(FOLDER, PyDisk(disk), segment_bytes=4096)
+    found = log.get(last + 1)
+    assert found is not None
+    assert found.payload == b"kept"
+    assert log.lost == []
+
+
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("seed", range(48))
 def test_what_made_room_on_a_full_disk_is_removed_and_not_lost(seed: int, compress: bool) -> None:

@@ -1,12 +1,11 @@
 """The rare doings of a record log: purge, erase, compaction, close.
 
-Compaction rewrites a sealed segment of which less than half is live: same name, same sequences, a new salt, without what
-was removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file,
-synced, and renamed over it, so that at any moment one whole version is there.
+Compaction rewrites a sealed segment of which less than half is live: same name, same sequences, a new salt, without what was
+removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file, synced, and
+renamed over it, so that at any moment one whole version is there.
 
-Compression, when the owner wants it, rewrites a sealed segment in the same way (core/packed draws the file): offsets, salt and so
-the index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
-
+Compression, when the owner wants it, rewrites a sealed segment likewise (core/packed draws the file): offsets, salt and so the
+index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
 Knows nothing of the protocol. Called by the methods of Log (core/log).
 """
 import errno
@@ -139,13 +138,15 @@ cdef int purge_older(Log log, uint64_t end) except -1:
 
 
 cdef int forget_unwritten(Log log, Segment s) except -1:
-    # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does
-    # what a write that failed left half done. Only that their sequences were given has to be kept.
-    if log.tail.len == log.tail_written:
+    # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does what a
+    # write that failed left half done. Only that their sequences were given has to be kept.
+    cdef size_t keep = log.tail_written if log.tail_base + log.tail_written else s.begins    # the head, when nothing was written yet
+    if log.tail.len <= keep:
         return 0
-    log.tail.len = log.tail_written
-    s.size = log.tail_base + log.tail_written
-    log.disk.truncate(s.handle, s.size)
+    log.tail.len = keep
+    s.size = log.tail_base + keep
+    if s.handle >= 0:
+        log.disk.truncate(s.handle, log.tail_base + log.tail_written)
     put_skip(&log.tail, 0, log.last_seq, False, s.salt)
     s.size += RECORD_EXTRA_BYTES
     return 0

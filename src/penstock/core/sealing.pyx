@@ -82,7 +82,11 @@ cdef int seal_records(object aead, const char* p, size_t n, uint32_t salt, Out* 
     cdef object encrypt = aead.encrypt
     out_reserve(out, n)
     while at < n:
+        if n - at < RECORD_HEAD_BYTES:
+            raise AssertionError("what is to be sealed does not end with a record")
         memcpy(&head, p + at, RECORD_HEAD_BYTES)
+        if head.length < RECORD_HEAD_BYTES or head.length > n - at:
+            raise AssertionError("what is to be sealed is not made of records")
         to = out_reserve(out, head.length)
         if head.kind == MESSAGE and head.state & (TAGGED | SEALED | ERASED) == TAGGED:
             head.state |= SEALED
