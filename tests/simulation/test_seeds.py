@@ -23,6 +23,7 @@ from .model import Publish
 from .run import Outcome, run
 
 FIXED = 300
+ONCE_FAILED = (30851, 31872, 33876, 35098, 36391, 37753, 39841)
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0"))
 BLOCK = 25  # seeds in one test
 FIRST = int(os.environ.get("SIMULATION_FIRST", random.SystemRandom().randrange(10**9)))
@@ -39,6 +40,11 @@ def broken(first: int) -> list[str]:
 @pytest.mark.parametrize("first", range(1, FIXED + 1, BLOCK))
 def test_the_same_seeds(first: int) -> None:
     assert not broken(first)
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_what_once_failed(seed: int) -> None:
+    assert run(seed).failure == ""
 
 
 @pytest.mark.parametrize("block", range(0, DRAWN, BLOCK))
