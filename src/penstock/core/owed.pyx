@@ -6,6 +6,8 @@ Opening needs no room and no disk that works, only one that reads. What can't be
             segment, names to be synced, what the owner adds (states of consumers that were beyond the end of the log)
     late    can wait: index files, copies of bytes that were cut off
 
+What it removed (by a limit, say) was seen to be gone since: the first write that succeeds is synced before it returns (`unsaid`).
+
 Until nothing is owed the log is FULL, or FAILED when something else than room is missing (core/log_files): reads go on, appends
 are refused. Whoever makes it take appends again (an append, write(), mend()) pays first. A segment whose sync failed is made anew
 by mend(), like one that failed while the log was open (core/log_mend).
@@ -32,6 +34,7 @@ from penstock.core.sidecar cimport write_sidecar
 def owe(LogFiles log, object error, object call) -> None:
     """The disk has refused with an error: `call` does it later (None: what failed is done with what comes next)."""
     code = error.errno or errno.EIO
+    log.unsaid = True
     if call is not None:
         log.owed.append(call)
     if log.condition >= FAILED:
