@@ -307,3 +307,35 @@ def test_what_an_opening_removed_by_a_limit_stays_gone() -> None:
     assert world.account.streams["S"].config.max_msgs_per_subject == -1
     log = world.account.streams["S"].core.log
     assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]
+
+
+def test_what_an_opening_on_a_full_disk_removed_is_on_the_disk_when_messages_are_taken() -> None:
+    world = World(1)
+    assert not world.sync_interval_ns
+    link = world.links[0]
+    link.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.*"], "max_msgs_per_subject": 2})
+    world.settle()
+    for _ in range(3):
+        link.send("S.a", b"x" * 100)
+    world.settle()
+    # the removal of the first one did not get to the disk
+    (path,) = [name for name in world.disk.names if name.endswith(".seg")]
+    node = world.disk.file(path)
+    del node.data[-52:]
+    node.durable[:] = node.data
+    world.disk.crash()
+    world.disk.room = world.disk.used()
+    world.start()
+    stream = world.account.streams["S"].core
+    assert [stream.log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]
+    assert stream.failure
+    world.disk.room = None
+    while stream.failure:
+        world.pass_time(SECOND)  # no sync in the background ends meanwhile
+    world.links[0].api("STREAM.UPDATE.S", {"name": "S", "subjects": ["S.*"]})
+    world.turn()
+    world.disk.crash()
+    world.start()
+    assert world.account.streams["S"].config.max_msgs_per_subject == -1
+    log = world.account.streams["S"].core.log
+    assert [log.get(seq) is None for seq in (1, 2, 3)] == [True, False, False]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .world import World
 
 RECORD_BYTES = 30  # a message counts with so many besides subject, headers and payload
+TAKES = 0  # the condition of a log that takes messages
 UNCHECKED = ("metadata", "subjects")  # the server adds to the one; a mirror has none
 
 
@@ -63,6 +64,7 @@ class Checks:
                 log = entry.core.log
                 stream.ever_last = max(stream.ever_last, log.last_seq)
                 stream.durable_last = log.synced_seq
+                self.note_gone(stream, log)
 
     def relaxed(self, stream: Stream) -> bool:
         """Acks do not promise the disk."""
@@ -78,6 +80,19 @@ class Checks:
                 consumer.confirmed_upto = 0
 
     # --- after a restart -------------------------------------------------------------------------
+
+    def note_missing(self) -> None:
+        """What an opening does not find, or has removed. To be called before time passes: what a limit
+        removes while the server runs is not promised to be on the disk at once.
+        """
+        for name, stream in self.clients.streams.items():
+            entry = self.world.account.streams.get(name)
+            stream.missing = set()
+            if entry is not None:
+                log = entry.core.log
+                stream.missing = {
+                    seq for seq in range(1, log.last_seq + 1) if log.next_seq(">", seq) != seq
+                }
 
     def all(self, *, power: bool = False) -> None:
         for stream in self.clients.ever:
@@ -133,7 +148,16 @@ class Checks:
         if not stream.config.get("allow_msg_counter"):
             self.contents(stream, found)
         self.presence(stream, found, log)
-        stream.gone |= set(range(1, log.last_seq + 1)) - found.keys()
+        self.note_gone(stream, log)
+
+    @staticmethod
+    def note_gone(stream: Stream, log: Any) -> None:
+        """What was missing after an opening is so for good as soon as the stream takes messages: while
+        the disk refuses what the opening wished to write, a loss of power may bring it back.
+        """
+        if log.condition == TAKES:
+            stream.gone |= stream.missing
+            stream.missing = set()
 
     def take_back(self, stream: Stream, found: dict[int, Any], log: Any) -> None:
         """Acks that promised less than the disk, for what no sync had covered, hold no longer."""
@@ -213,7 +237,7 @@ class Checks:
                 self.world.fail(
                     f"{stream.name}: {message.payload!r} is {seq}, acked as {publish.seq}"
                 )
-        for seq in stream.gone & found.keys():
+        for seq in (stream.gone | stream.missing) & found.keys():
             if seq not in stream.lost:
                 self.world.fail(
                     f"{stream.name} {seq} was gone, and is there: {found[seq].payload!r}"

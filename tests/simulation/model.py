@@ -104,7 +104,8 @@ class Stream:
     consumers: dict[str, Consumer] = field(default_factory=dict)
     all_consumers: list[Consumer] = field(default_factory=list)  # also those that are gone
     ever_last: int = 0
-    gone: set[int] = field(default_factory=set)  # seen missing after a restart
+    gone: set[int] = field(default_factory=set)  # missing after an opening, for good
+    missing: set[int] = field(default_factory=set)  # missing after the last opening
     removed: set[int] = field(default_factory=set)  # taken by a removal that was answered
     acked_seqs: dict[int, Publish] = field(default_factory=dict)
     limits: list[dict[str, Any]] = field(default_factory=list)  # every configuration it ever had

@@ -174,6 +174,7 @@ class Run:
     def started(self, *, power: bool = False) -> None:
         world = self.world
         world.counts["restarts"] += 1
+        self.checks.note_missing()
         if world.full_next_start:
             world.full_next_start = False
             if self.room.random() < MADE_ROOM:

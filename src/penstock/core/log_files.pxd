@@ -56,6 +56,7 @@ cdef class LogFiles:
     cdef list unsynced                       # sealed segments with bytes not yet synced
     cdef list unnamed                        # segments made since the folder was synced
     cdef public list owed                    # what an opening could not write and what comes before the next append: see core/owed
+    cdef bint unsaid                         # the first write after such an opening is synced before anything is taken
     cdef public list late                    # what it could not write and what can wait: calls that raise OSError until it is done
     cdef bint unsure_told                    # the file `unsure` says what is not to be believed
     cdef str stale                           # an index file that goes when what it says is written in the log

@@ -205,10 +205,12 @@ cdef class LogFiles:
         if self.ranges.count:
             self.put_removals()
         self.write_tail()
-        if self.stale is not None:
+        if self.unsaid or self.stale is not None:
             self.sync_files()
-            self.disk.unlink(self.stale)     # what it says is in the log: one day its size might agree again
-            self.stale = None
+            self.unsaid = False
+            if self.stale is not None:
+                self.disk.unlink(self.stale)     # what it says is in the log: one day its size might agree again
+                self.stale = None
         self.condition = FULL if self.begin_anew else TAKES
         self.written_seq = self.last_seq
         self.check_watermarks()

@@ -6,6 +6,8 @@ Opening needs no room and no disk that works, only one that reads. What can't be
             segment, names to be synced, what the owner adds (states of consumers that were beyond the end of the log)
     late    can wait: index files, copies of bytes that were cut off
 
+What it removed (by a limit, say) was seen to be gone since: the first write that succeeds is synced before it returns (`unsaid`).
+
 Until nothing is owed the log is FULL, or FAILED when something else than room is missing (core/log_files): reads go on, appends
 are refused. Whoever makes it take appends again (an append, write(), mend()) pays first. A segment whose sync failed is made anew
 by mend(), like one that failed while the log was open (core/log_mend).
@@ -13,6 +15,7 @@ by mend(), like one that failed while the log was open (core/log_mend).
 Knows nothing of when to try again: that is the owner's.
 """
 import errno
+import os
 from contextlib import suppress
 from functools import partial
 
@@ -32,6 +35,7 @@ from penstock.core.sidecar cimport write_sidecar
 def owe(LogFiles log, object error, object call) -> None:
     """The disk has refused with an error: `call` does it later (None: what failed is done with what comes next)."""
     code = error.errno or errno.EIO
+    log.unsaid = True
     if call is not None:
         log.owed.append(call)
     if log.condition >= FAILED:
@@ -250,6 +254,8 @@ def make_anew(Log log, Segment s) -> None:
     cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
     cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
     cdef object aead = s.aead, head = s.head
+    if log.sync_running:                     # its file is being synced, and would be closed
+        raise OSError(log.failure or errno.EAGAIN, os.strerror(log.failure or errno.EAGAIN), log.segments.path(s, ".seg"))
     if log.disk.read_at(log.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
         raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
     log.tail.len = log.tail_written = 0
