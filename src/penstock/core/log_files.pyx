@@ -123,8 +123,6 @@ cdef class LogFiles:
             return 0
         self.begin_anew = True
         self.write()
-        if self.sync_running:                # of the file that goes: as soon as that has ended
-            raise OSError(self.failure or ENOSPC, os.strerror(self.failure or ENOSPC), self.folder)
         from penstock.core import owed
         owed.make_anew(self, s)
         self.begin_anew = False
