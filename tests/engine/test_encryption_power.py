@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core.disk import PyDisk
+from penstock.core.log import Log
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.engine.test_encryption import MARKS, busy, facts
@@ -110,3 +111,36 @@ def test_whatever_power_leaves_of_an_encrypted_store_shows_nothing_and_loses_not
             assert found is not None
             assert found.payload == body
     assert len(acked) > 50
+
+
+def test_a_file_that_is_being_synced_is_not_made_anew() -> None:
+    vault = keys(("a", ""))
+    assert vault is not None
+    disk, cipher = SimDisk(), vault.new()
+
+    def opened() -> Log:
+        drive = PyDisk(disk, background=True)
+        log = Log("log", drive, segment_bytes=4096, cipher=cipher, gradually=True)
+        while log.open_more():
+            pass
+        return log
+
+    log = opened()
+    log.add(1, "a", b"1")
+    log.add(2, "a", b"2")
+    log.skip(10_000_000)  # the newest segment has no message in it
+    log.fsync()
+    disk.kill()
+    disk.room = disk.used() + 90  # for a removal, not for a file with another key
+    log = opened()
+    assert log.condition
+    log.delete(1)
+    log.flush()
+    (handle,), upto = log.sync_start()
+    disk.room = None
+    with pytest.raises(OSError, match="is being synced"):
+        log.add(3, "a", b"3")
+    assert handle in disk.handles
+    log.sync_done(upto)
+    assert log.mend()
+    assert log.add(3, "a", b"3") == 10_000_000
