@@ -15,7 +15,6 @@ by mend(), like one that failed while the log was open (core/log_mend).
 Knows nothing of when to try again: that is the owner's.
 """
 import errno
-import os
 from contextlib import suppress
 from functools import partial
 
@@ -255,7 +254,7 @@ def make_anew(Log log, Segment s) -> None:
     cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
     cdef object aead = s.aead, head = s.head
     if log.sync_running:                     # its file is being synced, and would be closed
-        raise OSError(log.failure or errno.EAGAIN, os.strerror(log.failure or errno.EAGAIN), log.segments.path(s, ".seg"))
+        raise OSError(log.failure or errno.EAGAIN, "the newest file is being synced", log.segments.path(s, ".seg"))
     if log.disk.read_at(log.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
         raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
     log.tail.len = log.tail_written = 0
