@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,13 @@ from penstock.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# Ways that differ little, each of which starts JVMs for half a minute: a run of all tests takes one.
+EVERY_WAY = pytest.mark.skipif(
+    os.environ.get("PENSTOCK_EVERY_WAY") != "1",
+    reason="one of several ways is in each run; PENSTOCK_EVERY_WAY=1 runs all",
+)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from penstock.client.models import StreamConfig
 from penstock.spark.packaging import package
 from penstock.testing import LocalServer
 from tests.spark.exact.cluster import Cluster
+from tests.spark.jvm import EVERY_WAY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -133,7 +134,14 @@ def copies(server, target):
     return found
 
 
-@pytest.mark.parametrize("way", ["installed", "py-files", "archives"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("installed", marks=EVERY_WAY),
+        pytest.param("py-files", marks=EVERY_WAY),
+        "archives",
+    ],
+)
 def test_each_way_of_bringing_it_there(cluster, nodes, server, tmp_path, way):
     archive = nodes / "penstock.zip"
     target = f"COPIES-{way}"

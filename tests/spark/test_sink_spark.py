@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 
 from penstock.spark.sink import StreamSink, refuse_overwrite
 from penstock.spark.writer import JetStreamStreamWriter, plan_write
+from tests.spark.jvm import EVERY_WAY
 from tests.spark.writing import SECOND_NS, Sink, broker, needs_atomic, sink
 
 __all__ = ["broker", "sink"]
@@ -180,7 +181,7 @@ print("done", flush=True)
 
 
 @pytest.mark.timeout(600)  # two JVMs are started, one after the other
-@pytest.mark.parametrize("mode", ["ids", "batch"])
+@pytest.mark.parametrize("mode", ["ids", pytest.param("batch", marks=EVERY_WAY)])
 def test_a_driver_is_killed_in_mid_batch(sink, tmp_path, mode):
     more: dict[str, object] = {"duplicate_window": SECOND_NS // 10}
     if mode == "batch":
