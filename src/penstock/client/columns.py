@@ -321,15 +321,12 @@ def read_range(
                 columns.truncate(stop_seq)
                 if columns.count:
                     yield columns
-                if position >= stop_seq:
+                if over or position >= stop_seq:
                     return
-                if over:
-                    # What a message says is pending may be too little after a purge (2.9): a new
-                    # consumer has counted anew.
-                    break
-            else:
-                if not reader.gap:
-                    return
+            # Not the end: what servers say is pending may be too little after a purge (2.9). A new
+            # consumer has counted anew.
+            if barren >= BARREN_MAX:
+                raise Timeout(f"message {position} or later is pending, but does not come")
         except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
             if barren >= BARREN_MAX:
                 raise
