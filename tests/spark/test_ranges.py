@@ -198,7 +198,6 @@ def test_a_server_that_stays_away_is_an_error_in_time(server, monkeypatch):
             {"servers": own.url, "stream": "R", "batchRows": "10", "retryTimeout": "1s"},
             streaming=False,
         )
-        monkeypatch.setattr(connection, "_RECONNECT_ATTEMPTS", 2)
         monkeypatch.setattr(ranges, "_RETRY_EVERY_SECONDS", 0.05)
         reading = read_range(plan(options, 1, 500))
         next(reading)

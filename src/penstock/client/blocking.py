@@ -86,6 +86,11 @@ class BlockingClient:
         return self.connection.state is machine.State.CLOSED
 
     @property
+    def connected(self) -> bool:
+        """Whether the connection stood when it was last used; a call makes a lost one again."""
+        return self._transport is not None
+
+    @property
     def server_info(self) -> ServerInfo:
         """What the server said of itself last."""
         return self.connection.info

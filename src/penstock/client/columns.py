@@ -383,7 +383,10 @@ def _delivered_all(js: JetStream, stream: str, consumer: str, received: int) -> 
 
 
 def _discard(js: JetStream, stream: str, consumer: str) -> None:
+    # It goes by itself when nobody pulls from it: a server that is away is not waited for.
+    if not js.client.connected:
+        return
     try:
         js.delete_consumer(stream, consumer)
     except PenstockError:
-        return  # it is gone already, or goes by itself when nobody pulls from it
+        return

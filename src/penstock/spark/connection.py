@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.client.models import StreamInfo
     from penstock.spark.servers import Servers
 
-_RECONNECT_ATTEMPTS = 20
 _clients: dict[tuple[int, Servers], BlockingClient] = {}
 
 
@@ -58,11 +57,13 @@ def forget_client(servers: Servers) -> None:
         client.close()
 
 
-def client_options(servers: Servers, *, reconnects: int = _RECONNECT_ATTEMPTS) -> ClientOptions:
+def client_options(servers: Servers, *, reconnects: int | None = None) -> ClientOptions:
     """The servers as the client wants them; ValueError on what can't be an address.
 
-    ``reconnects``: how often a server that was lost is tried again.
+    ``reconnects``: how often a server that was lost is tried again; None: for ``retryTimeout``.
     """
+    if reconnects is None:
+        reconnects = _attempts_in(servers.retry_timeout_seconds)
     return ClientOptions(
         servers=parse_servers(servers.urls),
         name="penstock spark",
@@ -77,6 +78,15 @@ def client_options(servers: Servers, *, reconnects: int = _RECONNECT_ATTEMPTS) -
         reconnect_attempts_max=reconnects,
         inbox_prefix=servers.inbox_prefix or "_INBOX",
     )
+
+
+def _attempts_in(seconds: float) -> int:
+    """How many attempts to reconnect, each waiting longer than the last, take that long."""
+    defaults = ClientOptions()
+    attempts, wait = 1, defaults.reconnect_wait
+    while (seconds := seconds - wait) > 0:
+        attempts, wait = attempts + 1, min(2 * wait, defaults.reconnect_wait_max)
+    return attempts
 
 
 def _connect(servers: Servers) -> BlockingClient:
