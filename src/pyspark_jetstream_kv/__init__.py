@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     """The data source, imported when Spark asks for it."""
     if name == "DefaultSource":
         try:
-            from penstock.spark.kv_source import JetStreamKv
+            from penstock.spark.buckets.kv_source import JetStreamKv
         except ImportError:
             # An incomplete installation must not break the formats of others; ours is then not
             # found, which is true.

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from penstock.cli.__main__ import main
-from penstock.spark.commits import Tables
-from penstock.spark.places import place
+from penstock.spark.tables.commits import Tables
+from penstock.spark.tables.places import place
 from tests.spark.tables_help import sequences, write_of
 
 

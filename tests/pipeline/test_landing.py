@@ -17,9 +17,9 @@ from penstock.pipeline.landing import (
     summarise,
 )
 from penstock.pipeline.transforms import parsed, per_minute, shipped
-from penstock.spark.data_files import write_rows
-from penstock.spark.places import place
-from penstock.spark.tables import Batch
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.places import place
+from penstock.spark.tables.stream_tables import Batch
 
 SOURCE = "LOGS@2026"
 

@@ -187,7 +187,7 @@ def test_help_is_help(capsys):
 
 
 def test_the_line_that_says_it():
-    ours = "penstock.spark.offsets.DataLossError: stream S dropped"
+    ours = "penstock.spark.reading.offsets.DataLossError: stream S dropped"
     spark = f"[STREAM_FAILED] Query died\n  File x\n{ours}"
     assert brief(RuntimeError(f"{spark}\n SQLSTATE")) == "stream S dropped"
     assert brief(RuntimeError("short\nlong")) == "short"

@@ -10,7 +10,7 @@ import pytest
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
-from penstock.spark.options import Options, parse_options
+from penstock.spark.reading.options import Options, parse_options
 from tests.peers import ServerProcess, available_servers, start_server
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.spark.commits import Mark, Write
-from penstock.spark.data_files import DataFile, write_rows
-from penstock.spark.places import Place
+from penstock.spark.tables.commits import Mark, Write
+from penstock.spark.tables.data_files import DataFile, write_rows
+from penstock.spark.tables.places import Place
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 _numbers = itertools.count()

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.commits import Mark, Tables, Write, add
-from penstock.spark.data_files import write_rows
-from penstock.spark.places import TableError, place
+from penstock.spark.tables.commits import Mark, Tables, Write, add
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.places import TableError, place
 from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
 
 

@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark import data_files
-from penstock.spark.commits import Tables, Write
-from penstock.spark.data_files import DataFiles, folder_name, partition_text, write_rows
-from penstock.spark.places import place
-from penstock.spark.table_files import files_of
-from penstock.spark.table_rows import read_files
+from penstock.spark.tables import data_files
+from penstock.spark.tables.commits import Tables, Write
+from penstock.spark.tables.data_files import DataFiles, folder_name, partition_text, write_rows
+from penstock.spark.tables.files import files_of
+from penstock.spark.tables.places import place
+from penstock.spark.tables.rows import read_files
 
 ALL = pa.schema(
     [

@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.spark.places import TableError, place
 from penstock.spark.tables import append, upsert
+from penstock.spark.tables.places import TableError, place
 from tests.spark.tables_help import sequences
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -127,14 +127,14 @@ def has_rows(path, count):
 
 def faulty(folder):
     """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
-    from penstock.spark.delta import DeltaDataSource
-    from penstock.spark.delta_write import DeltaStreamWriter
+    from penstock.spark.tables.source import DeltaDataSource
+    from penstock.spark.tables.writer import DeltaStreamWriter
 
     class Writer(DeltaStreamWriter):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
-                from penstock.spark.commits import Mark, Tables
+                from penstock.spark.tables.commits import Mark, Tables
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 FORMATS = {
-    "pyspark_jetstream": "source",
-    "pyspark_jetstream_delta": "delta",
-    "pyspark_jetstream_kv": "kv_source",
-    "pyspark_jetstream_object": "sink",
+    "pyspark_jetstream": "reading.source",
+    "pyspark_jetstream_delta": "tables.source",
+    "pyspark_jetstream_kv": "buckets.kv_source",
+    "pyspark_jetstream_object": "writing.sink",
 }
 LAZY = """
 import sys

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.subjects import matches
-from penstock.spark.kv_options import ROWS, key_patterns, overlapping, parse_kv_options
+from penstock.spark.buckets.kv_options import ROWS, key_patterns, overlapping, parse_kv_options
 from penstock.spark.parsing import OptionError
 
 

@@ -12,10 +12,10 @@ import pytest
 from nats.js.errors import KeyNotFoundError
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.spark.kv_sink import plan_kv_write
+from penstock.spark.buckets.kv_sink import plan_kv_write
 from penstock.spark.parsing import OptionError
-from penstock.spark.row_errors import WriteError
-from penstock.spark.writer import write_partition
+from penstock.spark.writing.row_errors import WriteError
+from penstock.spark.writing.writer import write_partition
 from tests.spark.writing import SECOND_NS, Sink, batches, broker, sink, task
 
 __all__ = ["broker", "sink"]

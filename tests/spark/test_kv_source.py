@@ -14,12 +14,12 @@ from penstock.api.streams import StreamSource
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.core.subjects import matches
-from penstock.spark import kv_source
+from penstock.spark.buckets import kv_source
+from penstock.spark.buckets.kv_options import parse_kv_options
+from penstock.spark.buckets.kv_source import JetStreamKv, KvOffset, KvReader, KvStreamReader
 from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.kv_options import parse_kv_options
-from penstock.spark.kv_source import JetStreamKv, KvOffset, KvReader, KvStreamReader
-from penstock.spark.offsets import DataLossError
 from penstock.spark.parsing import OptionError
+from penstock.spark.reading.offsets import DataLossError
 from penstock.spark.servers import Servers
 from tests.peers import available_servers, running_server, start_server
 

@@ -14,13 +14,14 @@ from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig, StreamConfig
 from penstock.core.subjects import matches
 from penstock.errors import ConsumerNotFound, MessageNotFound, Timeout
-from penstock.spark import lag, lag_moves, streaming
 from penstock.spark.connection import forget_client
-from penstock.spark.lag import Shadow, ShadowError
-from penstock.spark.offsets import Offset
-from penstock.spark.options import parse_options
+from penstock.spark.reading import streaming
+from penstock.spark.reading.offsets import Offset
+from penstock.spark.reading.options import parse_options
+from penstock.spark.reading.streaming import JetStreamStreamReader
 from penstock.spark.servers import Servers
-from penstock.spark.streaming import JetStreamStreamReader
+from penstock.spark.watching import lag, lag_moves
+from penstock.spark.watching.lag import Shadow, ShadowError
 from tests.peers import available_servers, start_server, version_of
 
 pytestmark = pytest.mark.peer

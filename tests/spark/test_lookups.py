@@ -6,8 +6,8 @@ import pytest
 
 from penstock.client.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.lookups import Lookups
-from penstock.spark.options import parse_options
+from penstock.spark.reading.lookups import Lookups
+from penstock.spark.reading.options import parse_options
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer

@@ -7,10 +7,10 @@ import time
 import pytest
 from deltalake import DeltaTable
 
-from penstock.spark.commits import Mark, Tables
-from penstock.spark.maintenance import Plan, maintain
-from penstock.spark.places import TableError, place
-from penstock.spark.table_files import files_of, table_at
+from penstock.spark.tables.commits import Mark, Tables
+from penstock.spark.tables.files import files_of, table_at
+from penstock.spark.tables.maintenance import Plan, maintain
+from penstock.spark.tables.places import TableError, place
 from tests.spark.tables_help import files_of as written
 from tests.spark.tables_help import sequences, write_of
 

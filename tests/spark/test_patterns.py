@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.subjects import matches
-from penstock.spark.patterns import EVERYTHING, askable, common, cover, meet, shortest
+from penstock.spark.reading.patterns import EVERYTHING, askable, common, cover, meet, shortest
 
 SUBJECTS = [".".join(tokens) for length in range(1, 5) for tokens in product("ab", repeat=length)]
 

@@ -19,12 +19,12 @@ from pyspark.sql.streaming.listener import (
 )
 
 from penstock.client.blocking import connect_blocking
-from penstock.spark import progress as module
 from penstock.spark.parsing import OptionError
-from penstock.spark.progress import QueryListener, Watch, subject_of, watch
-from penstock.spark.progress_metrics import METRICS
-from penstock.spark.progress_report import Reports, cause_of, sequences
 from penstock.spark.servers import Servers
+from penstock.spark.watching import progress as module
+from penstock.spark.watching.metrics import METRICS
+from penstock.spark.watching.progress import QueryListener, Watch, subject_of, watch
+from penstock.spark.watching.report import Reports, cause_of, sequences
 from tests.peers import running_server
 
 IDS = {
@@ -197,7 +197,7 @@ def test_the_cause_of_an_exception(exception, cause):
 
 
 def test_only_so_many_queries_are_kept(monkeypatch):
-    monkeypatch.setattr("penstock.spark.progress_report._QUERIES_MAX", 3)
+    monkeypatch.setattr("penstock.spark.watching.report._QUERIES_MAX", 3)
     reports = Reports()
     for index in range(10):
         event = QueryStartedEvent.fromJson(

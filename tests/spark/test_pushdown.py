@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
 from penstock.core.subjects import matches
-from penstock.spark.pushdown import CLOCK_SLACK, Wanted, narrowed
+from penstock.spark.reading.pushdown import CLOCK_SLACK, Wanted, narrowed
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 TOKENS = ["a", "b", "ab", "*", ">"]

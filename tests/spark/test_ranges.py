@@ -7,13 +7,14 @@ import time
 import pytest
 
 from penstock.client.models import StreamConfig
-from penstock.spark import connection, ranges
+from penstock.spark import connection
 from penstock.spark.connection import ReadError, forget_client, stream_state
-from penstock.spark.offsets import DataLossError, Range
-from penstock.spark.options import parse_options
-from penstock.spark.partitions import Part
-from penstock.spark.ranges import read_range
-from penstock.spark.tasks import plan_of
+from penstock.spark.reading import ranges
+from penstock.spark.reading.offsets import DataLossError, Range
+from penstock.spark.reading.options import parse_options
+from penstock.spark.reading.partitions import Part
+from penstock.spark.reading.ranges import read_range
+from penstock.spark.reading.tasks import plan_of
 from tests.peers import ServerProcess
 
 pytestmark = pytest.mark.peer

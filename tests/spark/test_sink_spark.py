@@ -15,8 +15,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.spark.sink import StreamSink, refuse_overwrite
-from penstock.spark.writer import JetStreamStreamWriter, plan_write
+from penstock.spark.writing.sink import StreamSink, refuse_overwrite
+from penstock.spark.writing.writer import JetStreamStreamWriter, plan_write
 from tests.spark.jvm import EVERY_WAY
 from tests.spark.writing import SECOND_NS, Sink, broker, needs_atomic, sink
 

@@ -8,11 +8,11 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.spark import consumers
 from penstock.spark.connection import ReadError
-from penstock.spark.offsets import DataLossError
 from penstock.spark.parsing import OptionError
-from penstock.spark.source import (
+from penstock.spark.reading import consumers
+from penstock.spark.reading.offsets import DataLossError
+from penstock.spark.reading.source import (
     JetStreamDataSource,
     JetStreamReader,
     PushdownReader,

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 from pyspark.sql.datasource import DataSource
 
 from penstock.client.blocking import connect_blocking
-from penstock.spark.plan import COLUMNS
+from penstock.spark.reading.plan import COLUMNS
 from penstock.spark.session import jvm_pid
-from penstock.spark.tables import Batch, Table, write_files
+from penstock.spark.tables.stream_tables import Batch, Table, write_files
 from tests.peers import ServerProcess
 from tests.spark.servers import Stream
 

@@ -6,12 +6,12 @@ import pytest
 
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
-from penstock.spark import streaming
 from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.offsets import DataLossError
-from penstock.spark.options import parse_options
 from penstock.spark.parsing import OptionError
-from penstock.spark.streaming import JetStreamStreamReader
+from penstock.spark.reading import streaming
+from penstock.spark.reading.offsets import DataLossError
+from penstock.spark.reading.options import parse_options
+from penstock.spark.reading.streaming import JetStreamStreamReader
 from tests.peers import ServerProcess
 from tests.spark.calls import places_of, run_batches, seqs_of
 from tests.spark.servers import Stream

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.commits import Tables, Write
-from penstock.spark.places import TableError, place
-from penstock.spark.table_files import Changes, Position, files_of, table_at, tasks
-from penstock.spark.table_rows import read_files
+from penstock.spark.tables.commits import Tables, Write
+from penstock.spark.tables.files import Changes, Position, files_of, table_at, tasks
+from penstock.spark.tables.places import TableError, place
+from penstock.spark.tables.rows import read_files
 from tests.spark.tables_help import SCHEMA, write_of
 from tests.spark.tables_help import files_of as written
 

@@ -22,10 +22,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.spark.commits import Tables, Write
-from penstock.spark.data_files import write_rows
-from penstock.spark.places import place
-from penstock.spark.table_pruning import may_hold
+from penstock.spark.tables.commits import Tables, Write
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.places import place
+from penstock.spark.tables.pruning import may_hold
 from tests.spark.test_data_files import ALL, ROWS
 
 COMPARED = ["seq", "byte", "text", "day", "at", "local", "money", "number"]

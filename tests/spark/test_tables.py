@@ -10,9 +10,9 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.data_files import write_rows
-from penstock.spark.places import place
-from penstock.spark.tables import Batch, Table
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.places import place
+from penstock.spark.tables.stream_tables import Batch, Table
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])
 SUMS = pa.schema([("word", pa.string()), ("lines", pa.int64())])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from penstock.client.blocking import connect_blocking
 from penstock.core.subjects import matches
-from penstock.spark import files
 from penstock.spark.connection import ReadError, forget_client
-from penstock.spark.offsets import DataLossError, Range
-from penstock.spark.plan import COLUMNS, ReadPlan, UnfitError
-from penstock.spark.ranges import read_range
+from penstock.spark.reading import segments as files
+from penstock.spark.reading.offsets import DataLossError, Range
+from penstock.spark.reading.plan import COLUMNS, ReadPlan, UnfitError
+from penstock.spark.reading.ranges import read_range
 from penstock.spark.servers import Servers
 from tests.peers import ServerProcess, available_servers, command_of, version_of
 from tests.spark.models import ModelStream

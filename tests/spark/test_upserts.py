@@ -6,10 +6,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark import upserts
-from penstock.spark.commits import Mark, Tables
-from penstock.spark.places import TableError, place
-from penstock.spark.upserts import Upserted, merge
+from penstock.spark.tables import upserts
+from penstock.spark.tables.commits import Mark, Tables
+from penstock.spark.tables.places import TableError, place
+from penstock.spark.tables.upserts import Upserted, merge
 
 SCHEMA = pa.schema([("Device id", pa.string()), ("seq", pa.int64()), ('od"d', pa.int64())])
 KEYS = ["Device id"]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark import kv_sink, object_sink
+from penstock.spark.buckets import kv_sink, object_sink
 from penstock.spark.parsing import OptionError
-from penstock.spark.write_options import ROWS, parse_write_options, subject_pattern
+from penstock.spark.writing.options import ROWS, parse_write_options, subject_pattern
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark-sink.md"
 GOOD = {

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from penstock.spark.row_errors import WriteError
-from penstock.spark.writer import write_partition
+from penstock.spark.writing.row_errors import WriteError
+from penstock.spark.writing.writer import write_partition
 from tests.spark.writing import (
     DATA,
     SECOND_NS,
@@ -90,7 +90,7 @@ def test_a_task_that_failed_goes_on_whatever_the_window(sink, mode, window):
 TASK = """
 import sys, time
 from pyspark.sql.pandas.types import from_arrow_schema
-from penstock.spark.writer import plan_write, write_partition
+from penstock.spark.writing.writer import plan_write, write_partition
 from tests.spark.writing import DATA, batches, payloads, task
 
 def slowly():

@@ -16,9 +16,9 @@ from penstock.api.streams import StreamSource
 from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
 from penstock.spark.parsing import OptionError
-from penstock.spark.row_errors import WriteError
 from penstock.spark.servers import Servers
-from penstock.spark.writer import plan_write, write_partition
+from penstock.spark.writing.row_errors import WriteError
+from penstock.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess
 from tests.spark.writing import (
     DATA,

@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.client.blocking import BlockingClient, connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.spark.connection import forget_client
-from penstock.spark.row_errors import Task
 from penstock.spark.servers import Servers
-from penstock.spark.write_plan import WritePlan, Written
-from penstock.spark.writer import plan_write, write_partition
+from penstock.spark.writing.plan import WritePlan, Written
+from penstock.spark.writing.row_errors import Task
+from penstock.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess, available_servers, start_server
 
 ATOMIC_FROM = (2, 12)

@@ -11,7 +11,7 @@ from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from penstock.spark.maintenance import Plan, Report
+    from penstock.spark.tables.maintenance import Plan, Report
 
 _HOUR_NS = 3_600_000_000_000
 _COLUMNS = ("table", "version", "files", "bytes", "compacted", "removed", "seconds")
@@ -62,7 +62,7 @@ def maintain(
     Safe beside queries that write and read them. Exit status: 1 when a table could not be done.
     """
     try:
-        from penstock.spark.maintenance import Plan
+        from penstock.spark.tables.maintenance import Plan
     except ImportError as problem:
         raise click.ClickException(f"{problem}; pip install 'penstock[spark]'") from None
     if target_size < 1:
@@ -101,9 +101,9 @@ def _all(
     paths: tuple[str, ...], storage: dict[str, str], plan: Plan
 ) -> tuple[list[Report], list[tuple[str, str]]]:
     """Each table in turn; one that fails does not keep the others from being done."""
-    from penstock.spark.maintenance import maintain as look_after
     from penstock.spark.parsing import OptionError
-    from penstock.spark.places import TableError, place
+    from penstock.spark.tables.maintenance import maintain as look_after
+    from penstock.spark.tables.places import TableError, place
 
     reports, problems = [], []
     for path in paths:

@@ -1,7 +1,7 @@
 """Each micro-batch into two tables, exactly once: ``lines``, one row per message, and ``counts``,
 derived from it.
 
-``lines`` takes a batch with the batch's transactions (see :mod:`penstock.spark.tables`); rows at or
+``lines`` takes a batch with the batch's transactions (see :mod:`penstock.spark.tables.stream_tables`); rows at or
 below the table's mark are left out, so even a query that lost its checkpoint and begins at the
 first message adds nothing twice.
 
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from penstock.pipeline.progress import Summary
-from penstock.spark.tables import Batch, Table, write_files
+from penstock.spark.tables.stream_tables import Batch, Table, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

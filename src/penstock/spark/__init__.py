@@ -1,50 +1,17 @@
 """``format("jetstream")`` and ``format("jetstream_kv")`` for Apache Spark: streams and key-value
 buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")``: tables without jars.
 
-========================  ========================================================================
-``options``               the options of a read as one frozen value
-``parsing``, ``servers``  reading options of any format; those that say where to connect
-``positions``             places in streams as users name them
-``offsets``, ``batches``  planning: what an offset is, what a micro-batch holds, what is a loss
-``partitions``            cutting what is read
-``patterns``              sets of subjects; ``pushdown``: what ``where()`` leaves of them
-``schema``                the columns of a read
-``connection``            one blocking connection per process
-``lookups``               what planning asks a server; ``asking``: how
-``plan``, ``ranges``      one partition, and its messages as Arrow batches
-``source``                the classes Spark calls; ``streaming``: that of a running query,
-                          ``tasks``: what executors do
-``lag``, ``lag_moves``    a durable consumer that follows what a query has committed
-``progress``              telling of queries, ``progress_report``: as messages,
-                          ``progress_metrics``: for Prometheus
-``kv_options``,           reading key-value buckets: options, what a bucket is, its rows,
-``kv_bucket``,            the classes Spark calls
-``kv_reading``,
-``kv_source``
-``sink``                  what those classes have of writing; the format ``jetstream_object``
-``write_options``         the options of a write as one frozen value
-``composing``             rows as messages; ``kv_sink``: rows as values of keys
-``target``                the stream that is written, looked at before
-``writer``, ``sending``   a task that writes, with many acks outstanding
-``write_progress``        what of a partition is in the stream already, by message ids
-``atomic``                a partition in atomic batches, each with a marker
-``row_errors``            what becomes of rows that cannot be written
-``object_sink``           rows as objects; ``object_store``: an object as messages
-``java``                  finding a Java, or taking the one from PyPI
-``session``               a Spark session with settings that were measured
-``packaging``             the archive for the machines of a cluster; ``unpacking``: what imports it
-``delta``                 ``format("jetstream_delta")``: Delta tables; ``delta_options``,
-                          ``delta_read``, ``delta_write`` are its parts
-``places``                where a table is: a folder, or an object store
-``data_files``            rows as Parquet files, with ``statistics``
-``commits``               files become part of a table, once per query and batch
-``table_schemas``         whether rows fit a table
-``table_files``           which files a version has and a commit adds, ``table_pruning`` which of
-                          them a query needs; ``table_rows`` reads them
-``upserts``               ``foreachBatch``: the newest row of each key, rows once per batch
-``maintenance``           compaction, checkpoints, vacuum
-``tables``                tables that know how far of which stream they hold, for the pipeline
-========================  ========================================================================
+=============================  ===================================================================
+:mod:`.reading`                streams as DataFrames, batch and streaming
+:mod:`.writing`                DataFrames into streams
+:mod:`.buckets`                key-value buckets and object stores
+:mod:`.tables`                 Delta tables
+:mod:`.watching`               what operators see of a query
+``parsing``, ``servers``       reading options of any format; those that say where to connect
+``connection``                 one blocking connection per process; ``asking``: patiently
+``session``, ``java``          a session with settings that were measured, and a Java for it
+``packaging``, ``unpacking``   the archive for the machines of a cluster, and what imports it
+=============================  ===================================================================
 
 Importing the package imports neither Spark nor Arrow; ``register(spark)`` makes the formats known to
 a session that does not find them by itself (as it does where Penstock is installed on every machine).
@@ -57,18 +24,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.progress import Watch
     from penstock.spark.servers import Servers
+    from penstock.spark.watching.progress import Watch
 
 
 def register(spark: SparkSession) -> None:
     """Make the formats known to this session, and allow the option ``pushdown`` in it, which its
     configuration is changed for; harmless when they are known already.
     """
-    from penstock.spark.delta import DeltaDataSource
-    from penstock.spark.kv_source import JetStreamKv
-    from penstock.spark.sink import ObjectSink
-    from penstock.spark.source import JetStreamDataSource
+    from penstock.spark.buckets.kv_source import JetStreamKv
+    from penstock.spark.reading.source import JetStreamDataSource
+    from penstock.spark.tables.source import DeltaDataSource
+    from penstock.spark.writing.sink import ObjectSink
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
@@ -86,9 +53,9 @@ def watch(
 ) -> Watch:
     """Publish the progress of this session's streaming queries as JSON, and serve it as metrics.
 
-    As :func:`penstock.spark.progress.watch`, which says what may be given.
+    As :func:`penstock.spark.watching.progress.watch`, which says what may be given.
     """
-    from penstock.spark import progress
+    from penstock.spark.watching import progress
 
     return progress.watch(
         spark,

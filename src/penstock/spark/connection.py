@@ -16,8 +16,8 @@ from penstock.client.blocking import connect_blocking
 from penstock.client.options import Options as ClientOptions
 from penstock.client.options import TlsOptions, parse_servers
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
-from penstock.spark.offsets import StreamState
 from penstock.spark.parsing import OptionError
+from penstock.spark.reading.offsets import StreamState
 
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient

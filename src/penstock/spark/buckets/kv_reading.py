@@ -1,0 +1,364 @@
+"""What a bucket holds, and what changed in it, as Arrow batches; read on an executor.
+
+The state at a revision is read by a consumer that gives the last message of each key::
+
+    planned at revision 7      1:a  3:b  5:c  7:d            what a, b, c, d were
+    read a moment later        1:a  3:b       7:d  8:c  9:e
+
+A row up to the bound is the state. A key that comes with a later revision only, c and e here, was
+changed or made meanwhile; what it was at the bound is still there if the bucket keeps a history.
+Where it is not, :class:`Gone` says what becomes of it.
+
+A read goes on behind its last row when the connection breaks: a key is handed out once, whatever
+happens meanwhile. A bucket deleted and made again under the reader fails the read.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.client import columns as bulk
+from penstock.client.models import ConsumerConfig
+from penstock.core.subjects import matches
+from penstock.core.wire import decode_headers
+from penstock.errors import ApiError, PenstockError, Timeout
+from penstock.spark.asking import Asking
+from penstock.spark.buckets.kv_bucket import BucketError, look
+from penstock.spark.buckets.kv_options import overlapping
+from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
+from penstock.spark.reading.offsets import DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.core.columns import Columns
+    from penstock.spark.buckets.kv_bucket import Bucket
+    from penstock.spark.buckets.kv_options import KvOptions
+    from penstock.spark.reading.offsets import Range
+
+PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
+_BATCH_BYTES = 4 * 2**20
+_RETRY_EVERY_SECONDS = 0.2
+_QUIET_SECONDS = 2.0
+_INACTIVE_NS = 60_000_000_000
+_FILTERS_MAX = 64
+_SEVERAL_FILTERS = (2, 10)  # the first version whose consumers take more than one filter
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_MARKERS = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DELETE}  # left by the server itself
+
+
+class Gone(enum.Enum):
+    """What becomes of a key whose value at the bound is not there any more, but a later one is."""
+
+    NEWER = "the later value is given"
+    LEAVE = "no row"
+    FAIL = "the read fails"
+
+
+@dataclass(frozen=True)
+class KvPlan:
+    """One read of one life of a bucket; picklable."""
+
+    options: KvOptions
+    bucket: Bucket
+
+    def subjects(self) -> tuple[str, ...]:
+        """The filters to give to a consumer; all keys where it could not take them together."""
+        keys = self.options.keys
+        return self.bucket.subjects((">",) if self.leftover() else keys)
+
+    def leftover(self) -> tuple[str, ...]:
+        """The patterns of keys that are left for us to apply."""
+        keys = self.options.keys
+        if len(keys) > 1 and (overlapping(keys) or not _takes_filters(self.options)):
+            return keys
+        return ()
+
+
+def _takes_filters(options: KvOptions) -> bool:
+    version = client_for(options.servers).server_info.version.partition("-")[0].split(".")
+    return tuple(int(part) for part in version[:2] if part.isdigit()) >= _SEVERAL_FILTERS
+
+
+def read_changes(plan: KvPlan, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """Every operation of a range of revisions that the bucket still holds, in order."""
+    options, bucket = plan.options, plan.bucket
+    yield from _range(plan, wanted.first, wanted.last, plan.subjects(), options.batch_rows, bucket)
+
+
+def read_state(plan: KvPlan, bound: int, gone: Gone) -> Iterator[pa.RecordBatch]:
+    """The last operation of each key up to the revision ``bound``, as far as the bucket holds it.
+
+    Rows of deleted keys only with the option deletes. Raises :class:`DataLossError` as ``gone`` and
+    the life of the bucket have it, :class:`ReadError` when the server stays away or refuses.
+    """
+    told: list[pa.Array] = []
+    late: list[pa.RecordBatch] = []
+    for batch in _last_of_each(plan):
+        on_time = pc.less_equal(batch["revision"], bound)
+        if on_time.true_count == len(batch):
+            mine = batch
+        else:
+            mine = batch.filter(on_time)
+            late.append(batch.filter(pc.invert(on_time)))
+        told.append(mine["key"])
+        yield from _alive(plan, mine)
+    if late:
+        changed = pa.Table.from_batches(late)
+        known = pc.is_in(changed["key"], value_set=pa.chunked_array(told, pa.string()))
+        yield from _late(plan, bound, gone, changed.filter(pc.invert(known)))
+
+
+def _alive(plan: KvPlan, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if not plan.options.deletes:
+        batch = batch.filter(pc.equal(batch["operation"], PUT))
+    if len(batch):
+        yield batch
+
+
+def _late(plan: KvPlan, bound: int, gone: Gone, later: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows of keys that were only seen with a revision behind the bound."""
+    rows = later.to_batches(max_chunksize=plan.options.batch_rows)
+    newest = {key.as_py(): part.slice(at, 1) for part in rows for at, key in enumerate(part["key"])}
+    histories = _histories(plan, bound, newest) if plan.bucket.history > 1 else {}
+    for key, row in newest.items():
+        past = histories.get(key, _History())
+        if past.at_bound is not None:
+            yield from _alive(plan, past.at_bound)
+        elif past.begins(plan.bucket.history):
+            continue  # there was no such key
+        elif gone is Gone.FAIL:
+            raise DataLossError(
+                f"bucket {plan.bucket.name}: what key {key} was at revision {bound} is gone;"
+                f" it is at {row['revision'][0].as_py()} now, and the bucket's history is {plan.bucket.history}."
+                " To leave such keys out, set failOnDataLoss to false"
+            )
+        elif gone is Gone.NEWER:
+            yield from _alive(plan, row)
+
+
+class _History:
+    """What is left of the operations of one key, seen from a bound."""
+
+    def __init__(self) -> None:
+        self.at_bound: pa.RecordBatch | None = None
+        self._later = 0
+        self._after_purge = False
+
+    def add(self, row: pa.RecordBatch, *, before: bool) -> None:
+        """The next operation, and whether it is one up to the bound."""
+        if before:
+            self.at_bound = row
+        else:
+            if not self._later:
+                self._after_purge = row["operation"][0].as_py() == PURGE
+            self._later += 1
+
+    def begins(self, kept: int) -> bool:
+        """Whether the key was made after the bound: nothing of it can have been dropped."""
+        return 0 < self._later < kept and not self._after_purge
+
+
+def _histories(plan: KvPlan, bound: int, newest: dict[str, pa.RecordBatch]) -> dict[str, _History]:
+    """What the bucket still knows of the past of some keys."""
+    keys = tuple(newest)
+    few = len(keys) == 1 or (len(keys) <= _FILTERS_MAX and _takes_filters(plan.options))
+    subjects = plan.bucket.subjects(keys) if few else plan.subjects()
+    wanted = pa.array(keys, pa.string())
+    found: dict[str, _History] = {}
+    end = look(Asking(plan.options.servers), plan.bucket.name).last
+    for batch in _range(plan, 1, end, subjects, plan.options.batch_rows, plan.bucket):
+        mine = batch.filter(pc.is_in(batch["key"], value_set=wanted))
+        for at, (key, revision) in enumerate(zip(mine["key"], mine["revision"], strict=True)):
+            history = found.setdefault(key.as_py(), _History())
+            history.add(mine.slice(at, 1), before=revision.as_py() <= bound)
+    return found
+
+
+def _range(
+    plan: KvPlan, first: int, last: int, subjects: tuple[str, ...], rows: int, bucket: Bucket
+) -> Iterator[pa.RecordBatch]:
+    def attempt(after: int) -> Iterator[Columns]:
+        yield from bulk.read_range(
+            jetstream_for(plan.options.servers),
+            bucket.stream,
+            max(after + 1, first),
+            last + 1,
+            filter_subjects=subjects,
+            rows=rows,
+            max_bytes=_BATCH_BYTES,
+            timeout=plan.options.servers.request_timeout_seconds,
+        )
+
+    if first <= last:
+        yield from _persistently(plan, attempt)
+
+
+def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
+    """The last operation of each key, in order of revisions; then what came meanwhile."""
+
+    def attempt(after: int) -> Iterator[Columns]:
+        jetstream = jetstream_for(plan.options.servers)
+        subjects = plan.subjects()
+        info = jetstream.create_consumer(
+            plan.bucket.stream,
+            ConsumerConfig(
+                deliver_policy="last_per_subject",
+                ack_policy="none",
+                max_deliver=1,
+                mem_storage=True,
+                num_replicas=1,
+                inactive_threshold=_INACTIVE_NS,
+                filter_subject=subjects[0] if len(subjects) == 1 else "",
+                filter_subjects=list(subjects) if len(subjects) > 1 else [],
+            ),
+        )
+        try:
+            if info.num_pending:
+                yield from _consume(plan, jetstream, info.name)
+        finally:
+            _discard(jetstream, plan.bucket.stream, info.name)
+
+    yield from _persistently(plan, attempt)
+
+
+def _consume(plan: KvPlan, jetstream: JetStream, consumer: str) -> Iterator[Columns]:
+    """What a consumer has, until nothing is pending; ends early when something was lost."""
+    rows = plan.options.batch_rows
+    patience = plan.options.servers.request_timeout_seconds
+    reader = bulk.ColumnReader(
+        jetstream, plan.bucket.stream, consumer, rows=rows, batch=2 * rows, max_bytes=_BATCH_BYTES
+    )
+    received = 0
+    quiet_since = time.monotonic()
+    try:
+        while True:
+            columns = reader.read(min(patience, _QUIET_SECONDS))
+            received += columns.count
+            if columns.count:
+                if columns.last_consumer_seq != received:
+                    raise Timeout("messages were lost on the way")
+                yield columns
+                quiet_since = time.monotonic()
+                if columns.last_pending == 0:
+                    return
+            elif jetstream.consumer_info(plan.bucket.stream, consumer).num_pending == 0:
+                return  # what was counted as pending has been overwritten
+            elif time.monotonic() - quiet_since > patience:
+                raise Timeout("keys are pending, but do not come")
+    finally:
+        reader.close()
+
+
+def _discard(jetstream: JetStream, stream: str, consumer: str) -> None:
+    try:
+        jetstream.delete_consumer(stream, consumer)
+    except PenstockError:
+        return  # it is gone already, or goes by itself when nobody pulls from it
+
+
+def _persistently(
+    plan: KvPlan, attempt: Callable[[int], Iterator[Columns]]
+) -> Iterator[pa.RecordBatch]:
+    """The batches of ``attempt(after)``, which is called again behind the last row while the server
+    comes back in time.
+    """
+    servers, bucket = plan.options.servers, plan.bucket
+    after = 0
+    deadline = time.monotonic() + servers.retry_timeout_seconds
+    while True:
+        try:
+            _check_same(plan)
+            for columns in attempt(after):
+                yield from _rows(plan, columns, after)
+                after = max(after, columns.last_seq)
+                deadline = time.monotonic() + servers.retry_timeout_seconds
+        except Timeout as error:
+            trouble: Exception = error
+        except (PenstockError, ReadError) as error:
+            if isinstance(error, BucketError):
+                raise
+            if isinstance(error, ApiError):
+                raise ReadError(f"bucket {bucket.name}: {error}") from error
+            trouble = error
+            forget_client(servers)
+        else:
+            return
+        if time.monotonic() > deadline:
+            raise ReadError(
+                f"bucket {bucket.name}: cannot read on at revision {after + 1}: {trouble}"
+            ) from trouble
+        time.sleep(_RETRY_EVERY_SECONDS)
+
+
+def _check_same(plan: KvPlan) -> None:
+    now = look(Asking(plan.options.servers), plan.bucket.name)
+    if now.born != plan.bucket.born:
+        raise DataLossError(
+            f"bucket {now.name} was deleted and created again (at {now.born}, before that"
+            f" {plan.bucket.born}) while it was read"
+        )
+
+
+def _rows(plan: KvPlan, columns: Columns, after: int) -> Iterator[pa.RecordBatch]:
+    """The rows behind ``after`` whose keys were asked for."""
+    batch = to_arrow(columns, len(plan.bucket.prefix))
+    if columns.count and columns.seq.view("q")[0] <= after:
+        batch = batch.filter(pc.greater(batch["revision"], after))
+    if patterns := plan.leftover():
+        wanted = [any(matches(key.as_py(), one) for one in patterns) for key in batch["key"]]
+        batch = batch.filter(pa.array(wanted, pa.bool_()))
+    if len(batch):
+        yield batch
+
+
+def to_arrow(columns: Columns, prefix_length: int) -> pa.RecordBatch:
+    """One batch of columns as rows of a bucket: key, value, revision, created, operation."""
+    count = columns.count
+    subjects = _variable(pa.string(), count, columns.subject_offsets, columns.subject_data)
+    values = _variable(pa.binary(), count, columns.payload_offsets, columns.payload_data)
+    nanoseconds = pa.Array.from_buffers(
+        pa.int64(), count, [None, pa.py_buffer(columns.timestamp_ns)]
+    )
+    operations = _operations(columns)
+    if len(columns.headers_data):
+        values = pc.if_else(pc.equal(operations, PUT), values, pa.scalar(None, pa.binary()))
+    arrays = [
+        pc.utf8_slice_codeunits(subjects, prefix_length),
+        values,
+        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(columns.seq)]),
+        pc.divide(nanoseconds, 1000).cast(_TIMESTAMP),
+        operations,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, ["key", "value", "revision", "created", "operation"])
+
+
+def _variable(kind: pa.DataType, count: int, offsets: object, data: object) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _operations(columns: Columns) -> pa.Array:
+    count = columns.count
+    if not len(columns.headers_data):
+        return pa.repeat(pa.scalar(PUT), count)
+    blocks = _variable(pa.binary(), count, columns.headers_offsets, columns.headers_data)
+    return pa.array([_operation(block.as_py()) for block in blocks], pa.string())
+
+
+def _operation(block: bytes) -> str:
+    if not block:
+        return PUT
+    headers = decode_headers(block)[2]
+    said = headers.get("KV-Operation", [""])[0]
+    if said in (DELETE, PURGE):
+        return said
+    return _MARKERS.get(headers.get("Nats-Marker-Reason", [""])[0], PUT)

@@ -1,0 +1,276 @@
+"""Writing ``format("jetstream_object")``: rows become objects of an object store, each row once.
+
+The id of an object's chunks follows from the row it is made of, so an object that was written
+before is known by its meta message, and the chunks of an attempt that was cut off are replaced. How
+many rows of a partition are done is told to its progress record after each of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+from penstock.errors import ConnectionClosed, PenstockError, PublishFailed, Timeout
+from penstock.nuid import DIGITS
+from penstock.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
+from penstock.spark.connection import forget_client, jetstream_for
+from penstock.spark.parsing import OptionError, Row, parse, size
+from penstock.spark.servers import SERVER_ROWS, take_servers
+from penstock.spark.writing.composing import HEADER_MAPS, TEXTS, check_columns, headers_of
+from penstock.spark.writing.options import (
+    ERROR_ROWS,
+    PROGRESS_ROW,
+    WRITE_ID_ROW,
+    WriteOptions,
+    check_once,
+    one_of,
+    without_sparks_own,
+)
+from penstock.spark.writing.options import name as bucket_name
+from penstock.spark.writing.plan import Written
+from penstock.spark.writing.progress import Progress, forget
+from penstock.spark.writing.row_errors import RowErrors, Sent, Task, WriteError
+from penstock.spark.writing.sending import RETRY_EVERY_SECONDS, connect
+from penstock.spark.writing.target import Target, look_at
+from penstock.spark.writing.writer import partition, streaming_task, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+    from penstock.client.blocking_jetstream import JetStream
+
+NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
+DELETE, REFUSE = "delete", "refuse"
+_NUID_LENGTH = 22
+
+
+def _chunk(text: str) -> int:
+    found = size(text)
+    if found > 2**26:
+        raise OptionError("a size from 1 byte to 64m")
+    return found
+
+
+WRITE_ROWS: tuple[Row, ...] = (
+    Row("bucket", "bucket", bucket_name, "The object store to write into. Required."),
+    *SERVER_ROWS,
+    Row("chunkSize", "chunk_bytes", _chunk, "Bytes of an object in one message."),
+    Row(
+        "nullData",
+        "null_data",
+        one_of(DELETE, REFUSE),
+        "What a row without data does: delete the object, or be a row that is not written.",
+    ),
+    WRITE_ID_ROW,
+    PROGRESS_ROW,
+    *ERROR_ROWS,
+)
+
+
+@dataclass(frozen=True)
+class ObjectPlan:
+    """What the tasks of a write carry out; picklable."""
+
+    options: WriteOptions
+    target: Target
+    bucket: str
+    chunk_bytes: int
+    null_data: str
+    columns: tuple[str, ...]
+
+
+def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPlan:
+    """What is to be done, checked as far as it can be before it begins.
+
+    Raises :class:`OptionError` and :class:`WriteError`.
+    """
+    values = parse(WRITE_ROWS, without_sparks_own(given), format_name="jetstream_object")
+    if "bucket" not in values:
+        raise OptionError('option bucket is missing: .option("bucket", "photos")')
+    bucket = str(values.pop("bucket"))
+    chunk_bytes = int(str(values.pop("chunk_bytes", CHUNK_BYTES)))
+    null_data = str(values.pop("null_data", REFUSE))
+    options = WriteOptions(
+        servers=take_servers(values),
+        stream=STREAM_PREFIX + bucket,
+        **values,  # type: ignore[arg-type]  # each row's reader makes its field's type
+    )
+    check_once(options)
+    known = {NAME: TEXTS, DATA: ("binary", *TEXTS), DESCRIPTION: TEXTS, HEADERS: HEADER_MAPS}
+    columns = check_columns(schema, known, (NAME, DATA), "jetstream_object")
+    subjects = f"$O.{bucket}.>"
+    target = look_at(options, subjects, fixed=False, ttl=False, kind="object store")
+    if not target.rollup:
+        raise WriteError(f"stream {options.stream} is no object store: it allows no rollups")
+    return ObjectPlan(options, target, bucket, chunk_bytes, null_data, columns)
+
+
+def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    errors = RowErrors(plan.options, task)
+    objects = _Partition(plan, task, errors)
+    count = 0
+    try:
+        for batch in batches:
+            for row in batch.to_pylist():
+                objects.write(count, row)
+                count += 1
+        objects.finish(count)
+    except PenstockError as error:
+        raise WriteError(f"{task} into object store {plan.bucket}: {error}") from error
+    return Written(count, objects.already, errors.count)
+
+
+class _Partition:
+    """The rows of one partition on their way."""
+
+    def __init__(self, plan: ObjectPlan, task: Task, errors: RowErrors) -> None:
+        self.already = 0
+        self._plan = plan
+        self._task = task
+        self._errors = errors
+        self._progress: Progress | None = None
+        self._done = 0
+
+    def write(self, number: int, row: dict[str, object]) -> None:
+        """One row, unless it is known to be done."""
+        if self._progress is None:
+            self._begin(row)
+        try:
+            name, data, description, headers = self._take(row)
+        except ValueError as error:
+            given = row.get(DATA)
+            held = given if isinstance(given, bytes) else str(given or "").encode()
+            self._errors.add(number, str(error), Sent(str(row.get(NAME) or ""), b"", held))
+            return
+        if number < self._done:
+            self.already += 1
+            return
+        assert self._progress is not None
+        nuid = nuid_of(f"{self._task.id}{number}")
+
+        def act(store: ObjectStore) -> bool:
+            if data is None:
+                return store.delete(name)
+            return store.put(name, data, nuid, description=description, headers=headers)
+
+        self.already += not self._retrying(act)
+        self._progress.over(self._js()).advance(number + 1)
+
+    def finish(self, count: int) -> None:
+        """Every row is done."""
+        self._errors.close()
+        if self._progress is not None:
+            self._progress.over(self._js()).finish(count)
+
+    def _begin(self, row: dict[str, object]) -> None:
+        retry = self._plan.options.servers.retry_timeout_seconds
+        connect(self._plan.options, time.monotonic() + retry)
+        options = self._plan.options
+        progress = Progress(self._js(), options.progress_bucket, self._plan.target, self._task)
+        first = hashlib.blake2b(str(row.get(NAME)).encode("utf-8", "replace"), digest_size=8)
+        if not progress.claim(first.hexdigest()) and progress.record is not None:
+            self._done = progress.record.done
+        self._progress = progress
+
+    def _js(self) -> JetStream:
+        return jetstream_for(self._plan.options.servers)
+
+    def _take(self, row: dict[str, object]) -> tuple[str, bytes | None, str, dict[str, list[str]]]:
+        name, data = row[NAME], row[DATA]
+        if not name or not isinstance(name, str):
+            raise ValueError("it has no name")
+        if data is None and self._plan.null_data == REFUSE:
+            raise ValueError("it has no data")
+        held = data.encode() if isinstance(data, str) else data
+        assert held is None or isinstance(held, bytes)
+        headers = headers_of(row.get(HEADERS))
+        return name, held, str(row.get(DESCRIPTION) or ""), headers
+
+    def _retrying(self, act: Callable[[ObjectStore], bool]) -> bool:
+        """Do that until it succeeds or ``retryTimeout`` is over; it may be done twice."""
+        options = self._plan.options
+        deadline = time.monotonic() + options.servers.retry_timeout_seconds
+        while True:
+            connect(options, deadline)
+            try:
+                return act(ObjectStore(self._js(), self._plan.bucket, self._plan.chunk_bytes))
+            except (ConnectionClosed, Timeout, OSError) as error:
+                failure: Exception = error
+            except PublishFailed as error:
+                if not isinstance(error.failures[0][2], Timeout):
+                    raise
+                failure = error
+            if time.monotonic() >= deadline:
+                raise WriteError(
+                    f"{self._task} into object store {self._plan.bucket}: {failure}"
+                ) from failure
+            forget_client(options.servers)
+            time.sleep(RETRY_EVERY_SECONDS)
+
+
+def nuid_of(text: str) -> str:
+    """An id for chunks, always the same for the same text."""
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=20).digest())
+    digits = []
+    for _ in range(_NUID_LENGTH):
+        number, digit = divmod(number, len(DIGITS))
+        digits.append(DIGITS[digit])
+    return "".join(digits)
+
+
+class ObjectWriter(DataSourceArrowWriter):
+    """A batch write: one job, whose tasks may be tried again."""
+
+    def __init__(self, plan: ObjectPlan) -> None:
+        """Made once per job; the name of the job is made here, unless writeId gives it."""
+        self._plan = plan
+        self._writer = plan.options.write_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The rows of one partition."""
+        return write_objects(self._plan, Task(self._writer, 0, partition()), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All objects are there."""
+        tell(messages, self._plan.options, f"object store {self._plan.bucket}")
+        self._forget()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task failed: what others wrote stays."""
+        self._forget()
+
+    def _forget(self) -> None:
+        options = self._plan.options
+        if options.write_id is None:
+            forget(jetstream_for(options.servers), options.progress_bucket, self._writer)
+
+
+class ObjectStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write: the objects of each micro-batch."""
+
+    def __init__(self, plan: ObjectPlan) -> None:
+        """Made for every micro-batch."""
+        if plan.options.write_id is not None:
+            raise OptionError("writeId is for batch writes; a query has its own id")
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The rows of one partition of a micro-batch."""
+        return write_objects(self._plan, streaming_task(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """All objects are there."""
+        tell(messages, self._plan.options, f"object store {self._plan.bucket}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """Some task failed; Spark runs the batch again, and what is there is known then."""

@@ -1,0 +1,56 @@
+"""Reading a partition with a consumer of our own: works with every server and stream that has
+consumers without acks.
+
+Pull requests overlap, and what comes is parsed straight into columns (:mod:`penstock.client.columns`).
+The server applies the subject filters where it can, and keeps the payloads where no column needs
+them. Knows nothing of Arrow or Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.client import columns as bulk
+from penstock.spark.connection import client_for, jetstream_for
+from penstock.spark.reading.patterns import askable, cover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.core.columns import Columns
+    from penstock.spark.reading.one_range import Reading
+
+BATCH_BYTES = 4 * 2**20
+SEVERAL_FILTERS = (2, 10)
+"""The first version of servers whose consumers take more than one filter."""
+
+
+def read(reading: Reading) -> Iterator[Columns]:
+    """What is left of a partition, in batches; the life of the stream is looked at after each
+    consumer was made, so that it is that of the consumer.
+
+    Where the server cannot apply all filters at once (it is too old for several, or two of them
+    match the same subjects), it is asked for what covers them, and messages come that match none.
+    """
+    plan = reading.plan
+    yield from bulk.read_range(
+        jetstream_for(plan.servers),
+        plan.stream,
+        reading.position,
+        reading.last + 1,
+        filter_subjects=plan.subjects if _can_filter(reading) else (cover(plan.subjects),),
+        rows=plan.batch_rows,
+        max_bytes=BATCH_BYTES,
+        timeout=plan.servers.request_timeout_seconds,
+        headers_only="data" not in plan.columns,
+        replies="reply" in plan.columns,
+        begun=reading.look,
+    )
+
+
+def _can_filter(reading: Reading) -> bool:
+    subjects = reading.plan.subjects
+    if len(subjects) < 2:
+        return True
+    server = client_for(reading.plan.servers).server_info
+    return askable(subjects) and server.version_at_least(*SEVERAL_FILTERS)

@@ -1,0 +1,214 @@
+"""Reading a partition with batches of direct gets: one request brings many messages, and nothing is
+made on the server, which is what a small micro-batch wants.
+
+    $JS.API.DIRECT.GET.ORDERS  {"seq":7,"batch":100,"max_bytes":4194304,"next_by_subj":"orders.>"}
+      ◄── message 7 ... message 12      what each of them is, in its last headers (core/wire_columns)
+      ◄── 204 EOB                       the end, Nats-Num-Pending: how many follow
+
+Servers have them since 2.11, for streams with ``allow_direct``. Replicas and mirrors may answer,
+too, and they may be behind: what comes from another stream is not taken, and a replicated stream is
+read so only when the plan says so. Knows nothing of Arrow or Spark.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING
+
+from penstock.api import encode
+from penstock.api.calls import MsgGetRequest
+from penstock.core.wire import decode_headers
+from penstock.core.wire_columns import DirectColumns
+from penstock.errors import ConnectionLost, PenstockError, Timeout
+from penstock.spark.connection import client_for, jetstream_for, state_of
+from penstock.spark.reading.consumers import BATCH_BYTES
+from penstock.spark.reading.plan import UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.client.connection import Interest
+    from penstock.client.message import Message
+    from penstock.client.models import StreamInfo
+    from penstock.core.columns import Columns
+    from penstock.core.wire import Parser
+    from penstock.spark.reading.one_range import Reading
+
+BATCHES = (2, 11)
+"""The first version of servers that answer a direct get with several messages."""
+
+SHORT_ROWS = 2048
+"""A range of so many sequences is read sooner without making a consumer."""
+
+_END, _NOT_FOUND, _NO_RESPONDERS = 204, 404, 503
+_PENDING = "Nats-Num-Pending"
+
+
+def is_better(reading: Reading, info: StreamInfo) -> bool:
+    """Whether this is the way to read a partition of that stream: short, and exact."""
+    config = info.config
+    return (
+        reading.last - reading.position < SHORT_ROWS
+        and len(reading.plan.subjects) < 2
+        and "reply" not in reading.plan.columns
+        and config.allow_direct
+        and config.num_replicas < 2
+        and client_for(reading.plan.servers).server_info.version_at_least(*BATCHES)
+    )
+
+
+def read(reading: Reading) -> Iterator[Columns]:
+    """What is left of a partition, in batches. UnfitError: the server does not answer such gets, or
+    not for this stream.
+    """
+    plan = reading.plan
+    if not client_for(plan.servers).server_info.version_at_least(*BATCHES):
+        raise UnfitError("the server is too old for batches of direct gets")
+    info = reading.look() if reading.info is None else reading.info
+    if not info.config.allow_direct:
+        raise UnfitError("it has no direct gets (allow_direct)")
+    subject = jetstream_for(plan.servers).plans.subjects.direct_get(plan.stream)
+    with _Answers(reading) as answers:
+        while not reading.over:
+            columns, left = answers.ask(subject)
+            # After they came, so that they are of the life that there is then.
+            info = reading.look()
+            reading.front = state_of(info).first_seq
+            over = not left or columns.last_seq >= reading.last
+            columns.truncate(reading.last + 1)
+            if columns.count:
+                yield columns
+            if over:
+                reading.closing = info
+                return
+
+
+class _Answers:
+    """What the server sends to the inbox of one read, parsed straight into columns."""
+
+    def __init__(self, reading: Reading) -> None:
+        """RuntimeError when another reader is open on the connection."""
+        plan = reading.plan
+        self._reading = reading
+        self._plan = plan
+        self._client = client_for(plan.servers)
+        if self._client.connection.capture is not None:
+            raise RuntimeError("another reader is open on this connection")
+        self.interest: Interest
+        self._inbox = self._client.new_inbox()
+        self._requests = 0
+        self._columns = self._fresh()
+        self._left = -1  # what the server has behind the batch; -1: the end did not come yet
+        self._problem: PenstockError | UnfitError | None = None
+        self._signs = 0
+
+    def __enter__(self) -> _Answers:
+        """Begin to take the connection's messages."""
+        self._client.attach(f"{self._inbox}.*", self)
+        self._client.connection.capture = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the connection as it was."""
+        connection = self._client.connection
+        if connection.capture is self:
+            connection.capture = None
+            connection.unsubscribe(self.interest)
+
+    def ask(self, subject: str) -> tuple[Columns, int]:
+        """The next messages, and how many the server has behind them.
+
+        Raises Timeout, ConnectionLost, UnfitError, and PenstockError for what the server said.
+        """
+        plan, reading = self._plan, self._reading
+        count = min(plan.batch_rows, reading.last - reading.position + 1)
+        self._columns, self._left, self._problem = self._fresh(), -1, None
+        self._requests += 1
+        request = MsgGetRequest(
+            seq=reading.position,
+            batch=count,
+            max_bytes=BATCH_BYTES,
+            next_by_subj=plan.subjects[0] if len(plan.subjects) == 1 else "",
+        )
+        reply = f"{self._inbox}.{self._requests}"
+        reconnects = self._client.reconnects
+        self._client.connection.publish(subject, encode(request), reply)
+        deadline = time.monotonic() + plan.servers.request_timeout_seconds
+        while self._left < 0 and self._problem is None:
+            signs = self._signs
+            self._client.wait_until(
+                functools.partial(self._heard, signs, reconnects),
+                max(0.0, deadline - time.monotonic()),
+            )
+            if self._client.lost_since(reconnects):
+                raise ConnectionLost(f"connection lost while reading: {self._client.last_error}")
+            if self._signs == signs:
+                raise Timeout(f"direct gets of {plan.stream} are not answered")
+            deadline = time.monotonic() + plan.servers.request_timeout_seconds
+        if self._problem is not None:
+            raise self._problem
+        return self._columns, self._left
+
+    def _heard(self, signs: int, reconnects: int) -> bool:
+        return self._signs != signs or self._client.lost_since(reconnects)
+
+    def _fresh(self) -> DirectColumns:
+        # Room for all that one request can bring: a batch ends with the message that reaches its
+        # bytes.
+        return self._room(self._plan.batch_rows)
+
+    def _room(self, rows: int) -> DirectColumns:
+        columns = DirectColumns(rows, 1 << 30)
+        columns.stream = self._plan.stream.encode("utf-8", "surrogateescape")
+        return columns
+
+    # -- called while bytes are parsed ------------------------------------------------------------
+
+    def feed(self, parser: Parser, data: bytes) -> list[tuple[object, ...]]:
+        """Part of parsing: keep our messages, return every other operation."""
+        columns = self._columns
+        before = columns.count
+        others = columns.feed(parser, self.interest.sid, data)
+        if columns.count != before or columns.statuses or columns.foreign:
+            self._signs += 1
+        self._take_statuses(columns)
+        while columns.full:
+            # The status that ends a full batch comes behind it.
+            rest = self._room(1)
+            others += rest.feed(parser, self.interest.sid, b"")
+            self._take_statuses(rest)
+            if not rest.count:
+                break
+            self._problem = PenstockError("more messages than were asked for")
+        return others
+
+    def _take_statuses(self, columns: DirectColumns) -> None:
+        for subject, block in columns.statuses:
+            if subject == f"{self._inbox}.{self._requests}":
+                self._on_status(block)
+        columns.statuses.clear()
+        if columns.foreign:
+            self._problem = UnfitError("direct gets are answered by another stream, a mirror")
+
+    def _on_status(self, block: bytes) -> None:
+        self._signs += 1
+        try:
+            status, description, headers = decode_headers(block)
+        except ValueError:  # not from a server: somebody else writes to our inbox
+            return
+        left = headers.get(_PENDING, ["0"])[0]
+        if status == _END:
+            self._left = int(left) if left.isdigit() else 0
+        elif status == _NOT_FOUND:
+            self._left = 0
+        elif status == _NO_RESPONDERS:
+            self._problem = UnfitError("the server does not answer direct gets of it")
+        else:
+            self._problem = UnfitError(f"direct gets are refused: {status} {description}")
+
+    def receive(self, message: Message) -> None:
+        """A message that was parsed before the capture began; there is none, the inbox is new."""
+
+    def end(self) -> None:
+        """The client is closed: no message follows."""

@@ -1,0 +1,156 @@
+"""What planning asks a server: the states of the streams, the last sequence that filters let
+through, the sequence at a time. Every error is a :class:`ReadError` of one line.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.client.models import ConsumerConfig
+from penstock.errors import ApiError, MessageNotFound, StreamNotFound
+from penstock.spark.asking import Asking
+from penstock.spark.connection import ReadError, state_of
+from penstock.spark.reading.patterns import cover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.jetstream import StoredMessage
+    from penstock.spark.reading.offsets import StreamState
+    from penstock.spark.reading.options import Options
+    from penstock.spark.reading.positions import Position
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FILTERS_ASKED = 8
+_NANOSECONDS_MAX = 2**63 - 1  # of a server's clock: in the year 2262
+
+
+class Lookups:
+    """Questions of one reader, over this process's connection."""
+
+    def __init__(self, options: Options) -> None:
+        """Nothing is asked yet."""
+        self._options = options
+        self._asking = Asking(options.servers)
+        self._ends: dict[str, tuple[tuple[str, int, tuple[str, ...]], int]] = {}
+
+    def states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
+        """The states of the streams that are read and are there, by name.
+
+        ``known`` are streams that must be looked for by name where a pattern selects them: a list
+        of streams that change while it is given can miss one.
+        """
+        options = self._options
+        found: dict[str, StreamState] = {}
+        if options.stream_pattern is not None:
+            listed = self._ask("list of streams", lambda js: js.streams())
+            states = [state_of(info) for info in listed]
+            found = {state.stream: state for state in states if options.selects(state.stream)}
+        wanted = [name for name in known if options.selects(name)]
+        for name in dict.fromkeys([*options.streams, *wanted]):
+            if name not in found and (state := self.state(name)) is not None:
+                found[name] = state
+        return found
+
+    def required_states(self) -> dict[str, StreamState]:
+        """The states of all streams that are named, ReadError when one is not there."""
+        found = self.states()
+        for name in self._options.streams:
+            if name not in found:
+                raise ReadError(f"there is no stream {name} on {self._options.servers}")
+        return found
+
+    def state(self, stream: str) -> StreamState | None:
+        """The state of a stream; None when it is not there."""
+        try:
+            info = self._ask(f"stream {stream}", lambda js: js.stream_info(stream))
+        except StreamNotFound:
+            return None
+        return state_of(info)
+
+    def end(self, state: StreamState, subjects: tuple[str, ...]) -> int:
+        """The last sequence that filters of subjects let through, or of many filters what covers
+        them; 0 when they let nothing through, and that of the stream without filters.
+        """
+        if not subjects:
+            return state.last_seq
+        asked, end = self._ends.get(state.stream, (None, 0))
+        if asked != (state.born, state.last_seq, subjects):
+            few = subjects if len(subjects) <= _FILTERS_ASKED else (cover(subjects),)
+            end = max(self._last_of(state.stream, each) for each in few)
+            self._ends[state.stream] = ((state.born, state.last_seq, subjects), end)
+        return min(end, state.last_seq)
+
+    def _last_of(self, stream: str, subject: str) -> int:
+        try:
+            return self._ask(
+                f"stream {stream}", lambda js: js.get_message(stream, last_by_subject=subject)
+            ).seq
+        except (MessageNotFound, StreamNotFound):
+            return 0
+
+    def at_position(self, state: StreamState, position: Position) -> int | None:
+        """The sequence at a position that is a time; None for others."""
+        return None if position.time is None else self.sequence_at(state, position.time)
+
+    def sequence_at(self, state: StreamState, at: datetime) -> int | None:
+        """The sequence of the first message stored at or after a time, None when there is none yet.
+
+        Found by way of a consumer that would start there, which every server since 2.9 knows; on a
+        stream that takes no such consumer, as a work queue, by halving.
+        """
+        nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
+        if nanoseconds <= 0:
+            return state.first_seq if state.first_seq <= state.last_seq else None
+        if nanoseconds > _NANOSECONDS_MAX:
+            return None
+        config = ConsumerConfig(
+            deliver_policy="by_start_time",
+            opt_start_time=nanoseconds,
+            ack_policy="none",
+            mem_storage=True,
+            inactive_threshold=5_000_000_000,
+        )
+
+        def ask(js: JetStream) -> int:
+            consumer = js.create_consumer(state.stream, config)
+            js.delete_consumer(state.stream, consumer.name)
+            return consumer.delivered.stream_seq + 1
+
+        try:
+            first = self._ask(f"stream {state.stream}", ask)
+        except ReadError as error:
+            if not isinstance(error.__cause__, ApiError):
+                raise
+            return self._sequence_between(state, nanoseconds)
+        return first if first <= state.last_seq else None
+
+    def _sequence_between(self, state: StreamState, nanoseconds: int) -> int | None:
+        low, high = state.first_seq, state.last_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._message_from(state.stream, middle)
+            if found is None or found.seq >= high or found.timestamp_ns >= nanoseconds:
+                high = middle
+            else:
+                low = found.seq + 1
+        found = self._message_from(state.stream, low)
+        return None if found is None or found.seq > state.last_seq else found.seq
+
+    def _message_from(self, stream: str, seq: int) -> StoredMessage | None:
+        """The first message at a sequence or behind it."""
+        try:
+            return self._ask(
+                f"stream {stream}", lambda js: js.get_message(stream, seq, next_by_subject=">")
+            )
+        except (MessageNotFound, StreamNotFound):
+            return None
+
+    def _ask(self, what: str, question: Callable[[JetStream], T]) -> T:
+        return self._asking.ask(what, question)

@@ -1,0 +1,107 @@
+"""Cutting what a read takes of its streams into partitions; as plain functions.
+
+Each partition is a task, which costs Spark some ten milliseconds whatever it reads. So where many
+streams have a little each, as those of a pattern may, a partition takes pieces of several.
+
+Knows nothing of Spark and does no I/O.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstock.spark.reading.offsets import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.spark.reading.options import Options
+
+
+FEW = 16
+"""Up to so many pieces are a partition each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A range of one life of a stream. ``mean_bytes`` of its messages, where that is known."""
+
+    stream: str
+    born: str
+    range: Range
+    mean_bytes: int | None = None
+
+
+def cut(parts: Sequence[Part], options: Options) -> list[Part]:
+    """Cut each part into pieces of nearly equal length: as few as the options allow, in order,
+    without gaps.
+
+    Every sequence is in exactly one piece; empty parts give none. More than maxRecordsPerPartition
+    and maxBytesPerPartition ask for are made for minPartitions, of the longest pieces first.
+    """
+    parts = [part for part in parts if part.range]
+    counts = [-(-len(part.range) // _longest(part, options)) for part in parts]
+    missing = options.min_partitions - sum(counts)
+    lengths = [len(part.range) for part in parts]
+    heap = [(-lengths[place] / counts[place], place) for place in range(len(parts))]
+    heapq.heapify(heap)
+    while missing > 0 and heap:
+        _, place = heapq.heappop(heap)
+        if counts[place] < lengths[place]:
+            counts[place] += 1
+            missing -= 1
+            heapq.heappush(heap, (-lengths[place] / counts[place], place))
+    return [
+        piece for part, count in zip(parts, counts, strict=True) for piece in _pieces(part, count)
+    ]
+
+
+def _longest(part: Part, options: Options) -> int:
+    longest = options.max_records_per_partition
+    if options.max_bytes_per_partition is not None and part.mean_bytes is not None:
+        longest = min(longest, max(1, options.max_bytes_per_partition // part.mean_bytes))
+    return longest
+
+
+def _pieces(part: Part, count: int) -> list[Part]:
+    whole, length = part.range, len(part.range)
+    bounds = [whole.first + length * index // count for index in range(count + 1)]
+    return [
+        Part(part.stream, part.born, Range(low, high - 1), part.mean_bytes)
+        for low, high in pairwise(bounds)
+    ]
+
+
+def packed(pieces: Sequence[Part], options: Options) -> list[list[Part]]:
+    """The pieces as partitions, in order: one each, or several in one where there are more of them
+    than ``FEW`` and than minPartitions asks for; within the limits of a partition.
+    """
+    wanted = max(FEW, options.min_partitions)
+    if len(pieces) <= wanted:
+        return [[piece] for piece in pieces]
+    room = -(-sum(len(piece.range) for piece in pieces) // wanted)
+    while True:
+        partitions = _filled(pieces, min(room, options.max_records_per_partition), options)
+        if len(partitions) >= wanted:
+            return partitions
+        room //= 2
+
+
+def _filled(pieces: Sequence[Part], rows_max: int, options: Options) -> list[list[Part]]:
+    """Partitions of so many sequences, or of one piece that has more."""
+    bytes_max = options.max_bytes_per_partition
+    partitions: list[list[Part]] = []
+    rows = size = 0
+    for piece in pieces:
+        rows += len(piece.range)
+        size += len(piece.range) * (piece.mean_bytes or 0)
+        if partitions and rows <= rows_max and (bytes_max is None or size <= bytes_max):
+            partitions[-1].append(piece)
+        else:
+            partitions.append([piece])
+            rows = len(piece.range)
+            size = rows * (piece.mean_bytes or 0)
+    return partitions

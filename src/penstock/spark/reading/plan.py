@@ -1,0 +1,93 @@
+"""What an executor needs to read one partition: made while planning, carried out by
+:func:`penstock.spark.reading.ranges.read_range`.
+
+Everything that decides which rows come is here, so that a partition that is read again, elsewhere
+or later, gives the same rows. Knows nothing of Spark and does no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.spark.reading.offsets import Range
+    from penstock.spark.servers import Servers
+
+COLUMNS: dict[str, str] = {
+    "stream": "string",
+    "seq": "bigint",
+    "subject": "string",
+    "ts": "timestamp",
+    "headers": "map<string, array<string>>",
+    "data": "binary",
+    "ts_ns": "bigint",
+    "size": "bigint",
+    "born": "string",
+    "reply": "string",
+}
+"""Every column a read can have, with its SQL type, in the order rows have them when none is asked
+for by name.
+
+``ts`` is when the server stored the message, cut to microseconds; ``ts_ns`` the same in nanoseconds
+since 1970. ``headers`` is null for a message without any. ``size`` is the bytes of the headers and
+the payload together. ``born`` is when the stream was created. ``reply`` is the ack subject the
+message came with from a consumer; null where it came another way.
+"""
+
+DEFAULT_COLUMNS = ("stream", "seq", "subject", "ts", "data")
+
+AUTO = "auto"
+CONSUMER = "consumer"
+DIRECT = "direct"
+SEGMENTS = "segments"
+TRANSPORTS = (AUTO, CONSUMER, DIRECT, SEGMENTS)
+"""Ways to read: a consumer of its own, batches of direct gets, the files of a Penstock store; and
+the best of them that server and stream have."""
+
+BATCH_ROWS = 8192
+
+
+class UnfitError(Exception):
+    """A transport cannot read (on) here, another one can; the text, if any, is for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadPlan:
+    """One partition of a read; picklable, it travels to an executor.
+
+    ``born`` is the life of the stream that ``range`` was planned for. ``subjects`` are the filters,
+    none for every subject. ``columns`` are names of :data:`COLUMNS` in the order of the rows.
+    ``segments`` is the folder of a Penstock store, or of this stream in it, as the executor sees
+    it. Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later, are left out; 0
+    stands for no limit.
+    """
+
+    servers: Servers
+    stream: str
+    born: str
+    range: Range
+    subjects: tuple[str, ...] = ()
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    batch_rows: int = BATCH_ROWS
+    transport: str = AUTO
+    segments: str | None = None
+    fail_on_data_loss: bool = True
+    not_before_ns: int = 0
+    not_after_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """ValueError for a column or a transport that there is none of, or a batch without rows or
+        columns.
+        """
+        if not self.columns:
+            raise ValueError(f"a row has at least one column: {', '.join(COLUMNS)}")
+        for name in self.columns:
+            if name not in COLUMNS:
+                raise ValueError(f"there is no column {name}: {', '.join(COLUMNS)}")
+        if self.transport not in TRANSPORTS:
+            raise ValueError(f"there is no transport {self.transport}: {', '.join(TRANSPORTS)}")
+        if self.transport == SEGMENTS and self.segments is None:
+            raise ValueError("reading from segments needs the folder they are in")
+        if self.batch_rows < 1:
+            raise ValueError(f"a batch has at least one row, not {self.batch_rows}")

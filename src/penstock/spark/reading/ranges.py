@@ -1,0 +1,145 @@
+"""The messages of a partition as Arrow batches, read on an executor.
+
+Three transports give the same rows: a consumer of our own, batches of direct gets, and the files of
+a Penstock store where they can be seen. Which one is used is the plan's choice, or ours by what the
+plan, the server and the stream have; one that turns out not to fit gives way to the next.
+
+A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed
+out, with another connection, consumer or transport; :mod:`penstock.spark.reading.one_range` watches for
+losses.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.errors import ApiError, PenstockError, StreamNotFound, Timeout
+from penstock.spark.connection import ReadError, StreamMissing, forget_client
+from penstock.spark.reading import consumers, direct
+from penstock.spark.reading import plan as plans
+from penstock.spark.reading.arrow import to_arrow
+from penstock.spark.reading.one_range import Reading, StreamGone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from penstock.core.columns import Columns
+    from penstock.spark.reading.plan import ReadPlan
+
+    Transport = Callable[[Reading], Iterator[Columns]]
+
+Answer = TypeVar("Answer")
+
+_RETRY_EVERY_SECONDS = 0.2
+_UNAVAILABLE = 503
+
+
+def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The messages of the plan's range that the stream still holds, in order, in batches of Arrow.
+
+    Raises :class:`DataLossError` when messages were dropped before they were read, or the stream is
+    another one, unless the plan goes on with what is left; :class:`ReadError` when the server stays
+    away for ``retryTimeout`` or refuses.
+    """
+    if not len(plan.range):
+        return
+    reading = Reading(plan)
+    try:
+        for columns in _columns(reading):
+            reading.take(columns)
+            batch = to_arrow(columns, plan)
+            if batch.num_rows:
+                yield batch
+        _patiently(reading, reading.end)
+    except StreamGone:
+        return
+
+
+def _columns(reading: Reading) -> Iterator[Columns]:
+    """Batches of columns of one transport after the other, until one has come to the end."""
+    for transport in _transports(reading):
+        try:
+            yield from _persistently(reading, transport)
+        except plans.UnfitError as error:
+            reading.front = None
+            if str(error):
+                warnings.warn(f"stream {reading.plan.stream}: {error}", stacklevel=2)
+            continue
+        return
+
+
+def _transports(reading: Reading) -> Iterator[Transport]:
+    plan = reading.plan
+    if plan.segments is not None and plan.transport in (plans.AUTO, plans.SEGMENTS):
+        from penstock.spark.reading import segments as files
+
+        yield files.read
+    if plan.transport == plans.DIRECT or (
+        plan.transport != plans.CONSUMER
+        and _patiently(reading, lambda: direct.is_better(reading, reading.look()))
+    ):
+        yield direct.read
+    yield consumers.read
+
+
+def _persistently(reading: Reading, transport: Transport) -> Iterator[Columns]:
+    """What a transport reads, going on behind the last row as long as the server comes back in
+    time.
+    """
+    patience = _Patience(reading)
+    while not reading.over:
+        try:
+            for columns in transport(reading):
+                yield columns
+                patience.renew()
+        except (PenstockError, ReadError) as error:
+            patience.bear(error)
+        else:
+            return
+
+
+def _patiently(reading: Reading, ask: Callable[[], Answer]) -> Answer:
+    """The answer to a question, asked again as long as the server comes back in time."""
+    patience = _Patience(reading)
+    while True:
+        try:
+            return ask()
+        except (PenstockError, ReadError) as error:
+            patience.bear(error)
+
+
+class _Patience:
+    """How long a server that fails us is tried again."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.renew()
+
+    def renew(self) -> None:
+        """It gave us something: begin to count anew."""
+        servers = self._reading.plan.servers
+        self._deadline = time.monotonic() + servers.retry_timeout_seconds
+
+    def bear(self, error: Exception) -> None:
+        """Wait a moment after a failure, or raise ReadError when that is of no use any more."""
+        plan = self._reading.plan
+        if isinstance(error, StreamMissing):
+            raise error
+        if isinstance(error, StreamNotFound):
+            raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
+        if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
+            raise ReadError(f"stream {plan.stream}: {error}") from error
+        # After a Timeout the connection is good: the server is slow, or a message that was counted
+        # is not there any more.
+        if not isinstance(error, Timeout | ApiError):
+            forget_client(plan.servers)
+        if time.monotonic() > self._deadline:
+            where = self._reading.position
+            raise ReadError(f"stream {plan.stream}: cannot read on at {where}: {error}") from error
+        time.sleep(_RETRY_EVERY_SECONDS)

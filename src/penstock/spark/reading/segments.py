@@ -1,0 +1,183 @@
+"""Reading a partition from the segment files of a Penstock store that the executor can see.
+
+The folder is held as it is at one moment (core/readonly) and opened as a start of the server would
+open it (core/segment_reader): removed messages are not there, and what a server is just writing is
+not looked at. Only what the server said to have is taken, up to the end of the partition; what is
+not in the files yet comes over the network.
+
+    <store>/jetstream/<account>/streams/<stream>/meta.json, key.0, key.1, log/
+    <store>/domain_<domain>/jetstream/...
+
+The stream is found by its name and the time it was made, so that a folder of another one is never
+read. Encrypted stores open with the key in PENSTOCK_STORE_KEY. Knows nothing of Arrow or Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.core.columns import Columns
+from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.sealing import LogLocked
+from penstock.core.segment_reader import LogReader
+from penstock.spark.reading.consumers import BATCH_BYTES
+from penstock.spark.reading.plan import UnfitError
+from penstock.vault import Vault, VaultError, is_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from penstock.spark.reading.one_range import Reading
+    from penstock.spark.reading.plan import ReadPlan
+    from penstock.vault import StreamCipher
+
+KEY = "PENSTOCK_STORE_KEY"
+_HANDLES_SPARE = 64
+_LOOKS_AT_DAMAGE = 3
+_META = ("meta.json", "meta.json.copy")
+_KEYS = ("key.0", "key.1")
+_folders: dict[tuple[str, str, str], str] = {}
+
+
+class _Meta(msgspec.Struct):
+    """What the file says of a stream, as far as it matters here."""
+
+    created: str = ""
+
+
+def read(reading: Reading) -> Iterator[Columns]:
+    """What is left of a partition and in the files, in batches. UnfitError: the files cannot be
+    read, or what follows is not in them.
+    """
+    reading.look()
+    try:
+        for _ in range(_LOOKS_AT_DAMAGE):
+            if (yield from _read_held(reading)):
+                return
+    except LogLocked as error:
+        raise UnfitError(f"{error.strerror or error}; its key is looked for in {KEY}") from error
+    except VaultError as error:
+        raise UnfitError(f"its files cannot be decrypted with {KEY}: {error}") from error
+    except OSError as error:
+        raise UnfitError(f"its files cannot be read: {error}") from error
+    raise UnfitError(f"there are damaged bytes in the files in {reading.plan.segments}")
+
+
+def _read_held(reading: Reading) -> Generator[Columns, None, bool]:
+    """The same from the folder as it is at one moment. False: there were damaged bytes; those of a
+    message that the server just erased look so, but for this moment only.
+    """
+    disk = ReadOnlyDisk()
+    folder = _folder_of(disk, reading.plan)
+    log = f"{folder}/log"
+    _make_room(disk, log)
+    if not disk.hold(log):
+        raise UnfitError(f"{folder} has no messages")
+    try:
+        cipher = _cipher_of(disk, folder)
+        reader = LogReader(disk, log, quick=True, survey=False, cipher=cipher)
+        try:
+            return (yield from _fill(reading, reader))
+        finally:
+            reader.close()
+    finally:
+        disk.release(log)
+        reading.front = None
+
+
+def _fill(reading: Reading, reader: LogReader) -> Generator[Columns, None, bool]:
+    plan = reading.plan
+    patterns = tuple(each.encode("utf-8", "surrogateescape") for each in plan.subjects)
+    reading.front = reader.log.first_seq
+    reader.seek(reading.position)
+    last = min(reading.last, reader.log.last_seq)
+    more = reading.position <= last
+    while more:
+        columns = Columns(plan.batch_rows, BATCH_BYTES)
+        more = reader.fill(
+            columns,
+            upto=last,
+            patterns=patterns,
+            since_ns=plan.not_before_ns,
+            until_ns=plan.not_after_ns,
+        )
+        if reader.damages:
+            return False
+        if columns.count:
+            yield columns
+    reading.pass_over(last)
+    if not reading.over:
+        raise UnfitError  # the server has more, but not in the files yet
+    return True
+
+
+# -- where it is ----------------------------------------------------------------------------------
+
+
+def _folder_of(disk: ReadOnlyDisk, plan: ReadPlan) -> str:
+    key = (str(plan.segments), plan.stream, plan.born)
+    known = _folders.get(key)
+    if known is not None and disk.is_dir(known):
+        return known
+    path = key[0].rstrip("/") or "/"
+    if not disk.is_dir(path):
+        raise UnfitError(f"there is no folder {path}")
+    found = [each for each in _candidates(disk, path, plan.stream) if _is(disk, each, plan)]
+    if not found:
+        raise UnfitError(f"it is not in {path}, or another one of its name is")
+    _folders[key] = found[0]
+    return found[0]
+
+
+def _candidates(disk: ReadOnlyDisk, path: str, stream: str) -> Iterator[str]:
+    """Folders that may be the stream's: the path itself, or those of its name in the store."""
+    if disk.exists(f"{path}/meta.json") and disk.is_dir(f"{path}/log"):
+        yield path
+        return
+    roots = [path, *(f"{path}/{name}" for name in disk.list_dir(path) if name[:7] == "domain_")]
+    for root in roots:
+        for account in disk.list_dir(f"{root}/jetstream"):
+            inner = f"{root}/jetstream/{account}/streams"
+            names = disk.list_dir(inner)
+            # A name with other letters than these is written differently; they are few.
+            likely = [name for name in names if name == stream or "%" in name]
+            yield from (f"{inner}/{name}" for name in likely)
+
+
+def _is(disk: ReadOnlyDisk, folder: str, plan: ReadPlan) -> bool:
+    """Whether the folder holds the stream that was made at that time."""
+    for name in _META:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            data = disk.read_file(f"{folder}/{name}")
+            if is_sealed(data):
+                cipher = _cipher_of(disk, folder)
+                if cipher is None:
+                    raise UnfitError(f"its files are encrypted, and there is no {KEY}")
+                data = cipher.open("meta.json", data)
+            text = data.partition(b"\n")[0]
+            return msgspec.json.decode(text, type=_Meta).created == plan.born
+    return False
+
+
+def _cipher_of(disk: ReadOnlyDisk, folder: str) -> StreamCipher | None:
+    """The data keys of the stream; None: it is not encrypted, or there is no key to try."""
+    vault = Vault.of(os.environ.get(KEY, ""), random=os.urandom)
+    copies = [f"{folder}/{name}" for name in _KEYS if disk.exists(f"{folder}/{name}")]
+    if vault is None or not copies:
+        return None
+    return vault.open(disk.read_file(copy) for copy in copies)
+
+
+def _make_room(disk: ReadOnlyDisk, folder: str) -> None:
+    """Let this process have as many files open as there are in the folder, if it may."""
+    needed = len(disk.list_dir(folder)) + _HANDLES_SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < 2 * needed:
+        wanted = 2 * needed if hard == resource.RLIM_INFINITY else min(hard, 2 * needed)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

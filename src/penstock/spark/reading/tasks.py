@@ -1,0 +1,93 @@
+"""From ranges to the partitions that Spark hands to executors, and from a partition to rows.
+
+``read`` is called on a pickled copy of a reader, in workers: everything it needs is in the
+partition.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+
+from penstock.spark.reading.partitions import cut, packed
+from penstock.spark.reading.patterns import EVERYTHING, shortest
+from penstock.spark.reading.plan import ReadPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from penstock.spark.reading.options import Options
+    from penstock.spark.reading.partitions import Part
+
+
+_settled = False
+
+
+@dataclass(frozen=True)
+class StreamPartition(InputPartition):
+    """Ranges of streams, and how to read them, one after the other."""
+
+    plans: tuple[ReadPlan, ...]
+
+
+def partitions_of(
+    parts: Sequence[Part], options: Options, subjects: tuple[str, ...]
+) -> list[InputPartition]:
+    """What is read of the streams as partitions, with these filters of subjects, none for all."""
+    filters = shortest(subjects)
+    if filters == EVERYTHING:
+        filters = ()
+    return [
+        StreamPartition(tuple(plan_of(piece, options, filters) for piece in pieces))
+        for pieces in packed(cut(parts, options), options)
+    ]
+
+
+def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan:
+    """How to read a piece."""
+    return ReadPlan(
+        servers=options.servers,
+        stream=piece.stream,
+        born=piece.born,
+        range=piece.range,
+        subjects=filters,
+        columns=options.column_names(),
+        batch_rows=options.batch_rows,
+        transport=options.transport,
+        segments=options.segments,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+class PartitionReader:
+    """``read``, which batch and streaming have in common."""
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The messages of a partition as Arrow batches; Spark gives a batch read without partitions
+        a None, or a partition of nothing.
+        """
+        from penstock.spark.reading.ranges import read_range
+
+        if isinstance(partition, StreamPartition):
+            for plan in partition.plans:
+                yield from read_range(plan)
+            _settle()
+
+
+def _settle() -> None:
+    """Tell the collector that what a worker of Spark has loaded by now stays.
+
+    Spark's workers collect garbage after each task; with all modules loaded that takes as long as
+    reading ten thousand messages.
+    """
+    global _settled
+    if not _settled and TaskContext.get() is not None:
+        _settled = True
+        gc.collect()
+        gc.freeze()

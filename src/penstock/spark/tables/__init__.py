@@ -1,0 +1,34 @@
+"""Delta tables without a JVM of theirs: ``format("jetstream_delta")``, and what takes micro-batches
+from ``foreachBatch``.
+
+=====================================  ===========================================================
+``options``, ``places``, ``schemas``   what was asked for, where a table is, what fits into it
+``source``                             the class Spark calls; ``reader`` and ``writer`` its parts
+``data_files``, ``statistics``         rows as Parquet files, and what each file holds
+``commits``                            files become part of a table, once per query and batch
+``files``, ``pruning``, ``rows``       which files a read takes, and the rows of them
+``upserts``                            ``foreachBatch``: the newest row of each key kept
+``stream_tables``                      tables that know how far of which stream they hold
+``maintenance``                        compaction, checkpoints, vacuum
+=====================================  ===========================================================
+
+:func:`append` and :func:`upsert` are for users.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark.tables.upserts import append, upsert
+
+__all__ = ["append", "upsert"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions for users, imported when one asks: they bring the library of tables."""
+    if name in __all__:
+        from penstock.spark.tables import upserts
+
+        return getattr(upserts, name)
+    raise AttributeError(name)

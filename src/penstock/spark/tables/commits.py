@@ -1,0 +1,342 @@
+"""Commits that happen once: files become part of a table together with a mark that says for whom.
+
+The mark is the application transaction of the Delta protocol: a name, such as a query's id, and a
+number that grows, such as its batch::
+
+    the table holds      of a mark (query, 7) the commit is
+    (query, 6) or none   made
+    (query, 7)           not made: Spark runs a batch again that it did not note as done
+    (query, 8)           refused: the checkpoint is older than the table
+    (query, 6), and another driver commits (query, 7) first    refused by the protocol
+
+Beside the mark a commit notes which run of the query made it and how many rows it has. So a second
+driver is told from a batch that comes again, and a batch that comes again with other rows (a
+checkpoint that was put back) from one that is the same.
+
+An opened table is kept by the process and brought up to date before each use; what counts is always
+the log. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from penstock.spark.tables.places import TableError, to_disk
+from penstock.spark.tables.schemas import (
+    check_nulls,
+    check_partitions,
+    check_rules,
+    new_columns,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from penstock.spark.tables.data_files import DataFile
+    from penstock.spark.tables.places import Place
+
+CHECKPOINT_INTERVAL = "10"
+_TRIES = 8
+_NOTE = "penstock"
+_NOTES_BACK = 200
+# A file this old may have been taken for a left-over by a vacuum that ran meanwhile.
+_SURELY_THERE_SECONDS = 30 * 60
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What makes a commit unique. ``run`` is that of the query, new at each start; '' without."""
+
+    name: str
+    number: int
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Write:
+    """What is to become part of a table in one commit."""
+
+    schema: pa.Schema
+    files: Sequence[DataFile] = ()
+    partition_by: tuple[str, ...] | None = None
+    mark: Mark | None = None
+    overwrite: bool = False
+    merge_schema: bool = False
+    overwrite_schema: bool = False
+    check_again: bool = True
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.rows for file in self.files)
+
+    def properties(self) -> CommitProperties:
+        """The mark and the note that go into the log."""
+        note: dict[str, Any] = {"token": self.token, "rows": self.rows}
+        if self.mark is None:
+            return CommitProperties(custom_metadata={_NOTE: note})
+        note |= {"name": self.mark.name, "number": self.mark.number, "run": self.mark.run}
+        marks = [Transaction(app_id=self.mark.name, version=self.mark.number)]
+        return CommitProperties(custom_metadata={_NOTE: note}, app_transactions=marks)
+
+
+class Tables:
+    """The tables that a process has opened, and what it committed to them last.
+
+    Commits may come from several threads; to one table they are made one after the other. Errors
+    are :class:`TableError`.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is opened yet."""
+        # The table, a file of its log, and what that was like when the table was opened.
+        self._opened: dict[Place, tuple[DeltaTable, Path | None, object]] = {}
+        self._locks: dict[Place, threading.RLock] = {}
+        # By table and query: the run, and the number.
+        self._last: dict[tuple[Place, str], tuple[str, int]] = {}
+
+    def opened(self, place: Place) -> DeltaTable | None:
+        """The table as it is now; None when there is none. Raises when it can't be read."""
+        kept = self._opened.get(place)
+        try:
+            if kept is not None and kept[2] == _identity(kept[1]):
+                kept[0].update_incremental()
+                return kept[0]
+            self.forget(place)
+            table = DeltaTable(place.uri, storage_options=place.storage_options or None)
+        except TableNotFoundError:
+            self.forget(place)
+            return None
+        except (DeltaError, OSError) as problem:
+            self.forget(place)
+            raise TableError(f"cannot open the table {place}: {problem}") from None
+        witness = None
+        if place.folder is not None:
+            witness = place.folder / "_delta_log" / f"{table.version():020}.json"
+        self._opened[place] = (table, witness, _identity(witness))
+        return table
+
+    def forget(self, place: Place) -> None:
+        """Open the table anew next time."""
+        self._opened.pop(place, None)
+
+    def create(
+        self, place: Place, schema: pa.Schema, partition_by: Sequence[str] = ()
+    ) -> DeltaTable:
+        """A table without rows, or the one that somebody else makes at this moment."""
+        check_partitions(schema, partition_by)
+        if place.folder is not None:
+            place.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            DeltaTable.create(
+                place.uri,
+                Schema.from_arrow(schema),
+                mode="ignore",
+                partition_by=list(partition_by),
+                configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL},
+                storage_options=place.storage_options or None,
+            )
+        except (DeltaError, OSError) as problem:
+            if self.opened(place) is None:
+                raise TableError(f"cannot make the table {place}: {problem}") from None
+        table = self.opened(place)
+        if table is None:
+            raise TableError(f"the table {place} was removed while it was being made")
+        return table
+
+    def commit(self, place: Place, write: Write) -> bool:
+        """Make the files part of the table, all or none; False when the table holds the mark
+        already.
+
+        The table is made when there is none. Raises when the rows don't fit, another driver runs
+        the same query, the checkpoint is older than the table, or the store fails.
+        """
+        check_there(place, write.files)
+        return self.once(place, write, lambda table: add(table, write, place))
+
+    def once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
+        """Run ``change``, which commits with ``write.properties()``, unless the table holds the
+        mark.
+
+        It runs again on the newest version when another writer came between. Raises as
+        :meth:`commit` does.
+        """
+        with self._locks.setdefault(place, threading.RLock()):
+            return self._once(place, write, change)
+
+    def _once(self, place: Place, write: Write, change: Callable[[DeltaTable], None]) -> bool:
+        failed: Exception | None = None
+        for attempt in range(_TRIES):
+            table = self.opened(place)
+            if table is None:
+                table = self.create(place, write.schema, write.partition_by or ())
+            if failed is not None and _made(table, write):
+                self._note_last(place, write.mark)
+                return True  # what failed came after the commit
+            if self._held(table, write, place, raced=failed is not None):
+                self._note_last(place, write.mark)
+                return False
+            before = table.version()
+            try:
+                change(table)
+            except (DeltaError, OSError) as problem:
+                self.forget(place)
+                failed = problem
+                if not isinstance(problem, CommitFailedError):
+                    break
+                time.sleep(0.01 * 2**attempt)
+                continue
+            self._settle(place, before)
+            self._note_last(place, write.mark)
+            return True
+        table = self.opened(place)
+        if table is not None and _made(table, write):
+            return True
+        raise TableError(f"cannot commit to the table {place}: {failed}") from None
+
+    def _held(self, table: DeltaTable, write: Write, place: Place, *, raced: bool) -> bool:
+        """Whether the table holds the mark. ``raced`` says that it did not a moment ago.
+
+        Raises :class:`TableError` when it should not.
+        """
+        mark = write.mark
+        have = None if mark is None else table.transaction_version(mark.name)
+        if mark is None or have is None or have < mark.number:
+            return False
+        note = _note_of(table, mark)
+        run, number = self._last.get((place, mark.name), ("", -1))
+        # In one run of a query only its first batch can have been committed by an earlier run.
+        in_mid_run = mark.run != "" and run == mark.run and number < mark.number
+        if raced or in_mid_run:
+            raise TableError(
+                f"another driver has committed batch {mark.number} of query {mark.name} to {place}:"
+                " two drivers run on one checkpoint. This one gives up; no row is there twice"
+            )
+        if have > mark.number:
+            raise TableError(
+                f"the table {place} holds batch {have} of query {mark.name}, this is batch"
+                f" {mark.number}: another driver runs on the checkpoint, or the checkpoint is older"
+                " than the table and a new one must begin behind the rows of the table"
+            )
+        rows = note.get("rows")
+        if write.check_again and rows is not None and rows != write.rows:
+            raise TableError(
+                f"the table {place} holds batch {mark.number} of query {mark.name} with {rows} rows,"
+                f" but it has {write.rows} now: the checkpoint was put back, or the source lost rows."
+                " checkReplay=false takes what the table holds for right"
+            )
+        return True
+
+    def _note_last(self, place: Place, mark: Mark | None) -> None:
+        if mark is not None:
+            self._last[place, mark.name] = (mark.run, mark.number)
+
+    def _settle(self, place: Place, before: int) -> None:
+        """Bring the handle to the new version, and the log behind ``before`` to the disk."""
+        table = self.opened(place)
+        if table is None or place.folder is None:
+            return
+        log = place.folder / "_delta_log"
+        for version in range(before + 1, table.version() + 1):
+            for path in log.glob(f"{version:020}*"):
+                to_disk(path)
+        to_disk(log)
+
+
+HERE = Tables()
+"""Those of this process."""
+
+
+def _identity(path: Path | None) -> object:
+    """What tells a table from another one that was made in its place."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def add(table: DeltaTable, write: Write, place: Place) -> None:
+    """Commit the files to the table as it was opened, with the columns they need."""
+    widen(table, write, place)
+    check_rules(table)
+    check_nulls(table, write.files, write.schema)
+    new_schema = write.overwrite and write.overwrite_schema
+    table.create_write_transaction(
+        [file.add_action() for file in write.files],
+        mode="overwrite" if write.overwrite else "append",
+        schema=write.schema if new_schema else table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=write.properties(),
+    )
+
+
+def widen(table: DeltaTable, write: Write, place: Place) -> None:
+    """Give the table the columns that the rows need, in a commit of its own."""
+    added = check(table, write, place)
+    if added:
+        table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
+        table.update_incremental()
+
+
+def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
+    """The columns that the table has to get before it can take the rows.
+
+    Raises :class:`TableError` when it cannot take them.
+    """
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise TableError(f"{place} maps its columns to other names, which is not supported")
+    have = tuple(table.metadata().partition_columns)
+    if write.partition_by is not None and write.partition_by != have:
+        there = f"by {', '.join(have)}" if have else "not at all"
+        raise TableError(
+            f"partitionBy is {', '.join(write.partition_by)}, but {place} is partitioned {there}"
+        )
+    if write.overwrite and write.overwrite_schema:
+        check_partitions(write.schema, have)
+        return []
+    return new_columns(schema_of(table), write.schema, merge=write.merge_schema, name=place)
+
+
+def _note_of(table: DeltaTable, mark: Mark) -> dict[str, Any]:
+    """What the commit with this mark noted; empty when it is not ours, or long ago."""
+    for note in _notes(table):
+        if note.get("name") == mark.name and note.get("number") == mark.number:
+            return note
+    return {}
+
+
+def _made(table: DeltaTable, write: Write) -> bool:
+    return any(note.get("token") == write.token for note in _notes(table))
+
+
+def _notes(table: DeltaTable) -> list[dict[str, Any]]:
+    found = (entry.get(_NOTE) for entry in table.history(_NOTES_BACK))
+    return [note for note in found if isinstance(note, dict)]
+
+
+def check_there(place: Place, files: Sequence[DataFile]) -> None:
+    """Look whether old files are still there. A table must not name what a vacuum removed."""
+    before_ms = int((time.time() - _SURELY_THERE_SECONDS) * 1000)
+    old = [file.path for file in files if file.written_ms < before_ms]
+    if not old:
+        return
+    gone = [info.path for info in place.files().get_file_info(old) if not info.is_file]
+    if gone:
+        raise TableError(
+            f"{len(gone)} files of this batch were removed from {place} before their commit, as by"
+            " a vacuum that keeps less than a batch takes"
+        )

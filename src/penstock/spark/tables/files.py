@@ -1,0 +1,226 @@
+"""Which files a version of a table has, and which a commit added: planning of reads.
+
+A stream of a table is the files of one version (the snapshot), then the files that each later
+commit added. A position in it is the next file to read::
+
+    {"table": "<id>", "version": 7, "file": 2, "snapshot": false}
+        the table, in the one life it has; the third file that commit 7 added
+
+Commits that only move rows into other files (compaction) add nothing; commits that change or remove
+rows are errors, unless they are to be passed over.
+
+Knows nothing of Spark and of what is in the files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from penstock.spark.tables.commits import HERE
+from penstock.spark.tables.data_files import partition_text
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+
+    from penstock.spark.tables.places import Place
+
+_KEPT_COMMITS = 1000
+# What a reader would have to know to give the right rows.
+_NOT_READ = ("typeWidening", "variantType")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One file of a table, as its log has it; or one part of ``parts``, cut by row groups."""
+
+    path: str
+    size: int
+    partition: tuple[tuple[str, str | None], ...]
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """The next file of a stream of a table."""
+
+    table: str
+    version: int
+    file: int = 0
+    snapshot: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The offset as Spark stores it."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Position:
+        """An offset that :meth:`to_json` made."""
+        return cls(**stored)
+
+
+def table_at(place: Place, version: int | None = None, time: datetime | None = None) -> DeltaTable:
+    """The table now, at a version or at a time. Raises :class:`TableError` when there is none."""
+    if version is None and time is None:
+        table = HERE.opened(place)
+        if table is None:
+            raise TableError(f"there is no table at {place}")
+    else:
+        try:
+            table = DeltaTable(
+                place.uri, version=version, storage_options=place.storage_options or None
+            )
+            if time is not None:
+                table.load_as_version(time)
+        except TableNotFoundError:
+            raise TableError(f"there is no table at {place}") from None
+        except (DeltaError, OSError, ValueError) as problem:
+            asked = f"version {version}" if version is not None else f"time {time}"
+            raise TableError(f"the table {place} cannot be read at {asked}: {problem}") from None
+    features = table.protocol().reader_features or []
+    bad = [name for name in _NOT_READ if name in features]
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        bad.append("columnMapping")
+    if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:
+        bad.append("deletionVectors")
+    if bad:
+        raise TableError(f"the table {place} uses {', '.join(bad)}, which is not supported")
+    return table
+
+
+def files_of(
+    table: DeltaTable, keep: Callable[[dict[str, Any]], bool] | None = None
+) -> list[StoredFile]:
+    """The files of the table's version, in one order whoever asks; all, or those whose action in
+    the log is to be kept.
+    """
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = table.metadata().partition_columns
+    found = [
+        (
+            row["modification_time"],
+            StoredFile(
+                _relative(row["path"], table.table_uri),
+                row["size_bytes"],
+                tuple((name, partition_text(row[f"partition.{name}"])) for name in names),
+            ),
+        )
+        for row in actions.to_pylist()
+        if keep is None or keep(row)
+    ]
+    found.sort(key=lambda pair: (pair[0], pair[1].path))
+    return [file for _, file in found]
+
+
+def _relative(path: str, uri: str) -> str:
+    if "://" in path or path.startswith("/"):
+        raise TableError(f"the table {uri} names files of another table, which is not supported")
+    return unquote(path)
+
+
+class Changes:
+    """The commits of one table, read once each; used by one reader of the driver."""
+
+    def __init__(self, place: Place, *, skip_changes: bool = False) -> None:
+        """Nothing is read yet. ``skip_changes`` passes over commits that change rows."""
+        self._place = place
+        self._skip = skip_changes
+        self._files = place.files()
+        self._kept: dict[tuple[int, bool], list[StoredFile]] = {}
+
+    def latest(self) -> tuple[str, int]:
+        """The table's identity and its newest version."""
+        table = table_at(self._place)
+        return str(table.metadata().id), table.version()
+
+    def advance(self, begin: Position, last: int, at_most: int) -> Position:
+        """The position ``at_most`` files behind ``begin``, or behind version ``last``.
+
+        The same for the same arguments. Raises :class:`TableError` for commits that are gone, or
+        change rows.
+        """
+        now, left = begin, at_most
+        while now.version <= last and left > 0:
+            files = len(self._at(now)) - now.file
+            if files > left:
+                return replace(now, file=now.file + left)
+            left -= files
+            now = Position(now.table, now.version + 1)
+        return now
+
+    def between(self, begin: Position, end: Position) -> Iterator[StoredFile]:
+        """The files from one position up to another."""
+        now = begin
+        while (now.version, now.file) < (end.version, end.file):
+            files = self._at(now)
+            until = end.file if now.version == end.version else len(files)
+            yield from files[now.file : until]
+            now = Position(now.table, now.version + 1)
+
+    def _at(self, position: Position) -> list[StoredFile]:
+        key = position.version, position.snapshot
+        if key not in self._kept:
+            while len(self._kept) >= _KEPT_COMMITS:
+                del self._kept[next(iter(self._kept))]
+            if position.snapshot:
+                self._kept[key] = files_of(table_at(self._place, position.version))
+            else:
+                self._kept[key] = self._added(position.version)
+        return self._kept[key]
+
+    def _added(self, version: int) -> list[StoredFile]:
+        try:
+            with self._files.open_input_stream(f"_delta_log/{version:020}.json") as log:
+                actions = [json.loads(line) for line in log.read().splitlines() if line.strip()]
+        except OSError:
+            raise TableError(
+                f"version {version} of {self._place} is no longer in its log"
+                " (delta.logRetentionDuration); begin with a new checkpoint"
+            ) from None
+        adds = [action["add"] for action in actions if "add" in action]
+        removes = [action["remove"] for action in actions if "remove" in action]
+        if any(remove.get("dataChange", True) for remove in removes):
+            if self._skip:
+                return []
+            raise TableError(
+                f"version {version} of {self._place} changes or removes rows, which a stream"
+                " cannot pass on; skipChangeCommits=true passes over such commits"
+            )
+        return [
+            StoredFile(
+                _relative(add["path"], self._place.uri),
+                add["size"],
+                tuple(sorted((add.get("partitionValues") or {}).items())),
+            )
+            for add in adds
+            if add.get("dataChange", True)
+        ]
+
+
+def tasks(files: Iterable[StoredFile], at_most_bytes: int) -> list[tuple[StoredFile, ...]]:
+    """Files in groups of about so many bytes; greater ones cut into parts."""
+    groups: list[tuple[StoredFile, ...]] = []
+    group: list[StoredFile] = []
+    filled = 0
+    for file in files:
+        parts = max(1, round(file.size / at_most_bytes))
+        if parts > 1:
+            groups += [(replace(file, part=part, parts=parts),) for part in range(parts)]
+            continue
+        if group and filled + file.size > at_most_bytes:
+            groups.append(tuple(group))
+            group, filled = [], 0
+        group.append(file)
+        filled += file.size
+    if group:
+        groups.append(tuple(group))
+    return groups

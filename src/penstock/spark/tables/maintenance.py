@@ -1,0 +1,160 @@
+"""Looking after tables: few files of a good size, a log that opens fast, no files that nobody needs.
+
+A stream of micro-batches leaves many small files. :func:`maintain` does, in this order,
+
+=============  =================================================================================
+compaction     makes one file of many small ones; readers and streams of the table see the same
+               rows, a query that appends goes on meanwhile
+checkpoint     one file that says what all commits together made
+vacuum         removes files that no version of the last ``keep_hours`` names, and those of attempts
+               that failed
+=============  =================================================================================
+
+Files younger than an hour are never removed, for a batch under way may be about to commit them.
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from penstock.spark.tables.places import Place, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TARGET_BYTES = 128 * 2**20
+KEEP_HOURS = 7 * 24
+LEAST_KEEP_HOURS = 1
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done. ``keep_hours`` is at least 1."""
+
+    target_bytes: int = TARGET_BYTES
+    keep_hours: int = KEEP_HOURS
+    compact: bool = True
+    checkpoint: bool = True
+    vacuum: bool = True
+    dry_run: bool = False
+
+
+@dataclass
+class Report:
+    """What was done to a table, or would be."""
+
+    table: str
+    version_before: int
+    version: int = 0
+    files_before: int = 0
+    files: int = 0
+    bytes_before: int = 0
+    bytes: int = 0
+    compacted: int = 0
+    into: int = 0
+    removed: list[str] = field(default_factory=list)
+    dry_run: bool = False
+    seconds: float = 0.0
+
+
+def maintain(place: Place, plan: Plan) -> Report:
+    """Do what the plan says to one table.
+
+    Raises :class:`TableError` when there is no table, when others change its rows each time a
+    compaction is about to end, or when the store fails.
+    """
+    if plan.keep_hours < LEAST_KEEP_HOURS:
+        raise TableError("files are kept for an hour at least: a batch may be about to commit them")
+    began = time.monotonic()
+    try:
+        table = DeltaTable(place.uri, storage_options=place.storage_options or None)
+        report = _maintain(table, place, plan)
+    except TableNotFoundError:
+        raise TableError(f"there is no table at {place}") from None
+    except (DeltaError, OSError) as problem:
+        raise TableError(f"cannot maintain the table {place}: {problem}") from None
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+def _maintain(table: DeltaTable, place: Place, plan: Plan) -> Report:
+    report = Report(str(place), table.version(), dry_run=plan.dry_run)
+    report.files_before, report.bytes_before = _size(table)
+    if plan.compact:
+        if plan.dry_run:
+            report.compacted, report.into = _would_compact(table, plan.target_bytes)
+        else:
+            report.compacted, report.into = compact(table, place, plan.target_bytes)
+    if plan.checkpoint and not plan.dry_run:
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    if plan.vacuum:
+        report.removed = sorted(vacuum(table, plan.keep_hours, dry_run=plan.dry_run))
+    table.update_incremental()
+    report.version = table.version()
+    report.files, report.bytes = _size(table)
+    return report
+
+
+def compact(table: DeltaTable, place: Place, target_bytes: int) -> tuple[int, int]:
+    """Make one file of many that are smaller than ``target_bytes``; how many of how many.
+
+    Raises :class:`TableError` when others change the same rows each time.
+    """
+    for attempt in range(_TRIES):
+        table.update_incremental()
+        try:
+            done = table.optimize.compact(
+                target_size=target_bytes, writer_properties=WriterProperties(compression="ZSTD")
+            )
+        except CommitFailedError as problem:
+            time.sleep(0.05 * 2**attempt)
+            failed = problem
+            continue
+        table.update_incremental()
+        return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
+    raise TableError(f"others change {place} each time its compaction is about to end: {failed}")
+
+
+def vacuum(table: DeltaTable, keep_hours: int, *, dry_run: bool) -> list[str]:
+    """Remove what no version of the last hours names; the names, in the table's folder."""
+    return table.vacuum(
+        retention_hours=keep_hours,
+        dry_run=dry_run,
+        enforce_retention_duration=False,
+        full=True,
+    )
+
+
+def _files(table: DeltaTable) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Values of the partition and bytes of each file."""
+    names = [f"partition.{name}" for name in table.metadata().partition_columns]
+    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        yield tuple(str(row[name]) for name in names), int(row["size_bytes"])
+
+
+def _size(table: DeltaTable) -> tuple[int, int]:
+    sizes = [size for _, size in _files(table)]
+    return len(sizes), sum(sizes)
+
+
+def _would_compact(table: DeltaTable, target_bytes: int) -> tuple[int, int]:
+    """About what :func:`compact` would do: small files of each partition, in order."""
+    small: dict[tuple[str, ...], list[int]] = {}
+    for partition, size in _files(table):
+        if size < target_bytes:
+            small.setdefault(partition, []).append(size)
+    removed = added = 0
+    for sizes in small.values():
+        if len(sizes) > 1:
+            removed += len(sizes)
+            added += -(-sum(sizes) // target_bytes)
+    return removed, added

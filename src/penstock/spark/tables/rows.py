@@ -1,0 +1,77 @@
+"""The rows of a table's files as Arrow batches, for the executors.
+
+Columns that a file lacks are null; those of the partition are the value that the log holds.
+
+Knows nothing of logs and versions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.spark.tables.files import StoredFile
+    from penstock.spark.tables.places import Place
+
+
+def read_files(
+    place: Place, files: Iterable[StoredFile], schema: pa.Schema, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ``files`` with the columns and types of ``schema``.
+
+    Raises :class:`TableError` when a file is gone or does not hold what the table says.
+    """
+    system = place.files()
+    for file in files:
+        try:
+            with system.open_input_file(file.path) as source:
+                yield from _rows(source, file, schema, batch_rows)
+        except FileNotFoundError:
+            raise TableError(
+                f"{file.path} of {place} is gone: a vacuum removed what this version of the table"
+                " needs. Read a newer one, or let vacuum keep files for longer"
+            ) from None
+        except pa.ArrowException as problem:
+            raise TableError(f"{file.path} of {place} cannot be read: {problem}") from None
+
+
+def _rows(
+    source: pa.NativeFile, file: StoredFile, schema: pa.Schema, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    partition = dict(file.partition)
+    stored = set(parquet.schema_arrow.names) - partition.keys()
+    fixed = {
+        field.name: _value(partition.get(field.name), field.type)
+        for field in schema
+        if field.name not in stored
+    }
+    groups = range(file.part, parquet.num_row_groups, file.parts)
+    columns = [name for name in schema.names if name in stored]
+    for batch in parquet.iter_batches(batch_rows, row_groups=list(groups), columns=columns):
+        arrays = []
+        for field in schema:
+            if field.name in fixed:
+                arrays.append(pa.repeat(fixed[field.name], batch.num_rows))
+            else:
+                found = batch.column(field.name)
+                arrays.append(found if found.type == field.type else found.cast(field.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """A value of a partition column from its text in the log."""
+    if text is None or text == "":
+        return pa.scalar(None, kind)
+    if types.is_timestamp(kind):
+        naive = pa.scalar(text.replace("T", " ").removesuffix("Z")).cast(pa.timestamp("us"))
+        return naive.cast(kind)
+    return pa.scalar(text).cast(kind)

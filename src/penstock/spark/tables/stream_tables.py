@@ -1,0 +1,199 @@
+"""Delta tables that take every micro-batch exactly once, through ``deltalake``, without a JVM.
+
+A commit carries two application transactions of the Delta protocol::
+
+    (query id, batch id)         Spark runs a batch again when it died before it noted its end
+    (stream identity, last seq)  the table's own mark: rows at or below it are in the table,
+                                 whatever became of the checkpoint
+
+A commit whose transactions are already in the table is not made; two drivers that race for one
+batch cannot both win, for the protocol refuses the second.
+
+Executors write Parquet files into the table's folder under names no other attempt uses
+(:func:`write_files`, :mod:`penstock.spark.tables.data_files`); the driver puts the names of those that
+came back into one commit. Files of attempts that failed stay behind unseen until
+:meth:`Table.maintain` removes them.
+
+Knows nothing of streams, logs or what the columns mean, but for the one that holds the sequence.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from penstock.spark.tables.commits import CHECKPOINT_INTERVAL
+from penstock.spark.tables.data_files import DataFile, write_rows
+from penstock.spark.tables.maintenance import compact, vacuum
+from penstock.spark.tables.places import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from penstock.spark.tables.places import Place
+
+__all__ = ["Batch", "Table", "write_files"]
+
+SEQUENCE_COLUMN = "seq"
+_COMPACT_TARGET_BYTES = 64 * 2**20
+# Long enough for a reader that opened an older version, and for the files of a batch that is still
+# being written.
+_VACUUM_AFTER_HOURS = 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What makes a commit unique: Spark's query and batch, and how far in which stream the table is
+    after it.
+    """
+
+    query_id: str
+    batch_id: int
+    source_id: str
+    last_seq: int
+
+    def properties(self) -> CommitProperties:
+        """The commit properties that carry both transactions."""
+        return CommitProperties(
+            app_transactions=[
+                Transaction(app_id=self.query_id, version=self.batch_id),
+                Transaction(app_id=self.source_id, version=self.last_seq),
+            ]
+        )
+
+
+_FILE_SCHEMA = "path string, size long, rows long, stats string, written_ms long"
+
+
+class Table:
+    """One Delta table with a fixed schema, opened once and kept up to date; used by one thread of
+    the driver.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, *, maintain_every: int = 50) -> None:
+        """Open the table, made empty when there is none yet. ``maintain_every`` counts commits."""
+        self.path = path
+        self.schema = schema
+        self._maintain_every = maintain_every
+        path.mkdir(parents=True, exist_ok=True)
+        self._delta = DeltaTable.create(
+            path,
+            schema,
+            mode="ignore",
+            configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL},
+        )
+        self._delta.update_incremental()
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The table as ``deltalake`` has it, at the version last seen or made."""
+        return self._delta
+
+    def mark(self, source_id: str) -> int:
+        """The sequence up to which everything of a stream is in the table; 0 when nothing is."""
+        return self._delta.transaction_version(source_id) or 0
+
+    def rows(self) -> int:
+        """How many rows there are, from the files' statistics alone."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        if not actions.num_rows:
+            return 0
+        return int(pc.sum(pc.cast(actions["num_records"], pa.int64())).as_py() or 0)
+
+    def has(self, query_id: str, batch_id: int) -> bool:
+        """Whether this batch, or a later one of the query, is in the table."""
+        version = self._delta.transaction_version(query_id)
+        return version is not None and version >= batch_id
+
+    def _holds(self, batch: Batch) -> bool:
+        return (
+            self.has(batch.query_id, batch.batch_id) or self.mark(batch.source_id) >= batch.last_seq
+        )
+
+    def append(self, files: Sequence[DataFile], batch: Batch) -> bool:
+        """Make the files part of the table, all or none of them; False when the table holds this
+        batch already.
+
+        Raises ``deltalake.exceptions.CommitFailedError`` when another driver commits the same batch
+        or stream.
+        """
+        if self._holds(batch):
+            return False
+        self._delta.create_write_transaction(
+            [file.add_action() for file in files],
+            mode="append",
+            schema=self.schema,
+            commit_properties=batch.properties(),
+        )
+        self._delta.update_incremental()
+        return True
+
+    def add_up(
+        self, changes: pa.Table, keys: Sequence[str], sums: Sequence[str], batch: Batch
+    ) -> bool:
+        """Add ``sums`` to the rows that have the same ``keys``, which are never null; insert the
+        keys that are new.
+
+        Like :meth:`append`, one commit or none; False when the table holds this batch already.
+        """
+        if self._holds(batch):
+            return False
+        same_keys = " AND ".join(f"old.{key} = new.{key}" for key in keys)
+        merge = self._delta.merge(
+            changes,
+            predicate=same_keys,
+            source_alias="new",
+            target_alias="old",
+            commit_properties=batch.properties(),
+        )
+        merge = merge.when_matched_update({name: f"old.{name} + new.{name}" for name in sums})
+        merge.when_not_matched_insert_all().execute()
+        return True
+
+    def scan(self, columns: Sequence[str], after: int, last: int) -> pa.Table:
+        """Columns of the rows with a sequence in ``(after, last]``; files without any are not
+        opened.
+        """
+        wanted = (pc.field(SEQUENCE_COLUMN) > after) & (pc.field(SEQUENCE_COLUMN) <= last)
+        return self._delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=wanted)
+
+    def maintain(self) -> bool:
+        """Every ``maintain_every`` commits: make one file of many small ones, remove what no reader
+        can see any more.
+        """
+        if self._delta.version() == 0 or self._delta.version() % self._maintain_every:
+            return False
+        compact(self._delta, place(self.path), _COMPACT_TARGET_BYTES)
+        vacuum(self._delta, _VACUUM_AFTER_HOURS, dry_run=False)
+        self._delta.update_incremental()
+        return True
+
+
+def write_files(rows: DataFrame, table: Table, prefix: str) -> list[DataFile]:
+    """Write a DataFrame as Parquet files into a table's folder, on the executors; nothing is
+    committed.
+
+    The columns are those of the table. Partitions without rows make no file.
+    """
+    writer = _writer(place(table.path), table.schema, prefix)
+    done = rows.mapInArrow(writer, _FILE_SCHEMA).collect()
+    return [DataFile(partition=(), **row.asDict()) for row in done]
+
+
+def _writer(
+    where: Place, schema: pa.Schema, prefix: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for file in write_rows(batches, where, schema, f"{prefix}-{uuid.uuid4().hex}"):
+            row = {name: value for name, value in vars(file).items() if name != "partition"}
+            yield pa.RecordBatch.from_pylist([row])
+
+    return write

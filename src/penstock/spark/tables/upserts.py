@@ -1,0 +1,195 @@
+"""Micro-batches into tables from ``foreachBatch``: rows appended, or the newest row of each key kept.
+
+:func:`upsert` keeps one row per key, the one with the greatest sequence::
+
+    batch          table before          after
+    k=1 seq=7      k=1 seq=5             k=1 seq=7     newer: replaced
+    k=2 seq=3      k=2 seq=4             k=2 seq=4     older: left
+    k=3 seq=9                            k=3 seq=9     new: inserted
+
+So a batch that comes again changes nothing, even without its mark, which the commit carries as
+well. Spark takes the newest row of each key in the batch; the merge is made on the driver, in one
+process, for tables of up to some gigabytes.
+
+:func:`append` is for several tables out of one batch, such as good rows and bad ones.
+
+Knows nothing of streams: what orders rows is a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.spark.tables.commits import HERE, Mark, Write, widen
+from penstock.spark.tables.options import FORMAT
+from penstock.spark.tables.places import Place, TableError, place
+from penstock.spark.tables.schemas import table_type
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+
+
+# Columns beside those of the table, under names that no table has.
+_NULL = "penstock null"
+_DELETE = "penstock delete"
+
+
+@dataclass(frozen=True)
+class Upserted:
+    """What an upsert did; all 0 when the table held the batch already."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def upsert(
+    rows: DataFrame,
+    batch_id: int,
+    path: str | os.PathLike[str],
+    *,
+    keys: Sequence[str],
+    sequence: str = "seq",
+    delete_when: str | None = None,
+    merge_schema: bool = False,
+    storage: Mapping[str, str] | None = None,
+    query_id: str | None = None,
+) -> Upserted:
+    """Keep in the table at ``path`` the row with the greatest ``sequence`` of each of ``keys``.
+
+    For ``foreachBatch``: ``lambda rows, batch: upsert(rows, batch, "gold", keys=["device"])``. The
+    table is made when there is none. ``delete_when`` is a condition of Spark's SQL over the columns:
+    a row that meets it removes its key's row when it is newer, and is not inserted; an older row
+    that comes in a later batch inserts the key again. ``merge_schema`` adds columns that the table
+    does not have. ``query_id`` is that of the query that runs the batch, unless given.
+
+    Raises :class:`TableError`: a key or sequence is null, the columns don't fit, another driver
+    runs the same query, or the store fails.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+
+    for name in (*keys, sequence):
+        if name not in rows.columns:
+            raise TableError(f"upsert needs the column {name}; there are {', '.join(rows.columns)}")
+    newest = F.max_by(F.struct(*map(_column, rows.columns)), _column(sequence)).alias("newest")
+    nulls = F.count("*") != F.count(_column(sequence))
+    grouped = rows.groupBy(*map(_column, keys)).agg(newest, nulls.alias(_NULL))
+    found = grouped.select("newest.*", _NULL)
+    if delete_when is not None:
+        found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    return merge(
+        found.toArrow(),
+        place(path, storage),
+        keys=keys,
+        sequence=sequence,
+        mark=_mark(rows, batch_id, query_id),
+        merge_schema=merge_schema,
+    )
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def append(
+    rows: DataFrame,
+    batch_id: int,
+    path: str | os.PathLike[str],
+    *,
+    query_id: str | None = None,
+    **options: str,
+) -> None:
+    """Append a batch to the table at ``path``, once however often it comes. For ``foreachBatch``.
+
+    ``options`` are those of ``format("jetstream_delta")``. Executors write the rows. Errors are
+    Spark's, with the text of the :class:`TableError`.
+    """
+    mark = _mark(rows, batch_id, query_id)
+    writer = rows.write.format(FORMAT).mode("append").options(**options)
+    writer = writer.option("txnAppId", mark.name).option("txnVersion", str(mark.number))
+    writer.save(place(path).uri)
+
+
+def _mark(rows: DataFrame, batch_id: int, query_id: str | None) -> Mark:
+    if query_id is not None:
+        return Mark(query_id, batch_id)
+    context = rows.sparkSession.sparkContext
+    found = context.getLocalProperty("sql.streaming.queryId")
+    if found is None:
+        raise TableError("not called by foreachBatch of a query; give query_id")
+    return Mark(found, batch_id, context.getLocalProperty("spark.jobGroup.id") or "")
+
+
+def merge(
+    rows: pa.Table,
+    where: Place,
+    *,
+    keys: Sequence[str],
+    sequence: str,
+    mark: Mark,
+    merge_schema: bool = False,
+) -> Upserted:
+    """What :func:`upsert` does, of rows that are here: one per key.
+
+    Two columns are not for the table: one that is true where there were nulls, one that is true
+    where the row deletes.
+    """
+    names = [name for name in rows.column_names if name not in (_NULL, _DELETE)]
+    nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []
+    if any(nulls) or any(rows[name].null_count for name in (*keys, sequence)):
+        raise TableError(f"upsert: {', '.join(keys)} and {sequence} must not be null")
+    schema = pa.schema([pa.field(name, _type(rows.schema.field(name))) for name in names])
+    deletes = pa.field(_DELETE, pa.bool_())
+    given = schema.append(deletes) if _DELETE in rows.column_names else schema
+    source = rows.select(given.names).cast(given)
+    write = Write(schema=schema, mark=mark, merge_schema=merge_schema, check_again=False)
+    values = {_quoted(name): f"source.{_quoted(name)}" for name in names}
+    newer = f"source.{_quoted(sequence)} > target.{_quoted(sequence)}"
+    counts: dict[str, int] = {}
+
+    def change(table: DeltaTable) -> None:
+        widen(table, write, where)
+        merging = table.merge(
+            source,
+            " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
+            source_alias="source",
+            target_alias="target",
+            commit_properties=write.properties(),
+        )
+        insert = None
+        if given is not schema:
+            merging = merging.when_matched_delete(f"{newer} AND source.{_quoted(_DELETE)}")
+            insert = f"NOT source.{_quoted(_DELETE)}"
+        merging = merging.when_matched_update(values, newer)
+        counts.update(merging.when_not_matched_insert(values, insert).execute())
+
+    HERE.once(where, write, change)
+    return Upserted(
+        counts.get("num_target_rows_inserted", 0),
+        counts.get("num_target_rows_updated", 0),
+        counts.get("num_target_rows_deleted", 0),
+    )
+
+
+def _type(field: pa.Field) -> pa.DataType:
+    try:
+        return table_type(field.type)
+    except TypeError:
+        raise TableError(
+            f"column {field.name} is {field.type}, which a Delta table does not hold"
+        ) from None
+
+
+def _quoted(name: str) -> str:
+    """A name of a column in an expression of ``deltalake``."""
+    return '"' + name.replace('"', '""') + '"'

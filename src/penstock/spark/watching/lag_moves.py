@@ -1,0 +1,185 @@
+"""Three ways to move the ack floor of a durable that nobody reads from; which one a server takes.
+
+==========  ===========================  =====================================  ====================
+way         where                        what is asked                          cost
+==========  ===========================  =====================================  ====================
+reset       2.14 and newer, Penstock     CONSUMER.RESET to the next sequence    one request
+again       older, retention limits      delete it, create it at the last       four requests
+                                         message of the batch, acknowledge that
+fetch       older, retention interest    its messages' headers, an ack of the   grows with the batch
+                                         last one
+==========  ===========================  =====================================  ====================
+
+An ack of a message that was never delivered would be one request everywhere, but servers from 2.10
+on pass over it, and older ones move the floor without the count of what is pending. A durable that
+is only created further on counts right, but its floor reads 0 until something is acknowledged.
+Making a durable again would meanwhile leave a stream with interest retention free to drop what
+nobody has read; a guard stands in where the durable has to go back there.
+
+Knows nothing of Spark, and not when to move: :mod:`penstock.spark.watching.lag` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.api.calls import ConsumerResetRequest, ConsumerResetResponse
+from penstock.api.codec import encode
+from penstock.api.subjects import ACK_PREFIX
+from penstock.client.columns import ColumnReader
+from penstock.client.jetstream import decode
+from penstock.client.message import ACK
+from penstock.client.models import ConsumerConfig
+from penstock.errors import ConsumerNotFound, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.models import ConsumerInfo
+
+DESCRIPTION = "Shadow of a Spark query: the ack floor is what the query has committed."
+_RESETS = (2, 14)
+_SEVERAL_FILTERS = (2, 10)
+_ACK_WAIT_NS = 3_600_000_000_000
+_GUARD_NS = 60_000_000_000
+_ROWS = 16_384
+_ACK_SECONDS = 10.0  # with interest retention it is answered when the messages are gone
+
+
+def version_of(jetstream: JetStream) -> tuple[int, ...]:
+    """The version of the server at the other end of the connection, major and minor."""
+    parts = jetstream.client.server_info.version.partition("-")[0].split(".")
+    return tuple(int(part) for part in parts[:2] if part.isdigit())
+
+
+def takes_several_filters(jetstream: JetStream) -> bool:
+    """Whether a consumer may have more than one filter."""
+    return version_of(jetstream) >= _SEVERAL_FILTERS
+
+
+def takes_resets(jetstream: JetStream) -> bool:
+    """Whether a consumer can be put elsewhere by a request."""
+    return version_of(jetstream) >= _RESETS
+
+
+def config(name: str, subjects: Sequence[str], after: int) -> ConsumerConfig:
+    """The durable with its floor at ``after``."""
+    return ConsumerConfig(
+        durable_name=name,
+        name=name,
+        description=DESCRIPTION,
+        deliver_policy="by_start_sequence",
+        opt_start_seq=after + 1,
+        ack_policy="all",
+        ack_wait=_ACK_WAIT_NS,
+        max_ack_pending=-1,
+        headers_only=True,
+        filter_subject=subjects[0] if len(subjects) == 1 else "",
+        filter_subjects=list(subjects) if len(subjects) > 1 else [],
+    )
+
+
+def reset(jetstream: JetStream, stream: str, name: str, after: int) -> None:
+    """By CONSUMER.RESET. A server that does not know it, or that has no such consumer, is silent:
+    Timeout. ApiError below where the durable was created.
+    """
+    subject = jetstream.plans.subjects.consumer("RESET", stream, name)
+    body = encode(ConsumerResetRequest(seq=after + 1))
+    answer = jetstream.client.request(subject, body, timeout=jetstream.timeout)
+    decode(answer.data, ConsumerResetResponse)
+
+
+def make_again(
+    jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
+) -> None:
+    """By deleting it and creating it where it should be; for streams with limits."""
+    _delete(jetstream, stream, name)
+    create(jetstream, stream, name, subjects, after)
+
+
+def create(
+    jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
+) -> None:
+    """Create it with its floor at ``after``, and so that servers say where it is; for streams with
+    limits. Where there is no message ``after`` to acknowledge, older servers say 0.
+    """
+    if takes_resets(jetstream) or not after:
+        jetstream.create_consumer(stream, config(name, subjects, after))
+        return
+    jetstream.create_consumer(stream, config(name, subjects, after - 1))
+    handle = jetstream.pull(stream, name)
+    try:
+        for message in handle.fetch(1, timeout=jetstream.timeout, no_wait=True):
+            if message.metadata.stream_seq == after:
+                jetstream.client.request(message.reply, ACK, timeout=jetstream.timeout)
+                return
+    finally:
+        handle.close()
+    _delete(jetstream, stream, name)
+    jetstream.create_consumer(stream, config(name, subjects, after))
+
+
+def move_back(
+    jetstream: JetStream, stream: str, name: str, subjects: Sequence[str], after: int
+) -> None:
+    """By making it again while another consumer holds on to what it holds; for interest."""
+    wanted = config(name, subjects, after)
+    guard = f"{name}-moves"
+    jetstream.create_consumer(
+        stream, replace(wanted, durable_name="", name=guard, inactive_threshold=_GUARD_NS)
+    )
+    _delete(jetstream, stream, name)
+    jetstream.create_consumer(stream, wanted)
+    _delete(jetstream, stream, guard)
+
+
+def _delete(jetstream: JetStream, stream: str, name: str) -> None:
+    try:
+        jetstream.delete_consumer(stream, name)
+    except ConsumerNotFound:
+        return  # which is what was wanted
+
+
+def fetch(jetstream: JetStream, info: ConsumerInfo, after: int) -> None:
+    """By having its messages delivered, headers alone, and acknowledging the last up to ``after``.
+
+    What was delivered beyond it stays unacknowledged. Timeout when messages do not come.
+    """
+    floor, delivered = info.ack_floor, info.delivered
+    if after <= delivered.stream_seq:
+        # Delivered to whoever did this before us: any consumer sequence above the floor will do.
+        _acknowledge(jetstream, info, after, floor.consumer_seq + 1)
+        return
+    reader = ColumnReader(
+        jetstream, info.stream_name, info.name, rows=_ROWS, batch=_ROWS, stop_seq=after + 1
+    )
+    reader.last_seq = delivered.stream_seq
+    last: tuple[int, int] | None = None
+    pending, position = info.num_pending, delivered.stream_seq
+    try:
+        while pending and position < after:
+            columns = reader.read(jetstream.timeout)
+            if not columns.count:
+                raise Timeout(f"message {position + 1} or later is pending, but does not come")
+            sequences = columns.seq.view("q")[: columns.count]
+            below = [row for row, seq in enumerate(sequences) if seq <= after]
+            if below:
+                behind = columns.count - 1 - below[-1]
+                last = sequences[below[-1]], columns.last_consumer_seq - behind
+            pending, position = columns.last_pending, columns.last_seq
+    finally:
+        reader.close()
+    if last is not None:
+        _acknowledge(jetstream, info, *last)
+    elif delivered.stream_seq > floor.stream_seq:
+        _acknowledge(jetstream, info, delivered.stream_seq, floor.consumer_seq + 1)
+
+
+def _acknowledge(
+    jetstream: JetStream, info: ConsumerInfo, stream_seq: int, consumer_seq: int
+) -> None:
+    subject = f"{ACK_PREFIX}.{info.stream_name}.{info.name}.1.{stream_seq}.{consumer_seq}.0.0"
+    jetstream.client.request(subject, ACK, timeout=_ACK_SECONDS)

@@ -1,0 +1,309 @@
+"""Rows of one partition in atomic batches, each with a marker in the same stream: once each,
+whatever the duplicate window, however long a restart takes, and whoever else writes the partition.
+
+::
+
+    batch 1    row 0 … row 998    marker {"epoch": 7, "rows": 999, ...}    expects: no marker yet
+    batch 2    row 999 … row 1997 marker {"epoch": 7, "rows": 1998, ...}   expects: marker of batch 1
+    batch 3    row 1998 … row 2400 marker {... "rows": 2401, "done": true}
+
+A batch is stored whole or not at all, its marker with it, so the last marker on the subject says
+exactly which rows are in. The marker expects the one before it to be the last on its subject: of
+two attempts at one partition only one can store a batch, and the other learns it.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.client.jetstream import (
+    EXPECTED_LAST_SUBJECT_SEQ,
+    decode_pub_ack,
+    encode_header_map,
+)
+from penstock.core.outflow import Encoder
+from penstock.errors import (
+    ApiError,
+    ConnectionClosed,
+    MessageNotFound,
+    NoResponders,
+    PenstockError,
+    Timeout,
+    WrongLastSequence,
+)
+from penstock.nuid import Nuid
+from penstock.spark.connection import forget_client, jetstream_for
+from penstock.spark.writing.plan import Written, fingerprint
+from penstock.spark.writing.row_errors import WriteError
+from penstock.spark.writing.sending import (
+    RETRY_EVERY_SECONDS,
+    common_lines,
+    connect,
+    unsent,
+    why_refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.core.outflow import Rows
+    from penstock.spark.writing.composing import Messages
+    from penstock.spark.writing.plan import WritePlan
+    from penstock.spark.writing.row_errors import RowErrors, Task
+    from penstock.spark.writing.target import Target
+
+BATCH_BYTES_MAX = 16 * 2**20
+# The server dropped the batch, has no room for it now, or is about to stop and knows no stream any
+# more: the same one may be stored later.
+_AGAIN = frozenset({10176, 10210, 10059})
+_TOO_MANY = 10199
+
+
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is in the stream of the newest epoch of a partition."""
+
+    epoch: int
+    first: str
+    rows: int
+    """The first so many rows of the partition are in, or went to the side output."""
+    done: bool = False
+    """They are all."""
+
+
+class Piece(NamedTuple):
+    """Rows of one Arrow batch, ``start <= i < stop``."""
+
+    messages: Messages
+    rows: Rows
+    start: int
+    stop: int
+    first: int
+    """Number in the partition of the batch's first row."""
+
+
+def write_atomically(
+    plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch], errors: RowErrors
+) -> Written:
+    """Write the rows of one partition, in order; see :func:`penstock.spark.writing.writer.write_partition`."""
+    writer: AtomicWriter | None = None
+    count = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        messages = plan.composer.compose(batch)
+        if writer is None:
+            writer = AtomicWriter(plan, task, errors, fingerprint(messages))
+        writer.add(messages, count)
+        count += messages.count
+    if writer is None:
+        return Written(0)
+    errors.close()
+    writer.finish(count)
+    return Written(count, writer.already, errors.count)
+
+
+def forget_markers(js: JetStream, target: Target, writer: str) -> None:
+    """Drop the markers of a writer that will not come again."""
+    assert target.stream is not None
+    with contextlib.suppress(PenstockError):  # a few small messages more do no harm
+        js.purge_stream(target.stream, filter_subject=f"{target.progress_subject}.{writer}.>")
+
+
+class AtomicWriter:
+    """The batches of one partition."""
+
+    def __init__(self, plan: WritePlan, task: Task, errors: RowErrors, first: str) -> None:
+        """Reads the last marker. :class:`WriteError` when the rows are others than the first time,
+        or a later epoch was begun.
+        """
+        self.already = 0
+        """Rows that were in when this attempt began."""
+        self._plan = plan
+        self._options = plan.options
+        self._task = task
+        self._errors = errors
+        self._first = first
+        self._subject = f"{plan.target.progress_subject}.{task.writer}.{task.partition}"
+        self._nuid = Nuid(random.SystemRandom())
+        self._pieces: list[Piece] = []
+        self._pending = 0
+        self._pending_bytes = 0
+        self._committed = 0
+        self._done = False
+        self._marker_seq = 0
+        self._deadline = 0.0
+        self._retrying(self._look)
+        self.already = self._committed
+
+    def add(self, messages: Messages, first: int) -> None:
+        """Take a batch of rows; stores as many as make a whole atomic batch."""
+        rows = self._sendable(messages, first)
+        start = 0
+        room = self._options.atomic_rows - 1  # the marker is one, too
+        while start < rows.count:
+            if self._pending >= room or self._pending_bytes >= BATCH_BYTES_MAX:
+                self._store(done=False)
+            stop = min(rows.count, start + room - self._pending)
+            self._pieces.append(Piece(messages, rows, start, stop, first))
+            self._pending += stop - start
+            self._pending_bytes += self._bytes(messages, start, stop)
+            start = stop
+
+    def finish(self, count: int) -> None:
+        """Store the rest, and that it is the rest."""
+        if self._done and self._committed != count:
+            raise self._other_rows()
+        self._store(done=True)
+
+    @staticmethod
+    def _bytes(messages: Messages, start: int, stop: int) -> int:
+        return int(messages.payloads.slice(start, stop - start).nbytes)
+
+    def _store(self, *, done: bool) -> None:
+        end = max((piece.first + piece.stop for piece in self._pieces), default=self._committed)
+        self._retrying(lambda: self._attempt(end, done=done))
+        self._pieces.clear()
+        self._pending = self._pending_bytes = 0
+
+    def _attempt(self, end: int, *, done: bool) -> None:
+        """Store what is not in yet of the rows before ``end``; raises what a server may refuse."""
+        if self._committed >= end and (self._done or not done):
+            return
+        client = connect(self._options, self._deadline)
+        batch = self._nuid.next()
+        encoder = self._encoder(batch)
+        number = 1
+        for piece in self._pieces:
+            start = max(piece.start, self._committed - piece.first)
+            if start < piece.stop:
+                data, count = encoder.operations(piece.rows, start, piece.stop, number)
+                number += count
+                client.connection.publish_operations(data, count)
+                client.flush_output()
+        marker = Marker(self._task.epoch, self._first, end, done)
+        headers = {
+            EXPECTED_LAST_SUBJECT_SEQ: str(self._marker_seq),
+            "Nats-Batch-Id": batch,
+            "Nats-Batch-Sequence": str(number),
+            "Nats-Batch-Commit": "1",
+        }
+        if self._plan.target.rollup:
+            headers["Nats-Rollup"] = "sub"
+        answer = client.request(
+            self._subject,
+            msgspec.json.encode(marker),
+            timeout=self._options.servers.request_timeout_seconds,
+            raw_headers=encode_header_map(headers),
+        )
+        self._marker_seq = decode_pub_ack(answer.data).seq
+        self._committed, self._done = end, done
+
+    def _encoder(self, batch: str) -> Encoder:
+        taken = connect(self._options, self._deadline).server_info.max_payload
+        return Encoder(
+            common=common_lines(self._plan.target) + f"Nats-Batch-Id: {batch}\r\n".encode(),
+            numbered=b"Nats-Batch-Sequence: ",
+            max_payload=min(taken, self._plan.target.message_bytes_max or taken),
+        )
+
+    def _sendable(self, messages: Messages, first: int) -> Rows:
+        """The rows of a batch that messages can be made of; the others are refused."""
+        for row, reason in messages.bad.items():
+            self._errors.add(first + row, reason, unsent(messages, first + row, first))
+        rows = messages.rows(first)
+        encoder = self._encoder(self._nuid.next())
+        encoder.check(rows, self._options.atomic_rows)
+        for row, code, size in encoder.refused:
+            reason = why_refused(code, size, encoder.max_payload)
+            self._errors.add(row, reason, unsent(messages, row, first))
+        if not encoder.refused:
+            return rows
+        return messages.rows(first, [row - first for row, _, _ in encoder.refused])
+
+    def _retrying(self, act: Callable[[], None]) -> None:
+        """Do that until it succeeds; after a failure that leaves it open, look what is in first."""
+        retry = self._options.servers.retry_timeout_seconds
+        self._deadline = time.monotonic() + retry
+        look = False
+        while True:
+            try:
+                if look:
+                    self._look()
+                act()
+                return
+            except WrongLastSequence as failure:
+                error: Exception = failure  # another attempt stored a batch meanwhile
+            except ApiError as failure:
+                if failure.err_code not in _AGAIN:
+                    raise self._refused(failure) from failure
+                error = failure
+            except (ConnectionClosed, NoResponders, Timeout, OSError) as failure:
+                forget_client(self._options.servers)
+                error = failure
+            look = True
+            if time.monotonic() >= self._deadline:
+                raise WriteError(
+                    f"{self._task}: no batch could be stored in stream {self._plan.target.stream}"
+                    f" for {retry:g} s: {error}"
+                ) from error
+            if not isinstance(error, WrongLastSequence):
+                time.sleep(RETRY_EVERY_SECONDS)
+
+    def _look(self) -> None:
+        """What the last marker says."""
+        stream = self._plan.target.stream
+        assert stream is not None
+        connect(self._options, self._deadline)
+        try:
+            found = jetstream_for(self._options.servers).get_message(
+                stream, last_by_subject=self._subject
+            )
+        except MessageNotFound:
+            if self._marker_seq:
+                raise WriteError(
+                    f"{self._task}: its progress record {self._subject} is gone from stream"
+                    f" {stream}: it was purged or created again while it was written"
+                ) from None
+            return
+        try:
+            marker = msgspec.json.decode(found.data, type=Marker)
+        except msgspec.MsgspecError as error:
+            raise WriteError(
+                f"what stream {stream} has on {self._subject} is no progress record: {error}"
+            ) from None
+        self._marker_seq = found.seq
+        if marker.epoch < self._task.epoch:
+            return
+        if marker.epoch > self._task.epoch:
+            raise WriteError(
+                f"{self._task} of {self._task.writer} is overtaken: epoch {marker.epoch} was begun."
+                " Two queries run with one checkpoint, or it is an old copy"
+            )
+        if marker.first != self._first:
+            raise self._other_rows()
+        self._committed, self._done = marker.rows, marker.done
+
+    def _refused(self, error: ApiError) -> WriteError:
+        stream = self._plan.target.stream
+        if error.err_code == _TOO_MANY:
+            return WriteError(
+                f"stream {stream} takes smaller batches: {error}. Set atomicRows to that number"
+            )
+        return WriteError(f"stream {stream} refused a batch of {self._task}: {error}")
+
+    def _other_rows(self) -> WriteError:
+        return WriteError(
+            f"{self._task} has other rows than the first time it was written: what makes the rows"
+            " must give the same ones in the same partitions when it is run again. To write all of"
+            f" these rows nevertheless, delete the messages on {self._subject}"
+        )

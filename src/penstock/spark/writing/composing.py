@@ -1,0 +1,295 @@
+"""Rows of a DataFrame as messages: subjects, header lines and payloads as Arrow columns, and the
+rows that cannot be one, each with its reason.
+
+::
+
+    data  subject  country  msg_id  ttl            subjects   lines                    payloads
+    ────  ───────  ───────  ──────  ───    ──►     ────────   ──────────────────────   ────────
+    ...   null     de       null    1h             o.de       Nats-TTL: 1h CR LF       ...
+
+What is the same for all rows, and payloads, cost nothing per row; headers and what else is written
+as header lines are made row by row. Knows nothing of servers, and sends nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.client.jetstream import EXPECTED_LAST_MSG_ID as LAST_MSG_ID
+from penstock.client.jetstream import EXPECTED_LAST_SEQ as LAST_SEQ
+from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
+from penstock.client.jetstream import MSG_ID, TTL
+from penstock.core.outflow import SEND, SKIP, UNNUMBERED, Column, Rows
+from penstock.core.wire import encode_headers
+from penstock.spark.parsing import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from penstock.spark.writing.options import Pattern
+
+DATA, SUBJECT, HEADERS, ID = "data", "subject", "headers", "msg_id"
+TEXTS = ("string", "varchar", "char")
+NUMBERS = ("byte", "short", "integer", "long")
+HEADER_MAPS = ("map<string,array<string>>", "map<string,string>")
+# Columns that become a header line: the name of the header, the types that make sense.
+LINES: dict[str, tuple[str, tuple[str, ...]]] = {
+    ID: (MSG_ID, TEXTS),
+    "ttl": (TTL, (*TEXTS, *NUMBERS)),
+    "expected_last_seq": (LAST_SEQ, NUMBERS),
+    "expected_last_subject_seq": (LAST_SUBJECT_SEQ, NUMBERS),
+    "expected_last_subject": (f"{LAST_SUBJECT_SEQ}-Subject", TEXTS),
+    "expected_last_msg_id": (LAST_MSG_ID, TEXTS),
+    "rollup": ("Nats-Rollup", TEXTS),
+}
+EXPECTATIONS = tuple(column for column in LINES if column.startswith("expected_"))
+# How a message is published is said by options and columns, never by a map of headers: in a copy of
+# a stream these are of the first publish.
+_PUBLISHING = frozenset(
+    {
+        *(LINES[column][0].lower() for column in (ID, *EXPECTATIONS)),
+        "nats-expected-stream",
+        "nats-batch-id",
+        "nats-batch-sequence",
+        "nats-batch-commit",
+    }
+)
+_TOKEN = r"^[^\s.*>\x00-\x1f\x7f]+$"
+
+
+@dataclass(frozen=True)
+class Messages:
+    """One batch of rows as messages; ``bad`` has the reason of each row that is none."""
+
+    subjects: bytes | pa.Array
+    payloads: pa.Array
+    lines: pa.Array | None
+    bad: dict[int, str]
+    named: frozenset[int] = frozenset()
+    """Rows that have a message id of their own."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.payloads)
+
+    def rows(self, first: int, skip: Iterable[int] = ()) -> Rows:
+        """What is to be sent: all rows but the bad ones and ``skip``; ``first`` is the number of
+        the first one in its partition.
+        """
+        how = bytearray()
+        if self.bad or self.named or skip:
+            how = bytearray([SEND]) * self.count
+            for row in self.named:
+                how[row] = UNNUMBERED
+            for row in (*self.bad, *skip):
+                how[row] = SKIP
+        subjects = (
+            Column(self.subjects) if isinstance(self.subjects, bytes) else _column(self.subjects)
+        )
+        lines = None if self.lines is None else _column(self.lines)
+        payloads = _column(self.payloads)
+        return Rows(subjects, payloads, lines, first=first, count=self.count, how=bytes(how))
+
+    def subject_of(self, row: int) -> str:
+        """The subject of a row, "" where there is none."""
+        if isinstance(self.subjects, bytes):
+            return self.subjects.decode()
+        return str(self.subjects[row].as_py() or "")
+
+    def payload_of(self, row: int) -> bytes:
+        """The payload of a row."""
+        return bytes(self.payloads[row].as_py() or b"")
+
+    def lines_of(self, row: int) -> bytes:
+        """The header lines of a row."""
+        return b"" if self.lines is None else bytes(self.lines[row].as_py() or b"")
+
+
+class Composer(Protocol):
+    """Makes messages of rows; picklable."""
+
+    @property
+    def subjects(self) -> str | None:
+        """A subject, wildcards allowed, that every message matches; None when nothing is known."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every message has the subject ``subjects``."""
+
+    def compose(self, batch: pa.RecordBatch) -> Messages:
+        """The rows of a batch as messages."""
+
+
+def _column(array: pa.Array) -> Column:
+    if array.null_count:
+        array = pc.fill_null(array, b"" if pa.types.is_binary(array.type) else "")
+    _, offsets, data = array.buffers()
+    start = array.offset * 4
+    return Column(data or b"", memoryview(offsets)[start:], len(array))
+
+
+def check_columns(
+    schema: StructType, known: Mapping[str, tuple[str, ...]], required: Iterable[str], sink: str
+) -> tuple[str, ...]:
+    """The names of the columns; :class:`OptionError` for one that is missing, unknown or of a wrong
+    type. An empty tuple of types stands for any of a token's.
+    """
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for column in required:
+        if column not in types:
+            raise OptionError(f"{sink} needs a column {column}; there are: {', '.join(types)}")
+    for column, given in types.items():
+        if column not in known:
+            raise OptionError(
+                f"{sink} has no use for column {column}; it knows {', '.join(known)}."
+                " Select those, or name it in the subject"
+            )
+        allowed = known[column]
+        spelled = given.partition("(")[0]
+        spelled = _SPELLED.get(spelled, spelled)
+        if spelled not in allowed:
+            raise OptionError(f"column {column} is {given}, but must be {' or '.join(allowed)}")
+    return tuple(types)
+
+
+_SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+TOKEN_TYPES = (*TEXTS, *NUMBERS, "boolean", "date")
+
+
+@dataclass(frozen=True)
+class MessageComposer:
+    """Composes the rows of ``format("jetstream")``; ``columns`` are those of the DataFrame."""
+
+    columns: tuple[str, ...]
+    pattern: Pattern | None
+
+    @property
+    def subjects(self) -> str | None:
+        """A subject, wildcards allowed, that every message matches; None when nothing is known."""
+        by_column = self.pattern is None or SUBJECT in self.columns
+        return None if by_column or self.pattern is None else self.pattern.wildcards
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every message has the subject ``subjects``."""
+        return self.subjects is not None and "*" not in self.subjects.split(".")
+
+    @staticmethod
+    def of(schema: StructType, pattern: Pattern | None) -> MessageComposer:
+        """For a DataFrame of this schema; :class:`OptionError` when it cannot be written."""
+        known = {
+            DATA: ("binary", *TEXTS),
+            SUBJECT: TEXTS,
+            HEADERS: HEADER_MAPS,
+            **{column: types for column, (_, types) in LINES.items()},
+        }
+        used = () if pattern is None else pattern.columns
+        known = {**dict.fromkeys(used, TOKEN_TYPES), **known}
+        columns = check_columns(schema, known, (DATA, *used), "writing jetstream")
+        if pattern is None and SUBJECT not in columns:
+            raise OptionError("say which subject: with option subject, or a column subject")
+        return MessageComposer(columns, pattern)
+
+    def compose(self, batch: pa.RecordBatch) -> Messages:
+        """The rows of a batch as messages."""
+        bad: dict[int, str] = {}
+        subjects = self._subjects(batch, bad)
+        payloads = binary(batch.column(DATA))
+        named: frozenset[int] = frozenset()
+        lines = None
+        present = [name for name in LINES if name in self.columns]
+        if present or HEADERS in self.columns:
+            lines = self._lines(batch, present, bad)
+        if ID in self.columns:
+            named = frozenset(pc.indices_nonzero(pc.is_valid(batch.column(ID))).to_pylist())
+        return Messages(subjects, payloads, lines, bad, named)
+
+    def _subjects(self, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes | pa.Array:
+        made: bytes | pa.Array | None = None
+        if self.pattern is not None:
+            made = fill(self.pattern, batch, bad if SUBJECT not in self.columns else {})
+        if SUBJECT not in self.columns:
+            assert made is not None
+            return made
+        given = batch.column(SUBJECT).cast(pa.string())
+        if made is not None and given.null_count:
+            given = pc.coalesce(given, made.decode() if isinstance(made, bytes) else made)
+        for row in pc.indices_nonzero(pc.is_null(given)).to_pylist():
+            bad[row] = "it has no subject"
+        return given
+
+    def _lines(self, batch: pa.RecordBatch, present: list[str], bad: dict[int, str]) -> pa.Array:
+        sources = [(LINES[name][0], batch.column(name).to_pylist()) for name in present]
+        maps = batch.column(HEADERS).to_pylist() if HEADERS in self.columns else None
+        made: list[bytes] = []
+        for row in range(batch.num_rows):
+            try:
+                block = b"" if maps is None else header_lines(maps[row])
+                for header, values in sources:
+                    if values[row] is not None:
+                        block += header_value(header, values[row])
+            except ValueError as error:
+                bad.setdefault(row, str(error))
+                block = b""
+            made.append(block)
+        return pa.array(made, pa.binary())
+
+
+def binary(array: pa.Array) -> pa.Array:
+    """A column of texts or bytes as bytes."""
+    return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
+
+
+def fill(pattern: Pattern, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes | pa.Array:
+    """The subject of each row; rows with a value that is no token are added to ``bad``."""
+    if not pattern.columns:
+        return pattern.parts[0].encode()
+    parts: list[object] = []
+    for place, part in enumerate(pattern.parts):
+        if place % 2 == 0:
+            parts.append(part)
+            continue
+        values = batch.column(part).cast(pa.string())
+        usable = pc.fill_null(pc.match_substring_regex(values, _TOKEN), False)
+        for row in pc.indices_nonzero(pc.invert(usable)).to_pylist():
+            shown = values[row].as_py()
+            bad.setdefault(row, f"column {part} is {shown!r:.80}, no token of a subject")
+        parts.append(pc.fill_null(values, ""))
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def headers_of(given: object) -> dict[str, list[str]]:
+    """A map column's value as headers, without those that say how a message is published."""
+    headers: dict[str, list[str]] = {}
+    pairs = given if isinstance(given, list) else []
+    for name, value in pairs:
+        if value is None or name.lower() in _PUBLISHING:
+            continue
+        values = [value] if isinstance(value, str) else value
+        headers[name] = [one for one in values if one is not None]
+    return headers
+
+
+def header_lines(given: object) -> bytes:
+    """A map column's value as header lines; ValueError on what a header cannot hold."""
+    headers = headers_of(given)
+    return encode_headers(headers)[len(b"NATS/1.0\r\n") : -2] if headers else b""
+
+
+def header_value(header: str, value: object) -> bytes:
+    """A header line of a text or a number; ValueError when no header can hold it."""
+    if isinstance(value, int):
+        if value < 0:
+            raise ValueError(f"{header} would be {value}, less than 0")
+        return f"{header}: {value}\r\n".encode()
+    text = str(value)
+    if not text or "\r" in text or "\n" in text or text != text.strip():
+        raise ValueError(f"{header} would be {text!r:.80}, which no header can hold")
+    return f"{header}: {text}\r\n".encode()

@@ -1,0 +1,237 @@
+"""Rows of one partition on their way into a stream, one message each, with many acks outstanding.
+
+A connection that breaks is made again for ``retryTimeout``; then the stream is asked which of the
+messages without an ack it has (where they can be known), and the others are sent again, in order.
+
+Knows nothing of Spark, and not how a row becomes a message.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID
+from penstock.client.rows import RowPublisher
+from penstock.core.outflow import TOO_LARGE
+from penstock.errors import (
+    ConnectionClosed,
+    NoResponders,
+    PenstockError,
+    PermissionsViolation,
+    StreamNotFound,
+    Timeout,
+)
+from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
+from penstock.spark.writing.row_errors import Sent, WriteError, judge, message_of, no_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.client.blocking import BlockingClient
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.spark.writing.composing import Messages
+    from penstock.spark.writing.options import WriteOptions
+    from penstock.spark.writing.progress import Progress
+    from penstock.spark.writing.row_errors import RowErrors
+    from penstock.spark.writing.target import Target
+
+T = TypeVar("T")
+
+RETRY_EVERY_SECONDS = 0.2
+# A server that stops, or has just begun, may know no stream for a moment.
+_PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
+
+
+def common_lines(target: Target) -> bytes:
+    """The header lines of every message."""
+    return f"{EXPECTED_STREAM}: {target.stream}\r\n".encode() if target.expected else b""
+
+
+def connect(options: WriteOptions, deadline: float) -> BlockingClient:
+    """This process's connection, made again until the deadline; :class:`WriteError` then."""
+    while True:
+        try:
+            return client_for(options.servers)
+        except ReadError as error:
+            if time.monotonic() >= deadline:
+                raise WriteError(str(error)) from error
+            time.sleep(RETRY_EVERY_SECONDS)
+
+
+def patiently(options: WriteOptions, act: Callable[[JetStream], T]) -> T:
+    """Do what may be done twice, again for ``retryTimeout`` while the server is away."""
+    deadline = time.monotonic() + options.servers.retry_timeout_seconds
+    while True:
+        connect(options, deadline)
+        try:
+            return act(jetstream_for(options.servers))
+        except _PASSING:
+            if time.monotonic() >= deadline:
+                raise
+            forget_client(options.servers)
+            time.sleep(RETRY_EVERY_SECONDS)
+
+
+def unsent(messages: Messages, row: int, first: int) -> Sent:
+    """The message of a row that was not sent; ``first`` is the number of the batch's first row."""
+    at = row - first
+    lines = messages.lines_of(at)
+    block = b"NATS/1.0\r\n" + lines + b"\r\n" if lines else b""
+    return Sent(messages.subject_of(at), block, messages.payload_of(at))
+
+
+def why_refused(code: int, size: int, limit: int) -> str:
+    """Why an encoder refused a row."""
+    if code == TOO_LARGE:
+        return f"it has {size} bytes of headers and data, but only {limit} are taken"
+    return "its subject is none that can be published to"
+
+
+class Sender:
+    """Sends the rows of one partition and counts their acks.
+
+    ``progress`` is what knows which rows the stream has; None where rows have no ids.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        target: Target,
+        errors: RowErrors,
+        progress: Progress | None,
+        task_id: str,
+    ) -> None:
+        """Opens a connection; :class:`WriteError` when there is none in time."""
+        self._options = options
+        self._target = target
+        self._errors = errors
+        self._progress = progress
+        self._where = f"stream {target.stream}" if target.stream else "the stream"
+        self._own_ids = False
+        numbered = f"{MSG_ID}: {task_id}".encode() if progress is not None else b""
+        retry = options.servers.retry_timeout_seconds
+        self._publisher = RowPublisher(
+            connect(options, time.monotonic() + retry),
+            common=common_lines(target),
+            numbered=numbered,
+            window=options.window_rows,
+            window_bytes=options.window_bytes,
+            payload_max=target.message_bytes_max,
+        )
+
+    @property
+    def acked(self) -> int:
+        """Rows that the stream acknowledged."""
+        return self._publisher.flow.acked
+
+    @property
+    def duplicates(self) -> int:
+        """How many of them it had already."""
+        return self._publisher.flow.duplicates
+
+    def send(self, messages: Messages, first: int, skip: list[int]) -> None:
+        """Send a batch of rows, but those to ``skip``; waits only while the window is full."""
+        self._own_ids = self._own_ids or bool(messages.named)
+        for row, reason in messages.bad.items():
+            self._errors.add(first + row, reason, unsent(messages, first + row, first))
+        rows = messages.rows(first, skip)
+        flow = self._publisher.flow
+        at = 0
+        while at < rows.count:
+            try:
+                at = self._publisher.publish(rows, at)
+            except (PenstockError, OSError) as error:
+                self._recover(error)
+            self._take_refusals(messages, first)
+            if flow.full:
+                self._wait(flow.outstanding // 2)
+
+    def finish(self) -> None:
+        """Wait for every ack."""
+        self._wait(0)
+
+    def close(self) -> None:
+        """Give the connection back; one with answers on their way is closed."""
+        self._publisher.close()
+        if self._publisher.flow.outstanding:
+            forget_client(self._options.servers)
+
+    def _wait(self, outstanding_max: int) -> None:
+        patience = self._options.servers.request_timeout_seconds
+        while True:
+            try:
+                if self._publisher.wait(outstanding_max, patience):
+                    break
+                raise Timeout(f"no ack from {self._where} in {patience:g} s")
+            except (PenstockError, OSError) as error:
+                self._recover(error)
+        self._take_failures()
+
+    def _take_refusals(self, messages: Messages, first: int) -> None:
+        encoder = self._publisher.flow.encoder
+        refused = encoder.refused[:]
+        encoder.refused.clear()
+        for row, code, size in refused:
+            reason = why_refused(code, size, encoder.max_payload)
+            self._errors.add(row, reason, unsent(messages, row, first))
+        self._take_failures()
+
+    def _take_failures(self) -> None:
+        failures = self._publisher.flow.failures[:]
+        self._publisher.flow.failures.clear()
+        for row, operation, headers, payload in failures:
+            message = message_of(operation)
+            reason = judge(message.subject, headers, payload, self._where)
+            if reason == no_stream(message.subject) and self._target.takes(message.subject):
+                raise WriteError(f"{self._where} is gone: {reason}")
+            self._errors.add(row, reason, message)
+
+    def _recover(self, error: Exception) -> None:
+        """Another connection, and over it whatever the stream does not have yet."""
+        self._take_failures()
+        flow = self._publisher.flow
+        deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
+        while True:
+            if isinstance(error, PermissionsViolation):
+                raise WriteError(f"{self._where}: {error}") from error
+            if time.monotonic() >= deadline:
+                raise WriteError(
+                    f"{self._where}: {flow.outstanding} rows are without an ack after"
+                    f" {self._options.servers.retry_timeout_seconds:g} s: {error}"
+                ) from error
+            self._publisher.close()
+            forget_client(self._options.servers)
+            try:
+                client = connect(self._options, deadline)
+                self._settle()
+                self._publisher.open(client)
+                self._publisher.send_again()
+            except _PASSING as again:
+                error = again
+                time.sleep(RETRY_EVERY_SECONDS)
+                continue
+            if not isinstance(error, Timeout) or not flow.outstanding:
+                return
+            # Nothing came before: an ack must come now, or it is tried again.
+            before = flow.outstanding
+            patience = max(0.0, deadline - time.monotonic())
+            patience = min(patience, self._options.servers.request_timeout_seconds)
+            try:
+                if self._publisher.wait(before - 1, patience):
+                    return
+            except (PenstockError, OSError) as again:
+                error = again
+
+    def _settle(self) -> None:
+        flow = self._publisher.flow
+        if self._progress is None or self._progress.record is None or not flow.outstanding:
+            return
+        after = max(self._progress.record.after, flow.floor_seq)
+        js = jetstream_for(self._options.servers)
+        found = self._progress.over(js).scan(after, own_ids=self._own_ids)
+        for number, row, operation in flow.unanswered():
+            message = message_of(operation)
+            own = message.header(MSG_ID) if self._own_ids else None
+            if found.has(row, message.subject, own):
+                flow.settle(number)

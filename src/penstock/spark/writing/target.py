@@ -1,0 +1,177 @@
+"""The stream that rows are written into, looked at before anything is written.
+
+Everything about it that would make each row fail, or make a promise hollow, is said here, in one
+line, while nothing has happened yet. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.api.times import format_time
+from penstock.core.subjects import collide, literal, matches, subset
+from penstock.errors import NoResponders, PenstockError, StreamNotFound
+from penstock.spark.connection import ReadError, client_for, jetstream_for
+from penstock.spark.writing.options import BATCH, IDS
+from penstock.spark.writing.row_errors import WriteError
+
+if TYPE_CHECKING:
+    from penstock.client.models import StreamConfig, StreamInfo
+    from penstock.spark.writing.options import WriteOptions
+
+WINDOW_WANTED_SECONDS = 60.0
+_NS = 1_000_000_000
+_PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a task must know of the stream; picklable. ``stream`` is None where rows may go to any.
+
+    ``born`` is when it was created. ``rollup``: whether a message may replace those before it.
+    ``filter`` is the subject of all rows where it is one, for looking at what is in the stream.
+    """
+
+    stream: str | None = None
+    born: str = ""
+    expected: bool = False
+    """Whether each message says that it is for this stream alone."""
+    message_bytes_max: int = 0
+    kept_of_subject: int = 0
+    """How many messages of a subject it keeps; 0 where it does not count."""
+    rollup: bool = False
+    filter: str | None = None
+    progress_subject: str = ""
+    subjects: tuple[str, ...] = ()
+    """What it takes."""
+
+    def takes(self, subject: str) -> bool:
+        """Whether the stream took this subject when it was looked at."""
+        return literal(subject) and any(matches(subject, taken) for taken in self.subjects)
+
+
+def look_at(
+    options: WriteOptions, subjects: str | None, *, fixed: bool, ttl: bool, kind: str = "stream"
+) -> Target:
+    """The stream that takes ``subjects``, or that the options name, found fit for the write.
+
+    ``ttl``: whether rows have one. ``kind`` is what a user calls such a stream. Raises
+    :class:`WriteError` when it is not there or not fit, and warns where exactly-once has a
+    condition.
+    """
+    try:
+        client_for(options.servers)
+        stream = options.stream or _find(options, subjects)
+        if stream is None:
+            return Target()
+        info = jetstream_for(options.servers).stream_info(stream)
+    except StreamNotFound:
+        name = (options.stream or "").removeprefix(_PREFIXES[kind])
+        raise WriteError(f"there is no {kind} {name} on {options.servers}") from None
+    except NoResponders:
+        raise WriteError(f"{options.servers} has no JetStream") from None
+    except ReadError as error:
+        raise WriteError(str(error)) from error
+    except PenstockError as error:
+        raise WriteError(f"{options.servers}: {error}") from error
+    config = info.config
+    _check_open(config, ttl=ttl)
+    if subjects is not None and not any(collide(subjects, taken) for taken in config.subjects):
+        taken = ", ".join(config.subjects)
+        raise WriteError(f"stream {config.name} does not take subject {subjects}; it takes {taken}")
+    if options.exactly_once == IDS:
+        _check_window(config)
+    progress = _progress_subject(options, info) if options.exactly_once == BATCH else ""
+    return Target(
+        stream=config.name,
+        born=format_time(info.created),
+        expected=options.stream is not None,
+        message_bytes_max=max(0, config.max_msg_size),
+        kept_of_subject=max(0, config.max_msgs_per_subject),
+        rollup=config.allow_rollup_hdrs and not config.deny_purge,
+        filter=subjects if fixed and config.subject_transform is None else None,
+        progress_subject=progress,
+        subjects=tuple(config.subjects),
+    )
+
+
+def _find(options: WriteOptions, subjects: str | None) -> str | None:
+    if subjects is None:
+        if options.exactly_once in (IDS, BATCH):
+            raise WriteError(
+                "the subjects come from a column: say with option stream which stream takes them,"
+                f" for exactlyOnce={options.exactly_once} looks into it"
+            )
+        return None
+    names = jetstream_for(options.servers).stream_names(subjects)
+    if not names:
+        raise WriteError(f"no stream on {options.servers} takes subject {subjects}")
+    if len(names) > 1 and options.exactly_once in (IDS, BATCH):
+        raise WriteError(
+            f"several streams take subjects like {subjects}: {', '.join(names)}."
+            " Say with option stream which one is meant"
+        )
+    return names[0] if len(names) == 1 else None
+
+
+def _check_open(config: StreamConfig, *, ttl: bool) -> None:
+    name = config.name
+    if config.mirror is not None:
+        raise WriteError(f"stream {name} is a mirror of {config.mirror.name}: write into that")
+    if config.sealed:
+        raise WriteError(f"stream {name} is sealed: it takes no message any more")
+    if config.no_ack:
+        raise WriteError(f"stream {name} has no_ack set: nobody would know what is stored")
+    if ttl and not config.allow_msg_ttl:
+        raise WriteError(
+            f"rows have a ttl, but stream {name} does not allow one: set allow_msg_ttl"
+            " (from nats-server 2.11 on)"
+        )
+
+
+def _check_window(config: StreamConfig) -> None:
+    seconds = config.duplicate_window / _NS
+    name = config.name
+    if seconds <= 0:
+        raise WriteError(
+            f"stream {name} has a duplicate window of 0: it does not know a message id when it"
+            " comes again. Set duplicate_window (2 minutes are usual), or exactlyOnce=batch"
+        )
+    if seconds < WINDOW_WANTED_SECONDS:
+        warnings.warn(
+            f"stream {name} knows a message id again for {seconds:g} s only: two attempts at one"
+            " partition that run at the same time may write rows twice. Set duplicate_window to"
+            " more than a partition takes, or exactlyOnce=batch",
+            stacklevel=3,
+        )
+    if config.retention != "limits":
+        warnings.warn(
+            f"stream {name} has {config.retention} retention: rows that were consumed are not found"
+            f" in it any more, and are written once only if the write is run again within"
+            f" {seconds:g} s. Set duplicate_window to more than a restart takes",
+            stacklevel=3,
+        )
+
+
+def _progress_subject(options: WriteOptions, info: StreamInfo) -> str:
+    config = info.config
+    if not config.allow_atomic:
+        raise WriteError(
+            f"stream {config.name} takes no atomic batches: set allow_atomic (from nats-server 2.12"
+            " on), or use exactlyOnce=ids"
+        )
+    if config.retention != "limits":
+        raise WriteError(
+            f"stream {config.name} has {config.retention} retention: it would not keep the"
+            " progress records of exactlyOnce=batch"
+        )
+    begin = options.progress_subject or f"spark.progress.{config.name}"
+    if not any(subset(f"{begin}.>", taken) for taken in config.subjects):
+        raise WriteError(
+            f"exactlyOnce=batch keeps its progress in stream {config.name} itself: add the subject"
+            f" {begin}.> to it, or say with progressSubject where below its subjects"
+            f" ({', '.join(config.subjects)}) it may be"
+        )
+    return begin

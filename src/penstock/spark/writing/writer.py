@@ -1,0 +1,222 @@
+"""The classes Spark calls for writing ``format("jetstream")``, and what one task does.
+
+``write`` runs on executors, on a pickled copy; ``commit`` and ``abort`` on the driver. Everything a
+task needs is in its :class:`WritePlan`; which query and batch it is of, Spark's task context says.
+
+========================  =================================================================
+``exactlyOnce=ids``       :mod:`penstock.spark.writing.sending`, :mod:`penstock.spark.writing.progress`
+``exactlyOnce=batch``     :mod:`penstock.spark.writing.atomic`
+``exactlyOnce=none``      :mod:`penstock.spark.writing.sending`
+========================  =================================================================
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+from penstock.errors import PenstockError
+from penstock.spark.connection import jetstream_for
+from penstock.spark.parsing import OptionError
+from penstock.spark.writing.atomic import forget_markers, write_atomically
+from penstock.spark.writing.composing import ID, MessageComposer
+from penstock.spark.writing.options import BATCH, IDS, NONE, parse_write_options
+from penstock.spark.writing.plan import WritePlan, Written, fingerprint
+from penstock.spark.writing.progress import Progress, forget
+from penstock.spark.writing.row_errors import RowErrors, Task, WriteError
+from penstock.spark.writing.sending import Sender, patiently
+from penstock.spark.writing.target import look_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+    from penstock.client.blocking_jetstream import JetStream
+    from penstock.spark.writing.composing import Messages
+    from penstock.spark.writing.options import WriteOptions
+
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write the rows of one partition, in order. :class:`WriteError` when that cannot be."""
+    errors = RowErrors(plan.options, task)
+    try:
+        if plan.options.exactly_once == BATCH:
+            return write_atomically(plan, task, batches, errors)
+        return _write_one_by_one(plan, task, batches, errors)
+    except PenstockError as error:
+        where = plan.target.stream or plan.options.servers
+        raise WriteError(f"{task} into {where}: {error}") from error
+
+
+def _write_one_by_one(
+    plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch], errors: RowErrors
+) -> Written:
+    options, target = plan.options, plan.target
+    once = options.exactly_once == IDS
+    progress: Progress | None = None
+    sender: Sender | None = None
+    count = already = 0
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            messages = plan.composer.compose(batch)
+            if once and progress is None:
+                progress = _begin(plan, task, messages, ID in batch.schema.names)
+            if progress is None or not progress.finished:
+                sender = sender or Sender(options, target, errors, progress, task.id)
+                skip = [] if progress is None else _known(progress, messages, batch, count)
+                already += len(skip)
+                sender.send(messages, count, skip)
+            count += messages.count
+        if sender is not None:
+            sender.finish()
+            already += sender.duplicates
+    finally:
+        if sender is not None:
+            sender.close()
+    if progress is not None and progress.finished:
+        progress.finish(count)
+        return Written(count, already=count)
+    errors.close()
+    if progress is not None:
+        begun = progress
+        patiently(options, lambda js: begun.over(js).finish(count))
+    return Written(count, already, errors.count)
+
+
+def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Progress:
+    """The progress of a task whose first rows these are."""
+    first = fingerprint(messages)
+
+    def begin(js: JetStream) -> Progress:
+        progress = Progress(js, plan.options.progress_bucket, plan.target, task)
+        progress.begin(first, own_ids=own_ids)
+        return progress
+
+    return patiently(plan.options, begin)
+
+
+def _known(progress: Progress, messages: Messages, batch: pa.RecordBatch, first: int) -> list[int]:
+    """The rows of a batch that earlier attempts wrote."""
+    found = progress.found
+    if not found:
+        return []
+    ids = batch.column(ID).to_pylist() if messages.named else [None] * messages.count
+    return [
+        row
+        for row in range(messages.count)
+        if row not in messages.bad and found.has(first + row, messages.subject_of(row), ids[row])
+    ]
+
+
+def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
+    """What is to be done, checked as far as it can be before it begins.
+
+    Raises :class:`OptionError` and :class:`WriteError`.
+    """
+    options = parse_write_options(given)
+    composer = MessageComposer.of(schema, options.subject)
+    columns = composer.columns
+    if options.exactly_once == BATCH:
+        expecting = [name for name in columns if name.startswith("expected_")]
+        if expecting:
+            raise OptionError(
+                f"columns {', '.join(expecting)} go with exactlyOnce=ids or none:"
+                " an expectation that does not hold would refuse a whole atomic batch"
+            )
+    target = look_at(options, composer.subjects, fixed=composer.fixed, ttl="ttl" in columns)
+    return WritePlan(options, composer, target)
+
+
+def partition() -> int:
+    """The partition that the running task writes."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+class JetStreamWriter(DataSourceArrowWriter):
+    """A batch write: one job, whose tasks may be tried again."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        """Made once per job; the name of the job is made here, unless writeId gives it."""
+        self._plan = plan
+        self._writer = plan.options.write_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The rows of one partition."""
+        return write_partition(self._plan, Task(self._writer, 0, partition()), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All is in the stream; a job that cannot be run again under its name leaves nothing else
+        behind.
+        """
+        tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
+        self._forget()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task failed: what others wrote stays; a job with a writeId can be run again."""
+        self._forget()
+
+    def _forget(self) -> None:
+        options = self._plan.options
+        if options.write_id is not None or options.exactly_once == NONE:
+            return
+        js = jetstream_for(options.servers)
+        if options.exactly_once == IDS:
+            forget(js, options.progress_bucket, self._writer)
+        else:
+            forget_markers(js, self._plan.target, self._writer)
+
+
+class JetStreamStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write: the rows of each micro-batch, each once."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        """Made for every micro-batch."""
+        if plan.options.write_id is not None:
+            raise OptionError("writeId is for batch writes; a query has its own id")
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The rows of one partition of a micro-batch."""
+        return write_partition(self._plan, streaming_task(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """All is in the stream; says how many rows went to the side output."""
+        tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """Some task failed; Spark runs the batch again, and what is in is known then."""
+
+
+def streaming_task() -> Task:
+    """The partition of a micro-batch that the running task writes; :class:`WriteError` in no query."""
+    context: Any = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
+    batch = None if context is None else context.getLocalProperty(BATCH_ID)
+    if query is None or batch is None:
+        raise WriteError("this is no task of a streaming query: Spark names no query and batch")
+    return Task(query, int(batch), context.partitionId())
+
+
+def tell(messages: Sequence[WriterCommitMessage | None], options: WriteOptions, where: str) -> None:
+    """Warn of rows that went to the side output."""
+    written = [message for message in messages if isinstance(message, Written)]
+    refused = sum(message.refused for message in written)
+    if refused:
+        there = " and ".join(filter(None, (options.error_path, options.error_subject)))
+        rows = sum(message.rows for message in written)
+        warnings.warn(
+            f"{refused} of {rows} rows could not be written into {where}; they are in {there}",
+            stacklevel=2,
+        )
