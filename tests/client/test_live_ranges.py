@@ -228,3 +228,12 @@ def test_what_may_not_be_asked_is_said_at_once(kind, tmp_path):
                 js.get_message("S", 1)
     finally:
         process.remove()
+
+
+def test_a_request_whose_bytes_are_used_up_exactly(js):
+    """Servers end such a request without a word; what is still wanted must be asked for anew."""
+    held = Held(js)
+    sizes = range(2_000, 2_130)  # one of them fits exactly: a message takes less than 130 bytes
+    for max_bytes in sizes:
+        batches = read_range(js, held.name, 1, 41, rows=40, max_bytes=max_bytes, timeout=2)
+        assert sum(columns.count for columns in batches) == 40, max_bytes

@@ -241,8 +241,12 @@ class ColumnReader:
             min(left, quiet),
         )
         if not came and left > quiet:
-            self._outstanding = 0
+            self.pull_anew()
         return True
+
+    def pull_anew(self) -> None:
+        """No request is under way, whatever was counted: the next read sends some."""
+        self._outstanding = 0
 
     def _pull(self) -> None:
         """Keep requests under way, but ask for no more than the range can hold."""
@@ -376,6 +380,9 @@ def _without_gap(
             idle = 0 if info.num_pending else idle + 1
             if idle > 1 or (idle and info.delivered.consumer_seq == received):
                 return
+            if not info.num_waiting:
+                # A request whose max_bytes were used up exactly is over without a status.
+                reader.pull_anew()
             if time.monotonic() < deadline:
                 continue
             seq = reader.last_seq + 1
