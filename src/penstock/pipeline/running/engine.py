@@ -1,0 +1,233 @@
+"""The queries of a pipeline on a session: started, watched, stopped.
+
+A shared query streams up to its cut, and hands each micro-batch to its sinks, one after the other;
+each takes it once, however often it comes (:mod:`penstock.pipeline.running.writing`). So a kill
+anywhere leaves some sinks with the batch and some without, and the next start gives it to all of
+them again. Other queries are plain Spark: a source, steps, a sink.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from penstock.pipeline.description.functions import carry_modules
+from penstock.pipeline.description.sections import NO_CONSUMER
+from penstock.pipeline.running.frames import Frames, StepError, keeps_state
+from penstock.pipeline.running.numbers import Board
+from penstock.pipeline.running.queries import checkpoint
+from penstock.pipeline.running.supervising import (
+    QueryEnded,
+    brief,
+    check_query,
+    stop_after_batch,
+)
+from penstock.pipeline.running.writing import ROWS, metric, query_of, streamed, write_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.description.model import Pipeline, Sink
+    from penstock.pipeline.running.queries import Query
+    from penstock.spark.watching.progress import Watch
+
+_TELL_SECONDS = 5.0
+
+
+class Engine:
+    """The queries of one pipeline. Started once; closed in any case."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        queries: Sequence[Query],
+        *,
+        once: bool = False,
+        board: Board | None = None,
+    ) -> None:
+        """Nothing is started yet. ``once`` ends each query when what was there is done."""
+        self.board = board or Board()
+        self._pipeline = pipeline
+        self._spark = spark
+        self._queries = list(queries)
+        self._once = once
+        self._running: dict[str, Any] = {}
+        self._failures: dict[str, str] = {}
+        self._listener: StreamingQueryListener | None = None
+        self._watch: Watch | None = None
+
+    def start(self) -> None:
+        """Start all queries. Raises :class:`StepError` for what Spark refuses, and nothing runs."""
+        pipeline = self._pipeline
+        carry_modules(pipeline.folder)
+        prepared = [(query, self._prepare(query)) for query in self._queries]
+        if pipeline.metrics is not None:
+            self._watch = _watch(self._spark, pipeline)
+        self._listener = _Listener(self.board)
+        self._spark.streams.addListener(self._listener)
+        for query, writer in prepared:
+            spark_name = f"{pipeline.name}-{query.name}"
+            self.board.begin(query, spark_name)
+            where = checkpoint(pipeline.state, query.name)
+            where.mkdir(parents=True, exist_ok=True)
+            try:
+                started = (
+                    writer.queryName(spark_name)
+                    .option("checkpointLocation", where.as_uri())
+                    .start()
+                )
+            except Exception as error:  # Spark's: a checkpoint of another plan, a sink it refuses
+                self.stop()
+                raise StepError(f"query {query.name}: {pipeline.hide(brief(error))}") from error
+            self._running[query.name] = started
+            self.board.started(query)
+
+    def look(self) -> bool:
+        """Whether any query still runs. Raises :class:`QueryEnded` when one has failed."""
+        active = False
+        for name, query in self._running.items():
+            try:
+                runs = check_query(query, may_end=self._once)
+            except QueryEnded as error:
+                said = self._pipeline.hide(self._failures.get(name) or str(error))
+                self.board.ended(name, said)
+                raise QueryEnded(f"query {name}: {said}") from None
+            if not runs:
+                self.board.ended(name)
+            active |= runs
+        return active
+
+    def stop(self) -> None:
+        """Stop all queries at the end of the batch each has under way."""
+        stop_after_batch(list(self._running.values()))
+
+    def close(self) -> None:
+        """Wait for the last numbers and let go of the session; the queries are stopped."""
+        if self._listener is not None:
+            self.board.wait_for_ends(set(self._running), _TELL_SECONDS)
+            with contextlib.suppress(Exception):  # the JVM is gone, and the listener with it
+                self._spark.streams.removeListener(self._listener)
+            self._listener = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _prepare(self, query: Query) -> Any:
+        """A query as a ``writeStream`` that needs a name, a place and a start."""
+        pipeline = self._pipeline
+        sinks = [pipeline.sinks[name] for name in query.sinks]
+        frames = Frames(pipeline, self._spark, consumers=self._consumers(query))
+        seconds = pipeline.trigger_seconds
+        if query.shared:
+            trunk = frames.node(query.cut)
+            for sink in sinks:
+                if state := keeps_state(frames.sink(sink), trunk):
+                    raise StepError(
+                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: what it reads keeps state"
+                        f" over the stream ({', '.join(state)}), which takes a query of its own:"
+                        " add query: own"
+                    )
+            writer = trunk.writeStream.foreachBatch(self._batches(query, sinks))
+        else:
+            [sink] = sinks
+            seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
+            writer = streamed(
+                sink, frames.sink(sink), lambda error: self._failed(query, sink, error)
+            )
+        if self._once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
+
+    def _batches(self, query: Query, sinks: list[Sink]) -> Any:
+        def take(rows: DataFrame, batch_id: int) -> None:
+            # Partitions must be the same ones when a batch comes again.
+            rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            frames = Frames(self._pipeline, rows.sparkSession, given={query.cut: rows})
+            sink = sinks[0]
+            try:
+                frames.keep_for(sinks)
+                for sink in sinks:
+                    counting = Observation(metric(sink.name))
+                    counted = frames.sink(sink).observe(counting, F.count(F.lit(1)).alias(ROWS))
+                    write_batch(sink, counted, query_of(rows), batch_id)
+                    self.board.wrote(query.name, sink.name, counting.get[ROWS])
+            except Exception as error:
+                self._failed(query, sink, error)
+                raise
+            finally:
+                frames.release()
+
+        return take
+
+    def _failed(self, query: Query, sink: Sink, error: Exception) -> None:
+        self._failures.setdefault(query.name, f"sink {sink.name}: {brief(error)}")
+
+    def _consumers(self, query: Query) -> dict[str, str]:
+        """The shadow consumers of the streams that a query reads, by source."""
+        found = {}
+        readers: dict[str, int] = {}
+        for each in self._queries:
+            for name in each.sources:
+                readers[name] = readers.get(name, 0) + 1
+        for name in query.sources:
+            source = self._pipeline.sources[name]
+            given = {key.lower(): value for key, value in source.options.items()}.get("consumer")
+            if source.format == "jetstream" and given != NO_CONSUMER:
+                found[name] = consumer_name(
+                    self._pipeline.name, name, query, given, alone=readers[name] == 1
+                )
+        return found
+
+
+def consumer_name(
+    pipeline: str, source: str, query: Query, given: str | None, *, alone: bool
+) -> str:
+    """The shadow consumer of a query on a source: what the file says, where one query reads it."""
+    if given is not None:
+        return given if alone else f"{given}-{query.name}"
+    place = query.name if len(query.sources) == 1 else f"{query.name}-{source}"
+    return f"{pipeline}-{place}"
+
+
+class _Listener(StreamingQueryListener):
+    """What Spark says of the session's queries, for the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.started(event), {})
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
+        rows = {
+            name.removeprefix("sink "): int(found[ROWS] or 0)
+            for name, found in (event.progress.observedMetrics or {}).items()
+            if name.startswith("sink ")
+        }
+        self._board.take(lambda reports: reports.progress(event), rows)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.idle(event), {})
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.terminated(event, ""), {})
+
+
+def _watch(spark: SparkSession, pipeline: Pipeline) -> Watch:
+    from penstock.spark import watch
+
+    assert pipeline.metrics is not None
+    return watch(
+        spark,
+        subject=pipeline.metrics.subject,
+        metrics_port=pipeline.metrics.port,
+        metrics_host=pipeline.metrics.host,
+        **pipeline.servers,
+    )
