@@ -292,6 +292,16 @@ sinks:
     assert "has no function BAD" in found[10]
 
 
+def test_expressions_that_yaml_has_cut_are_whole_again():
+    def select(text):
+        changed = GOOD.replace('["id", "struct(a, b) as both"]', text)
+        return pipeline(changed).steps["checked"].select
+
+    assert select("[id, f(a, g(b, c)) as d]") == ("id", "f(a, g(b, c)) as d")
+    assert select('[id, "f(\',(\') as d", "`e,`"]') == ("id", "f(',(') as d", "`e,`")
+    assert select("id, h(1, 2)") == ("id", "h(1, 2)")
+
+
 @given(st.text(st.sampled_from("ab:-{}[]&*<>|'\" \n\t#,?!%@`$"), max_size=60))
 def test_no_text_does_anything_but_fail_well(text):
     with pytest.raises(PipelineError) as raised:

@@ -125,10 +125,14 @@ def test_memory_is_kept(tmp_path):
     memory = begun()
     memory.queries["raw"].left["gone"] = 4
     remember(tmp_path, memory)
+    assert recall(tmp_path, "shop") == Memory("shop")
+    for query in memory.queries:
+        (checkpoint(tmp_path, query) / "offsets").mkdir(parents=True)
+        (checkpoint(tmp_path, query) / "offsets" / "0").write_text("v1")
     assert recall(tmp_path, "shop") == memory
     with pytest.raises(StateError, match="is the state of pipeline shop, not of x"):
         recall(tmp_path, "x")
-    (tmp_path / "pipeline.json").write_text(json.dumps({"queries": {"a": 1}}))
+    (tmp_path / "pipeline.json").write_text(json.dumps({"queries": {"raw": 1}}))
     with pytest.raises(StateError, match="cannot be read"):
         recall(tmp_path, "shop")
     assert recall(tmp_path / "none", "shop") == Memory("shop")

@@ -78,6 +78,12 @@ class Fields:
             )
         return found
 
+    def expressions(self, key: str, *, example: str) -> tuple[str, ...]:
+        """Expressions with commas between, in a text or a list; a list in brackets may have been
+        cut by YAML at a comma inside of one.
+        """
+        return tuple(split_expressions(", ".join(self.texts(key, example=example, split=False))))
+
     def flag(self, key: str) -> bool:
         """true or false; false when it is not there."""
         text = self.text(key)
@@ -119,7 +125,8 @@ class Fields:
                 if isinstance(each, Text)
             }
         if there:
-            self.problem(key, f"{key} must be names with a text each: {example}")
+            quoting = "; a text with a comma goes in quotes"
+            self.problem(key, f"{key} must be names with a text each: {example}{quoting}")
         return {}
 
     def data(self, key: str) -> dict[str, object]:
@@ -153,6 +160,28 @@ class Fields:
         """Say which keys nobody knows."""
         for name in self._left:
             self.problem(name, f"unknown key {name!r}{did_you_mean(name, names(known))}")
+
+
+_QUOTES = "'\"`"
+
+
+def split_expressions(text: str) -> list[str]:
+    """Expressions of SQL with commas between, by the commas that are in no brackets or quotes."""
+    found: list[str] = []
+    depth, begin, quote = 0, 0, ""
+    for place, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in _QUOTES:
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth <= 0:
+            found.append(text[begin:place])
+            begin = place + 1
+    return [each.strip() for each in (*found, text[begin:]) if each.strip()]
 
 
 def _option(value: Value) -> Text | None:

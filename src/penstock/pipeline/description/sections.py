@@ -92,7 +92,7 @@ class Sections:
             watermark=_watermark(fields),
             where=fields.text("where") if fields.has("where") else None,
             columns=fields.pairs("columns", example="{total: price * amount}"),
-            select=fields.texts("select", example="[id, upper(name) as name]", split=False),
+            select=fields.expressions("select", example="[id, upper(name) as name]"),
             drop=fields.texts("drop", example="[raw]"),
             expect=fields.pairs("expect", example="{has_id: id is not null}"),
         )
@@ -121,7 +121,7 @@ class Sections:
             line,
             fields.text("from", required="raw") or "",
             where=fields.text("where") if fields.has("where") else None,
-            select=fields.texts("select", example="[id, name]", split=False),
+            select=fields.expressions("select", example="[id, name]"),
             mode=fields.word("mode", _MODES) or "append",
             trigger_seconds=fields.seconds("trigger"),
         )

@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.pipeline.description.functions import carry_modules
@@ -25,8 +23,9 @@ from penstock.pipeline.running.supervising import (
     brief,
     check_query,
     stop_after_batch,
+    wait_for_begin,
 )
-from penstock.pipeline.running.writing import ROWS, metric, query_of, streamed, write_batch
+from penstock.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.spark.watching.progress import Watch
 
 _TELL_SECONDS = 5.0
+# Each query starts Python workers, which Spark waits for ten seconds: all at once they may be late.
+_BEGIN_SECONDS = 15.0
 
 
 class Engine:
@@ -60,6 +61,7 @@ class Engine:
         self._once = once
         self._running: dict[str, Any] = {}
         self._failures: dict[str, str] = {}
+        self._counts: list[Counts] = []
         self._listener: StreamingQueryListener | None = None
         self._watch: Watch | None = None
 
@@ -88,6 +90,8 @@ class Engine:
                 raise StepError(f"query {query.name}: {pipeline.hide(brief(error))}") from error
             self._running[query.name] = started
             self.board.started(query)
+            if query is not self._queries[-1]:
+                wait_for_begin(started, _BEGIN_SECONDS)
 
     def look(self) -> bool:
         """Whether any query still runs. Raises :class:`QueryEnded` when one has failed."""
@@ -112,6 +116,8 @@ class Engine:
         """Wait for the last numbers and let go of the session; the queries are stopped."""
         if self._listener is not None:
             self.board.wait_for_ends(set(self._running), _TELL_SECONDS)
+            for counts in self._counts:
+                counts.finish(_TELL_SECONDS)
             with contextlib.suppress(Exception):  # the JVM is gone, and the listener with it
                 self._spark.streams.removeListener(self._listener)
             self._listener = None
@@ -146,6 +152,9 @@ class Engine:
         return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
 
     def _batches(self, query: Query, sinks: list[Sink]) -> Any:
+        counts = Counts(lambda sink, rows: self.board.wrote(query.name, sink, rows))
+        self._counts.append(counts)
+
         def take(rows: DataFrame, batch_id: int) -> None:
             # Partitions must be the same ones when a batch comes again.
             rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
@@ -154,10 +163,9 @@ class Engine:
             try:
                 frames.keep_for(sinks)
                 for sink in sinks:
-                    counting = Observation(metric(sink.name))
-                    counted = frames.sink(sink).observe(counting, F.count(F.lit(1)).alias(ROWS))
+                    counted, counting = counts.count(frames.sink(sink), sink)
                     write_batch(sink, counted, query_of(rows), batch_id)
-                    self.board.wrote(query.name, sink.name, counting.get[ROWS])
+                    counts.written(sink, counting)
             except Exception as error:
                 self._failed(query, sink, error)
                 raise

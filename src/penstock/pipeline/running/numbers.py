@@ -164,9 +164,9 @@ class QueriesView:
                 *(f"{name} {cell}" for name, cell in cells.items() if cell and name != "state"),
             ]
             text = ", ".join(said) + (f"; {query.error}" if query.error else "")
-            facts = replace(query, rows_per_second=0.0)
             urgent = (self.stage if not self.queries else "", query.state, query.error)
-            found.append(Line(query.name, text, facts if self.queries else urgent, urgent))
+            facts = (urgent, query.batch, query.rows, query.lag, query.streams)
+            found.append(Line(query.name, text, facts, urgent))
         return found
 
 

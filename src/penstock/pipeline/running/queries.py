@@ -87,7 +87,10 @@ def committed(state: Path, query: str) -> int:
 
 
 def recall(state: Path, pipeline: str) -> Memory:
-    """What is remembered; nothing before the first run. Raises :class:`StateError`."""
+    """What is remembered, but for queries that have no checkpoint yet: they were not begun.
+
+    Raises :class:`StateError`.
+    """
     path = state / RECORD
     try:
         data: dict[str, Any] = json.loads(path.read_text())
@@ -99,6 +102,7 @@ def recall(state: Path, pipeline: str) -> Memory:
                 {str(each): int(batch) for each, batch in one["left"].items()},
             )
             for name, one in data["queries"].items()
+            if any(checkpoint(state, name).glob("offsets/[0-9]*"))
         }
         memory = Memory(str(data["pipeline"]), queries)
     except FileNotFoundError:

@@ -172,7 +172,9 @@ def _bucket_servers(options: dict[str, str]) -> Servers:
 
 def _sink(sink: Sink) -> SinkStatus:
     if sink.upsert is None and sink.format != DELTA:
-        return SinkStatus(sink.name, sink.format or "")
+        folded = {key.lower(): value for key, value in sink.options.items()}
+        names = (folded.get(key) for key in ("path", "stream", "bucket", "subject"))
+        return SinkStatus(sink.name, f"{sink.format} {next(filter(None, names), '')}".rstrip())
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -41,6 +41,20 @@ def check_query(query: Any, *, may_end: bool = False) -> bool:
     return bool(active)
 
 
+def wait_for_begin(query: Any, seconds: float) -> None:
+    """Wait until a query that was started has its first batch, or has nothing to do."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if not query.isActive or query.lastProgress is not None:
+                return
+            if query.status["message"].startswith(("Processing", "Waiting")):
+                return
+        except Exception:  # the JVM is gone, which is told later
+            return
+        time.sleep(_LOOK_EVERY_SECONDS)
+
+
 def stop_after_batch(queries: list[Any]) -> None:
     """Stop queries, each when the batch under way is done, but wait no longer than a minute. A
     batch that is cut off is run again by the next start.

@@ -10,9 +10,13 @@ What makes a batch that comes again harmless is the sink's own memory of it::
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from penstock.pipeline.description.model import DELTA
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 ROWS = "rows"
 _QUERY_ID_CHARACTERS = 36
 _NAME_MAX = 64
+_COUNTS_WAITING = 32
 
 
 def metric(sink: str) -> str:
@@ -38,6 +43,42 @@ def metric(sink: str) -> str:
 def counted(rows: DataFrame, sink: Sink) -> DataFrame:
     """The same rows, counted by Spark as they go into a sink of a query of its own."""
     return rows.observe(metric(sink.name), F.count(F.lit(1)).alias(ROWS))
+
+
+class Counts:
+    """Rows that went into sinks, counted by Spark on the way.
+
+    Spark tells a count some time after the write, through a queue that may lose it, and who asks
+    waits until then: so each is waited for by a thread, and none holds up a batch.
+    """
+
+    def __init__(self, tell: Callable[[str, int], None]) -> None:
+        """``tell`` hears a sink and its rows, in a thread of its own."""
+        self._tell = tell
+        self._waiting: set[threading.Thread] = set()
+
+    def count(self, rows: DataFrame, sink: Sink) -> tuple[DataFrame, Observation]:
+        """The same rows, and what will know how many there were."""
+        counting = Observation(metric(sink.name))
+        return rows.observe(counting, F.count(F.lit(1)).alias(ROWS)), counting
+
+    def written(self, sink: Sink, counting: Observation) -> None:
+        """They were written: tell how many, when that is known."""
+        self._waiting = {each for each in self._waiting if each.is_alive()}
+        if len(self._waiting) < _COUNTS_WAITING:
+            thread = threading.Thread(target=self._wait, args=(sink.name, counting), daemon=True)
+            self._waiting.add(thread)
+            thread.start()
+
+    def finish(self, seconds: float) -> None:
+        """Wait a while for what is not told yet."""
+        deadline = time.monotonic() + seconds
+        for thread in self._waiting:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _wait(self, sink: str, counting: Observation) -> None:
+        with contextlib.suppress(Exception):  # the JVM has ended meanwhile
+            self._tell(sink, int(counting.get[ROWS]))
 
 
 def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> None:
