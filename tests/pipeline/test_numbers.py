@@ -9,7 +9,7 @@ from penstock.pipeline.display import Screen
 from penstock.pipeline.running.engine import consumer_name
 from penstock.pipeline.running.numbers import Board, QueriesView, as_data, summary_table
 from penstock.pipeline.running.queries import Query
-from penstock.pipeline.running.supervising import brief
+from penstock.pipeline.running.supervising import NO_REASON, brief
 from penstock.pipeline.running.writing import writer_name
 
 QUERY = Query("raw", "raw", ("raw",), ("table", "bad"), True)
@@ -110,6 +110,12 @@ def test_names_of_consumers_and_writers():
     names = {writer_name("q" * 36, "s" * length) for length in range(1, 65)}
     assert len(names) == 64
     assert max(map(len, names)) <= 64
+
+
+def test_what_spark_says_of_a_query_that_failed():
+    head = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:"
+    assert brief(RuntimeError(f"{head} it is full SQLSTATE: XXKST\n=== Query")) == "it is full"
+    assert brief(RuntimeError(f"{head}  SQLSTATE: XXKST (no cause message)\n=== Q")) == NO_REASON
 
 
 def test_the_line_of_an_error_in_python():

@@ -9,6 +9,7 @@ them again. Other queries are plain Spark: a source, steps, a sink.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -19,6 +20,7 @@ from penstock.pipeline.running.frames import Frames, StepError, keeps_state
 from penstock.pipeline.running.numbers import Board
 from penstock.pipeline.running.queries import checkpoint
 from penstock.pipeline.running.supervising import (
+    NO_REASON,
     QueryEnded,
     brief,
     check_query,
@@ -39,6 +41,13 @@ if TYPE_CHECKING:
 _TELL_SECONDS = 5.0
 # Each query starts Python workers, which Spark waits for ten seconds: all at once they may be late.
 _BEGIN_SECONDS = 15.0
+RESTARTS = 3
+_WORKER_GONE = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "Timed out while waiting for the Python worker",
+    NO_REASON,
+)
 
 
 class Engine:
@@ -62,6 +71,7 @@ class Engine:
         self._running: dict[str, Any] = {}
         self._failures: dict[str, str] = {}
         self._counts: list[Counts] = []
+        self._restarts: Counter[str] = Counter()
         self._listener: StreamingQueryListener | None = None
         self._watch: Watch | None = None
 
@@ -75,38 +85,55 @@ class Engine:
         self._listener = _Listener(self.board)
         self._spark.streams.addListener(self._listener)
         for query, writer in prepared:
-            spark_name = f"{pipeline.name}-{query.name}"
-            self.board.begin(query, spark_name)
-            where = checkpoint(pipeline.state, query.name)
-            where.mkdir(parents=True, exist_ok=True)
-            try:
-                started = (
-                    writer.queryName(spark_name)
-                    .option("checkpointLocation", where.as_uri())
-                    .start()
-                )
-            except Exception as error:  # Spark's: a checkpoint of another plan, a sink it refuses
-                self.stop()
-                raise StepError(f"query {query.name}: {pipeline.hide(brief(error))}") from error
-            self._running[query.name] = started
-            self.board.started(query)
+            self.board.begin(query, f"{pipeline.name}-{query.name}")
+            self._start(query, writer)
             if query is not self._queries[-1]:
-                wait_for_begin(started, _BEGIN_SECONDS)
+                wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
+
+    def _start(self, query: Query, writer: Any) -> None:
+        where = checkpoint(self._pipeline.state, query.name)
+        where.mkdir(parents=True, exist_ok=True)
+        try:
+            self._running[query.name] = (
+                writer.queryName(f"{self._pipeline.name}-{query.name}")
+                .option("checkpointLocation", where.as_uri())
+                .start()
+            )
+        except Exception as error:  # Spark's: a checkpoint of another plan, a sink it refuses
+            said = self._pipeline.hide(brief(error))
+            raise StepError(f"query {query.name}: {said}") from error
+        self.board.started(query)
 
     def look(self) -> bool:
         """Whether any query still runs. Raises :class:`QueryEnded` when one has failed."""
         active = False
-        for name, query in self._running.items():
+        for query in self._queries:
             try:
-                runs = check_query(query, may_end=self._once)
+                runs = check_query(self._running[query.name], may_end=self._once)
             except QueryEnded as error:
-                said = self._pipeline.hide(self._failures.get(name) or str(error))
-                self.board.ended(name, said)
-                raise QueryEnded(f"query {name}: {said}") from None
+                said = self._pipeline.hide(self._failures.pop(query.name, "") or str(error))
+                if self._may_try_again(query, said):
+                    self._start(query, self._prepare(query))
+                    active = True
+                    continue
+                self.board.ended(query.name, said)
+                raise QueryEnded(f"query {query.name}: {said}") from None
             if not runs:
-                self.board.ended(name)
+                self.board.ended(query.name)
             active |= runs
         return active
+
+    def _may_try_again(self, query: Query, said: str) -> bool:
+        """Whether it was a Python worker of Spark that did not come up or was killed, for which
+        neither the data nor the pipeline can be blamed; a few times.
+        """
+        if not any(text in said for text in _WORKER_GONE):
+            return False
+        self._restarts[query.name] += 1
+        if self._restarts[query.name] > RESTARTS:
+            return False
+        self.board.trouble(query.name, f"{said} Started again ({self._restarts[query.name]})")
+        return True
 
     def stop(self) -> None:
         """Stop all queries at the end of the batch each has under way."""

@@ -183,7 +183,8 @@ class Frames:
         from penstock.pipeline.running.supervising import brief
 
         file = self._pipeline.file
-        return StepError(f"{file}:{node.line}: {part}.{node.name}: {brief(error)}")
+        said = self._pipeline.hide(brief(error))
+        return StepError(f"{file}:{node.line}: {part}.{node.name}: {said}")
 
 
 def _both(one: Column, other: Column) -> Column:

@@ -105,11 +105,18 @@ class Board:
         elif message["event"] == "terminated":
             self._ended.add(name)
 
+    def trouble(self, name: str, text: str) -> None:
+        """Something was wrong with a query that goes on; it stays to be read."""
+        with self._lock:
+            self._ended.discard(name)
+            self._numbers[name] = replace(self._numbers[name], error=text)
+
     def ended(self, name: str, error: str = "") -> None:
         """A query runs no more."""
         with self._lock:
             state = "failed" if error else "ended"
-            self._numbers[name] = replace(self._numbers[name], state=state, error=error)
+            said = error or self._numbers[name].error
+            self._numbers[name] = replace(self._numbers[name], state=state, error=said)
 
     def wait_for_ends(self, names: set[str], seconds: float) -> None:
         """Wait until Spark has told all there was to tell of queries that ended."""

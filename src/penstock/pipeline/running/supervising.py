@@ -5,6 +5,7 @@ them at the end of a batch, and listen to signals meanwhile.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
+_STREAM_FAILED = re.compile(
+    r"\[STREAM_FAILED\] Query \[.*?\] terminated with exception:(.*?)"
+    r"(?: SQLSTATE: \w+)?(?: \(no cause message\))?$"
+)
+NO_REASON = "Spark gives no reason, as when its Python worker was killed"
 
 
 class QueryEnded(RuntimeError):
@@ -102,7 +108,10 @@ def brief(error: Exception) -> str:
         said = [line for line in behind[1:] if line and not line[0].isspace()]
         if said:
             return said[0].strip()
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    match = _STREAM_FAILED.match(lines[0])
+    return lines[0] if match is None else match[1].strip() or NO_REASON
 
 
 @contextlib.contextmanager
