@@ -58,6 +58,8 @@ class _Run:
                 self._show([])
                 try:
                     spark = cleanup.enter_context(own_session(self._job))
+                    # A session that is made takes Ctrl-C for itself, to cancel what runs.
+                    cleanup.enter_context(stop_signals(self._stopping))
                     result = self._job.run(
                         spark,
                         once=self._once,
