@@ -132,7 +132,8 @@ class Engine:
         self._restarts[query.name] += 1
         if self._restarts[query.name] > RESTARTS:
             return False
-        self.board.trouble(query.name, f"{said} Started again ({self._restarts[query.name]})")
+        times = self._restarts[query.name]
+        self.board.trouble(query.name, f"{said.rstrip('.')}; started again ({times})")
         return True
 
     def stop(self) -> None:
