@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.pipeline import files
-from penstock.pipeline.files import (
+from penstock.pipeline.logs.files import (
     BadLogPathError,
     Follower,
     Identity,

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.pipeline.landing import (
+from penstock.pipeline.logs.landing import (
     LINES_SCHEMA,
     Landing,
     batch_function,
     count_lines,
     summarise,
 )
-from penstock.pipeline.transforms import parsed, per_minute, shipped
+from penstock.pipeline.logs.transforms import parsed, per_minute, shipped
 from penstock.spark.tables.data_files import write_rows
 from penstock.spark.tables.places import place
 from penstock.spark.tables.stream_tables import Batch

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pipeline.names import subject_of, token
+from penstock.pipeline.logs.names import subject_of, token
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from penstock.pipeline.progress import Display, Numbers, Rate, Summary
+from penstock.pipeline.display import Rate
+from penstock.pipeline.logs.progress import Display, Numbers, Summary
 
 
 def test_rate_is_over_the_last_seconds():
@@ -19,9 +20,9 @@ def test_rate_is_over_the_last_seconds():
 def test_plain_lines_tell_every_number_and_only_changes():
     console = Console(file=io.StringIO(), width=40)
     with Display(console) as display:
-        display.show(Numbers("draining", 3, 1000, 900, 800, 200, 4, "shipping waits: no answer"))
-        display.show(Numbers("draining", 3, 1000, 900, 801, 199, 4, "shipping waits: no answer"))
-        display.show(Numbers("running", 3, 1000, 1000, 1000, 0, 5))
+        display.tell(Numbers("draining", 3, 1000, 900, 800, 200, 4, "shipping waits: no answer"))
+        display.tell(Numbers("draining", 3, 1000, 900, 801, 199, 4, "shipping waits: no answer"))
+        display.tell(Numbers("running", 3, 1000, 1000, 1000, 0, 5))
     lines = console.file.getvalue().splitlines()
     assert len(lines) == 2
     for word in (
@@ -39,7 +40,7 @@ def test_plain_lines_tell_every_number_and_only_changes():
 def test_a_terminal_shows_a_table():
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with Display(console) as display:
-        display.show(Numbers("running", 3, 12345, 900, 800, 200, 4))
+        display.tell(Numbers("running", 3, 12345, 900, 800, 200, 4))
     assert "12,345" in console.file.getvalue()
 
 

@@ -16,8 +16,9 @@ from deltalake import DeltaTable
 
 from penstock.client.blocking import connect_blocking
 from penstock.pipeline.children import started_at
-from penstock.pipeline.parts import brief, local_time_zone
-from penstock.pipeline.run import run
+from penstock.pipeline.logs.parts import local_time_zone
+from penstock.pipeline.logs.run import run
+from penstock.pipeline.running.supervising import brief
 from tests.peers import available_servers, command_of, free_port
 
 # That it runs on any server is for the tests of its parts to show; these take half a minute each.

@@ -9,9 +9,9 @@ import pytest
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.errors import PenstockError
-from penstock.pipeline import names, shipper
-from penstock.pipeline.files import Identity
-from penstock.pipeline.shipper import Chain, Shipper, read_mark, ship_forever
+from penstock.pipeline.logs import names, shipper
+from penstock.pipeline.logs.files import Identity
+from penstock.pipeline.logs.shipper import Chain, Shipper, read_mark, ship_forever
 
 pytestmark = pytest.mark.peer
 

@@ -21,6 +21,7 @@ GOOD = {
     "subject": "orders.{country}.x-{id}",
     "exactlyOnce": "BATCH",
     "writeId": "job-7",
+    "writeEpoch": "41",
     "progressBucket": "progress",
     "progressSubject": "orders.progress",
     "atomicRows": "500",
@@ -60,6 +61,7 @@ def test_what_spark_adds_is_passed_over():
         ("subject", ""),
         ("exactlyOnce", "twice"),
         ("writeId", "a.b"),
+        ("writeEpoch", "-1"),
         ("progressBucket", "a b"),
         ("progressSubject", "a.>"),
         ("atomicRows", "1"),
@@ -82,6 +84,7 @@ def test_bad_values_name_the_option_and_what_is_right(name, text):
         ({"errorPath": "/x"}, "for onRowError=side"),
         ({"progressSubject": "x"}, "for exactlyOnce=batch"),
         ({"writeId": "x", "exactlyOnce": "none"}, "for exactlyOnce=ids or batch"),
+        ({"writeEpoch": "7"}, "that writeId names"),
         ({"subjet": "x"}, "no option 'subjet'"),
     ],
 )

@@ -60,7 +60,7 @@ def _nobody(subject: str) -> str:
 def run_pipeline(arguments: list[str]) -> int:
     """``penstock run``: server, shipper, Spark tables."""
     try:
-        from penstock.pipeline.run import run
+        from penstock.pipeline.logs.run import run
     except ImportError as problem:
         return complain(f"{problem}; pip install 'penstock[pipeline]'")
     return run(arguments)

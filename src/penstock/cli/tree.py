@@ -22,6 +22,7 @@ TOP: dict[str, Row] = {
     "stream": ("Streams: ls, add, info, rm, purge, get, backup, restore.", "tree", "stream"),
     "consumer": ("Consumers: ls, add, info, rm, next.", "tree", "consumer"),
     "account": ("What the account uses: info.", "tree", "account"),
+    "pipeline": ("A pipeline in a file: check, run, status, init.", "tree", "pipeline"),
     "spark": ("Spark: watch streaming queries, package for a cluster.", "tree", "spark"),
     "store": (
         "A store folder, without a server: ls, check, verify, repair, dump, backup, restore.",
@@ -53,6 +54,12 @@ ACCOUNT: dict[str, Row] = {
 SPARK: dict[str, Row] = {
     "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
     "package": ("Make an archive for the machines of a cluster.", "spark_package", "package"),
+}
+PIPELINE: dict[str, Row] = {
+    "check": ("Look a file over and draw its graph.", "pipeline", "check"),
+    "run": ("Run it until Ctrl-C, or once.", "pipeline", "run"),
+    "status": ("Show how far it is.", "pipeline", "status"),
+    "init": ("Print a file to begin with.", "pipeline", "init"),
 }
 TABLES: dict[str, Row] = {
     "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
@@ -92,6 +99,7 @@ def _group(name: str, text: str, rows: dict[str, Row]) -> Lazy:
 stream = _group("stream", "Look at streams and change them.", STREAM)
 consumer = _group("consumer", "Look at consumers and change them.", CONSUMER)
 account = _group("account", "Look at the account.", ACCOUNT)
+pipeline = _group("pipeline", "Sources, steps and sinks out of one file, on Spark.", PIPELINE)
 tables = _group("tables", "Look after the tables that Spark writes.", TABLES)
 spark = _group(
     "spark", "Look at streaming queries of Spark, and bring Penstock to a cluster.", SPARK

@@ -1,13 +1,37 @@
-"""The main job: log files into a stream, the stream through Spark into tables.
+"""Pipelines: sources, steps and sinks out of one YAML file, on Spark; and the main job.
 
 ================  ==================================================================================
-``names``         headers and subjects of shipped lines
-``files``         finding log files, telling one file from another, reading lines as files grow
-``shipper``       publishing lines so that none is lost or doubled, whatever is killed when
-``transforms``    DataFrame to DataFrame: messages to lines, text to columns, lines to counts
-``landing``       each micro-batch into the two tables, exactly once
-``children``      processes that do not outlive this one
-``progress``      what a person sees while it runs, and the summary
-``run``           ``penstock run``: all of the above wired together
+``description``   what a pipeline is: the file read and checked, without Spark
+``running``       a pipeline at work: queries, batches into sinks, numbers, status
+``logs``          the main job, ``penstock run``: log files into a stream, the stream into tables
+``children``      processes that do not outlive this one, and a folder's lock
+``display``       numbers in place on a terminal, as lines elsewhere
 ================  ==================================================================================
+
+:func:`load` and :func:`run` are for users.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.pipeline.description.problems import PipelineError
+    from penstock.pipeline.description.reading import load
+    from penstock.pipeline.running.job import run
+
+__all__ = ["PipelineError", "load", "run"]
+_WHERE = {
+    "load": "description.reading",
+    "run": "running.job",
+    "PipelineError": "description.problems",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names for users, imported when one asks."""
+    if name in _WHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    raise AttributeError(name)

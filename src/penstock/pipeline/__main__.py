@@ -2,7 +2,7 @@
 
 import sys
 
-from penstock.pipeline.run import run
+from penstock.pipeline.logs.run import run
 
 if __name__ == "__main__":
     sys.exit(run(sys.argv[1:]))

@@ -114,6 +114,18 @@ class Children:
         self._save()
 
 
+def holder(folder: Path) -> str:
+    """The process that works in a folder, "" when none does."""
+    try:
+        with (folder / "run.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return (folder / "run.lock").read_text().strip() or "unknown"
+    except OSError:
+        return ""
+    return ""
+
+
 def started_at(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when there is none, or only its exit
     status is left.

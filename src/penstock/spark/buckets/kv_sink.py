@@ -163,11 +163,18 @@ class KvComposer:
         return line
 
 
-def plan_kv_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
-    """What is to be done, checked as far as it can be before it begins.
+@dataclass(frozen=True)
+class KvWrite:
+    """What a writer into a bucket was asked to do."""
 
-    Raises :class:`OptionError` and :class:`penstock.spark.writing.row_errors.WriteError`.
-    """
+    options: WriteOptions
+    bucket: str
+    key: Pattern | None
+    null_value: str
+
+
+def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
+    """Read Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="writing jetstream_kv")
     if "bucket" not in values:
         raise OptionError('option bucket is missing: .option("bucket", "devices")')
@@ -177,9 +184,19 @@ def plan_kv_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
     servers = take_servers(values)
     options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     check_once(options)
-    pattern = key if isinstance(key, Pattern) else None
+    return KvWrite(options, bucket, key if isinstance(key, Pattern) else None, null_value)
+
+
+def plan_kv_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
+    """What is to be done, checked as far as it can be before it begins.
+
+    Raises :class:`OptionError` and :class:`penstock.spark.writing.row_errors.WriteError`.
+    """
+    asked = parse_kv_write(given)
+    options, bucket, pattern = asked.options, asked.bucket, asked.key
     columns = _columns(schema, pattern)
-    composer = KvComposer(bucket, columns, pattern, null_value, key_prefix(servers, bucket))
+    prefix = key_prefix(options.servers, bucket)
+    composer = KvComposer(bucket, columns, pattern, asked.null_value, prefix)
     has_ttl = TTL_COLUMN in columns
     target = look_at(options, composer.subjects, fixed=False, ttl=has_ttl, kind="bucket")
     return WritePlan(options, composer, dataclasses.replace(target, expected=False))

@@ -32,6 +32,7 @@ from penstock.spark.writing.composing import (
 from penstock.spark.writing.options import (
     ERROR_ROWS,
     PROGRESS_ROW,
+    WRITE_EPOCH_ROW,
     WRITE_ID_ROW,
     WriteOptions,
     check_once,
@@ -80,6 +81,7 @@ WRITE_ROWS: tuple[Row, ...] = (
         "What a row without data does: delete the object, or be a row that is not written.",
     ),
     WRITE_ID_ROW,
+    WRITE_EPOCH_ROW,
     PROGRESS_ROW,
     *ERROR_ROWS,
 )
@@ -97,11 +99,18 @@ class ObjectPlan:
     columns: tuple[str, ...]
 
 
-def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPlan:
-    """What is to be done, checked as far as it can be before it begins.
+@dataclass(frozen=True)
+class ObjectWrite:
+    """What a writer into an object store was asked to do."""
 
-    Raises :class:`OptionError` and :class:`WriteError`.
-    """
+    options: WriteOptions
+    bucket: str
+    chunk_bytes: int
+    null_data: str
+
+
+def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
+    """Read Spark's options; names in any case. Raises :class:`OptionError`."""
     values = parse(WRITE_ROWS, without_sparks_own(given), format_name="jetstream_object")
     if "bucket" not in values:
         raise OptionError('option bucket is missing: .option("bucket", "photos")')
@@ -114,13 +123,23 @@ def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPla
         **values,  # type: ignore[arg-type]  # each row's reader makes its field's type
     )
     check_once(options)
+    return ObjectWrite(options, bucket, chunk_bytes, null_data)
+
+
+def plan_object_write(given: Mapping[str, str], schema: StructType) -> ObjectPlan:
+    """What is to be done, checked as far as it can be before it begins.
+
+    Raises :class:`OptionError` and :class:`WriteError`.
+    """
+    asked = parse_object_write(given)
+    options, bucket = asked.options, asked.bucket
     known = {NAME: TEXTS, DATA: ("binary", *TEXTS), DESCRIPTION: TEXTS, HEADERS: HEADER_MAPS}
     columns = check_columns(schema, known, (NAME, DATA), "jetstream_object")
     subjects = f"$O.{bucket}.>"
     target = look_at(options, subjects, fixed=False, ttl=False, kind="object store")
     if not target.rollup:
         raise WriteError(f"stream {options.stream} is no object store: it allows no rollups")
-    return ObjectPlan(options, target, bucket, chunk_bytes, null_data, columns)
+    return ObjectPlan(options, target, bucket, asked.chunk_bytes, asked.null_data, columns)
 
 
 def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -258,7 +277,8 @@ class ObjectWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition."""
-        return write_objects(self._plan, Task(self._writer, 0, partition()), iterator)
+        task = Task(self._writer, self._plan.options.write_epoch, partition())
+        return write_objects(self._plan, task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All objects are there."""

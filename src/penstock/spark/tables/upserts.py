@@ -142,7 +142,7 @@ def merge(
     """What :func:`upsert` does, of rows that are here: one per key.
 
     Two columns are not for the table: one that is true where there were nulls, one that is true
-    where the row deletes.
+    where the row deletes. Without rows nothing is committed.
     """
     names = [name for name in rows.column_names if name not in (_NULL, _DELETE)]
     nulls = [pc.any(rows[_NULL]).as_py()] if _NULL in rows.column_names else []
@@ -156,6 +156,10 @@ def merge(
     values = {_quoted(name): f"source.{_quoted(name)}" for name in names}
     newer = f"source.{_quoted(sequence)} > target.{_quoted(sequence)}"
     counts: dict[str, int] = {}
+    if not source.num_rows:
+        if HERE.opened(where) is None:
+            HERE.create(where, schema)
+        return Upserted()
 
     def change(table: DeltaTable) -> None:
         widen(table, write, where)

@@ -115,7 +115,10 @@ class DeltaWriter(_Writer, DataSourceArrowWriter):
         if options.mark_name is not None and options.mark_number is not None:
             mark = Mark(options.mark_name, options.mark_number)
         files = [file for message in messages for file in _written(message).files]
-        HERE.commit(options.place, self._write(files, mark))
+        if files or self._overwrite:
+            HERE.commit(options.place, self._write(files, mark))
+        elif HERE.opened(options.place) is None:
+            HERE.create(options.place, self._schema, self._partition_by)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave the files: the commit may have been made. A vacuum removes them if not."""

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.subjects import literal
-from penstock.spark.parsing import OptionError, Row, count, parse, size, stream_name, text
+from penstock.spark.parsing import (
+    SEQUENCE_MAX,
+    OptionError,
+    Row,
+    count,
+    parse,
+    size,
+    stream_name,
+    text,
+)
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
 
 if TYPE_CHECKING:
@@ -65,6 +74,7 @@ class WriteOptions:
     subject: Pattern | None = None
     exactly_once: str = IDS
     write_id: str | None = None
+    write_epoch: int = 0
     progress_bucket: str = PROGRESS_BUCKET
     progress_subject: str | None = None
     atomic_rows: int = ATOMIC_ROWS
@@ -125,6 +135,12 @@ def _batch_rows(text: str) -> int:
     return rows
 
 
+def _epoch(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > SEQUENCE_MAX:
+        raise OptionError("a whole number from 0 on")
+    return int(text)
+
+
 ERROR_ROWS: tuple[Row, ...] = (
     Row(
         "onRowError",
@@ -143,6 +159,12 @@ WRITE_ID_ROW = Row(
     name,
     "Name of a batch write: run again under it, it adds only what is missing.",
 )
+WRITE_EPOCH_ROW = Row(
+    "writeEpoch",
+    "write_epoch",
+    _epoch,
+    "Number of a batch write under its writeId, for one of many that follow each other.",
+)
 PROGRESS_ROW = Row(
     "progressBucket", "progress_bucket", name, "Bucket of the progress records of ids."
 )
@@ -158,6 +180,7 @@ SINK_ROWS: tuple[Row, ...] = (
         "How a row that is written again is known: by message ids, or not.",
     ),
     WRITE_ID_ROW,
+    WRITE_EPOCH_ROW,
     PROGRESS_ROW,
     *ERROR_ROWS,
     *_WINDOWS,
@@ -173,6 +196,7 @@ ROWS: tuple[Row, ...] = (
         "How a row that is written again is known: by message ids, by atomic batches, or not.",
     ),
     WRITE_ID_ROW,
+    WRITE_EPOCH_ROW,
     PROGRESS_ROW,
     Row(
         "progressSubject",
@@ -212,5 +236,7 @@ def check_once(options: WriteOptions) -> None:
         raise OptionError("errorPath and errorSubject are for onRowError=side")
     if options.progress_subject is not None and options.exactly_once != BATCH:
         raise OptionError("progressSubject is for exactlyOnce=batch")
+    if options.write_epoch and options.write_id is None:
+        raise OptionError("writeEpoch is the number of a write that writeId names")
     if options.write_id is not None and options.exactly_once == NONE:
         raise OptionError("writeId is for exactlyOnce=ids or batch")

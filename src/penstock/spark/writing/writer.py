@@ -178,7 +178,8 @@ class JetStreamWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition."""
-        return write_partition(self._plan, Task(self._writer, 0, partition()), iterator)
+        task = Task(self._writer, self._plan.options.write_epoch, partition())
+        return write_partition(self._plan, task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All is in the stream; a job that cannot be run again under its name leaves nothing else

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.pipeline.progress import Summary
+from penstock.pipeline.logs.progress import Summary
 from penstock.spark.tables.stream_tables import Batch, Table, write_files
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Landing:
 
 
 def count_lines(rows: pa.Table) -> pa.Table:
-    """Lines per minute, program and level; what :func:`penstock.pipeline.transforms.per_minute`
+    """Lines per minute, program and level; what :func:`penstock.pipeline.logs.transforms.per_minute`
     does, without Spark.
     """
     minute = pc.floor_temporal(pc.coalesce(rows["time"], rows["ts"]), unit="minute")

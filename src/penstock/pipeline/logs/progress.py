@@ -1,26 +1,21 @@
 """What a person sees of the main job: numbers while it runs, and the summary at its end.
 
-On a terminal the numbers stay in place; elsewhere they are one plain line every few seconds. Both
-are made of the same :class:`Numbers`.
-
-Knows nothing of how the numbers come about.
+Knows nothing of how the numbers come about, nor of how they are shown
+(:mod:`penstock.pipeline.display`).
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.live import Live
 from rich.table import Table
+
+from penstock.pipeline.display import Line, Rate, Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_PLAIN_EVERY_SECONDS = 5.0
-_RATE_OVER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -37,58 +32,36 @@ class Numbers:
     trouble: str = ""
 
 
-class Rate:
-    """Events per second over the last seconds, of a count that only grows."""
-
-    def __init__(self) -> None:
-        """No rate yet."""
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def of(self, count: int, now: float) -> float:
-        """The rate with the count at a time (seconds of a monotonic clock)."""
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - _RATE_OVER_SECONDS:
-            self._seen.popleft()
-        (before, first), (after, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (after - before) if after > before else 0.0
-
-
-class Display:
+class Display(Screen):
     """Shows numbers on a console; used as a context manager."""
 
     def __init__(self, console: Console) -> None:
         """``console`` decides whether there is a terminal."""
-        self._console = console
-        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        super().__init__(console)
         self._rate = Rate()
-        self._shown: Numbers | None = None
-        self._shown_at = 0.0
 
     def __enter__(self) -> Display:
         """Begin to show."""
-        if self._console.is_terminal:
-            self._live.start()
+        super().__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Take the live numbers away; what comes after is printed below."""
-        self._live.stop()
-
-    def show(self, numbers: Numbers) -> None:
+    def tell(self, numbers: Numbers) -> None:
         """Show the numbers of now."""
-        now = time.monotonic()
-        rate = self._rate.of(numbers.batches, now)
-        if self._console.is_terminal:
-            self._live.update(_table(numbers, rate))
-        elif numbers != self._shown and (
-            now - self._shown_at >= _PLAIN_EVERY_SECONDS or _stage_changed(numbers, self._shown)
-        ):
-            self._console.print(_plain(numbers, rate), highlight=False, soft_wrap=True)
-            self._shown, self._shown_at = numbers, now
+        self.show(_View(numbers, self._rate.of(numbers.batches, time.monotonic())))
 
 
-def _stage_changed(numbers: Numbers, shown: Numbers | None) -> bool:
-    return shown is None or (numbers.stage, numbers.trouble) != (shown.stage, shown.trouble)
+@dataclass(frozen=True)
+class _View:
+    numbers: Numbers
+    rate: float
+
+    def table(self) -> Table:
+        return _table(self.numbers, self.rate)
+
+    def lines(self) -> list[Line]:
+        numbers = self.numbers
+        urgent = numbers.stage, numbers.trouble
+        return [Line("", _plain(numbers, self.rate), numbers, urgent)]
 
 
 def _plain(numbers: Numbers, rate: float) -> str:

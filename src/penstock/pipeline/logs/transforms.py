@@ -19,7 +19,7 @@ line never disappears: whatever its bytes are, it is one row; bytes that are not
 ``raw_bytes`` too.
 
 Knows nothing of tables or of how lines were shipped, but for the headers in
-:mod:`penstock.pipeline.names`.
+:mod:`penstock.pipeline.logs.names`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
-from penstock.pipeline import names
+from penstock.pipeline.logs import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,16 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.blocking import connect_blocking
-from penstock.pipeline import names
-from penstock.pipeline.settings import RunError
-from penstock.pipeline.shipper import Chain, Shipper, ship_forever
+from penstock.pipeline.logs import names
+from penstock.pipeline.logs.settings import RunError
+from penstock.pipeline.logs.shipper import Chain, Shipper, ship_forever
+from penstock.pipeline.running.supervising import (
+    JvmDied,
+    QueryEnded,
+    brief,
+    check_query,
+    stop_after_batch,
+)
 
 if TYPE_CHECKING:
     from penstock.client.models import StreamInfo
     from penstock.errors import PenstockError
     from penstock.pipeline.children import Children
-    from penstock.pipeline.landing import Landing
-    from penstock.pipeline.settings import Settings
+    from penstock.pipeline.logs.landing import Landing
+    from penstock.pipeline.logs.settings import Settings
 
 _OFFSETS_PER_BATCH = 200_000
 # The server is a child of this process: it is back at once, or not at all.
@@ -147,20 +154,17 @@ class SparkThread:
         if self._query is None:
             return
         try:
-            active, failure = self._query.isActive, self._query.exception()
-        except Exception:
-            raise RunError(f"Spark's JVM died (see {log}); run again to go on") from None
-        if failure is not None:
-            raise RunError(f"the Spark query failed: {brief(failure)} (see {log})")
-        if not active:
-            raise RunError(f"the Spark query ended by itself (see {log})")
+            check_query(self._query)
+        except JvmDied as error:
+            raise RunError(f"{error} (see {log}); run again to go on") from None
+        except QueryEnded as error:
+            raise RunError(f"the Spark query failed: {error} (see {log})") from None
 
     def stop_query(self) -> Landing | None:
         """Let the batch under way end and stop; the tables, or None when Spark was not up yet."""
         if self._query is None:
             return None
-        with contextlib.suppress(Exception):  # a JVM that is gone is stopped
-            self._query.stop()
+        stop_after_batch([self._query])
         landing = self._landing
         if landing is not None:
             landing.catch_up()
@@ -181,8 +185,8 @@ class SparkThread:
             self._failure = error
 
     def _start_query(self) -> None:
-        from penstock.pipeline.landing import Landing, batch_function
-        from penstock.pipeline.transforms import parsed, shipped
+        from penstock.pipeline.logs.landing import Landing, batch_function
+        from penstock.pipeline.logs.transforms import parsed, shipped
         from penstock.spark.session import jvm_pid, session
 
         settings, stream = self._settings, self._stream
@@ -225,13 +229,3 @@ def local_time_zone() -> str:
     if "zoneinfo" in zone:
         return "/".join(zone[zone.index("zoneinfo") + 1 :])
     return "UTC"
-
-
-def brief(error: Exception) -> str:
-    """The one line of Spark's pages of text that says what went wrong: that of the innermost error
-    of ours.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("penstock.")]
-    chosen = (ours or lines or [type(error).__name__])[-1 if ours else 0]
-    return chosen.partition(": ")[2] if ours else chosen

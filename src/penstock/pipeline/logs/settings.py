@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.files import DEFAULT_PATTERN
+from penstock.pipeline.logs.files import DEFAULT_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ holds, the files are read again from there, and a new chain begins. The same hap
 else publishes into the stream, or what a killed shipper had sent arrives late; it costs a round of
 questions, never a line.
 
-Knows nothing of how lines are read from files (:mod:`penstock.pipeline.files`), and nothing of
+Knows nothing of how lines are read from files (:mod:`penstock.pipeline.logs.files`), and nothing of
 Spark.
 """
 
@@ -32,8 +32,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.errors import MessageNotFound, PenstockError, PublishFailed
-from penstock.pipeline import names
-from penstock.pipeline.files import Follower, Identity, Line, Mark, find_files
+from penstock.pipeline.logs import names
+from penstock.pipeline.logs.files import Follower, Identity, Line, Mark, find_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

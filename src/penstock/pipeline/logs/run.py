@@ -16,20 +16,19 @@ Knows the parts only by what they promise; how each keeps its promise is in its 
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from penstock.errors import PenstockError
-from penstock.pipeline import names
 from penstock.pipeline.children import Children, FolderInUseError
-from penstock.pipeline.files import DEFAULT_PATTERN, BadLogPathError, check, find_files
-from penstock.pipeline.parts import ShipperThread, SparkThread
-from penstock.pipeline.progress import Display, Numbers
-from penstock.pipeline.server import (
+from penstock.pipeline.logs import names
+from penstock.pipeline.logs.files import DEFAULT_PATTERN, BadLogPathError, check, find_files
+from penstock.pipeline.logs.parts import ShipperThread, SparkThread
+from penstock.pipeline.logs.progress import Display, Numbers
+from penstock.pipeline.logs.server import (
     check_alive,
     check_ports,
     connect,
@@ -37,11 +36,12 @@ from penstock.pipeline.server import (
     start_server,
     stop_server,
 )
-from penstock.pipeline.settings import RunError, Settings, complain, parse_arguments
+from penstock.pipeline.logs.settings import RunError, Settings, complain, parse_arguments
+from penstock.pipeline.running.supervising import stop_signals
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from penstock.client.blocking import BlockingClient
 
@@ -82,9 +82,9 @@ class Job:
         settings = self._settings
         self._check_input()
         children = self._take_folder()
-        with contextlib.ExitStack() as cleanup:
+        with ExitStack() as cleanup:
             cleanup.callback(children.release)
-            cleanup.enter_context(_signals(self._stopping))
+            cleanup.enter_context(stop_signals(self._stopping))
             check_ports(settings)
             self._server = start_server(settings, children)
             cleanup.callback(stop_server, self._server, children)
@@ -130,7 +130,7 @@ class Job:
                 state = client.jetstream().stream_info(names.STREAM).state
             except PenstockError as error:
                 self._check_parts()
-                display.show(
+                display.tell(
                     Numbers(stage=self._stage, trouble=f"the server does not answer: {error}")
                 )
                 continue
@@ -138,7 +138,7 @@ class Job:
             assert spark is not None
             landed = spark.landed_seq()
             self._stage = self._stage_now(spark)
-            display.show(
+            display.tell(
                 Numbers(
                     stage=self._stage,
                     files=self._shipper.files,
@@ -174,7 +174,7 @@ class Job:
 
     def _finish(self, client: BlockingClient) -> int:
         """Stop what writes, then print what there is."""
-        from penstock.pipeline.landing import summarise
+        from penstock.pipeline.logs.landing import summarise
 
         drained = self._settings.once and not self._stopping.is_set()
         self._stopping.set()
@@ -189,20 +189,3 @@ class Job:
         summary = summarise(landing, messages, drained=drained)
         summary.print(self._console, str(self._settings.store / "tables"))
         return 0 if summary.agrees or not self._settings.once else 1
-
-
-@contextlib.contextmanager
-def _signals(stopping: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask for a clean stop; a second Ctrl-C does not wait for it."""
-
-    def ask(*_: object) -> None:
-        if stopping.is_set():
-            raise KeyboardInterrupt
-        stopping.set()
-
-    kept = {which: signal.signal(which, ask) for which in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for which, handler in kept.items():
-            signal.signal(which, handler)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.errors import ConnectError, PenstockError, StreamExists
-from penstock.pipeline import names
-from penstock.pipeline.settings import LOOPBACK, RunError
+from penstock.pipeline.logs import names
+from penstock.pipeline.logs.settings import LOOPBACK, RunError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.models import StreamInfo
     from penstock.pipeline.children import Children
-    from penstock.pipeline.settings import Settings
+    from penstock.pipeline.logs.settings import Settings
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 20.0

@@ -1,0 +1,208 @@
+"""``penstock pipeline``: a pipeline file looked at, run, followed, begun."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import number, print_facts, print_json, print_table
+from penstock.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.pipeline.description.model import Pipeline
+    from penstock.pipeline.running.queries import Query
+    from penstock.pipeline.running.status import QueryStatus, Status
+
+_STATE = click.option(
+    "--state", type=click.Path(file_okay=False), help="Folder of the state, instead of the file's."
+)
+_FILE = click.argument("file", type=click.Path(), metavar="FILE")
+_QUERIES = ("query", "batch", "done at", "stream", "sequence", "end", "lag")
+_TABLES = ("sink", "query", "table", "version", "rows")
+_RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
+
+
+class Wrong(Exception):
+    """Problems of a file or of a run, each on a line of its own."""
+
+
+def _told(function: Callable[..., int]) -> Callable[..., int]:
+    """A command that prints the lines of :class:`Wrong`, with exit status 1."""
+
+    @functools.wraps(function)
+    def run(*given: object, **named: object) -> int:
+        try:
+            return function(*given, **named)
+        except Wrong as wrong:
+            for line in str(wrong).splitlines():
+                click.echo(f"penstock: {line}", err=True)
+            return 1
+
+    return run
+
+
+def _load(file: str, state: str | None) -> Pipeline:
+    try:
+        from penstock.pipeline.description.problems import PipelineError
+        from penstock.pipeline.description.reading import load
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[pipeline]'") from None
+    try:
+        return load(file, state=state)
+    except OSError as error:
+        raise click.ClickException(f"cannot read {file}: {error.strerror}") from None
+    except PipelineError as error:
+        raise Wrong(str(error)) from None
+
+
+@click.command()
+@_FILE
+@_STATE
+@command
+@click.pass_obj
+@_told
+def check(session: Session, file: str, state: str | None) -> int:
+    """Look FILE over and draw its graph; nothing is started.
+
+    The functions that it names are loaded, servers are not asked. Exit status: 1 when something is
+    wrong, each on a line with its place.
+    """
+    pipeline = _load(file, state)
+    queries = _planned(pipeline)
+    from penstock.pipeline.description.drawing import draw
+
+    lines = draw(pipeline)
+    if session.as_json:
+        found = [asdict(query) for query in queries]
+        print_json({"pipeline": pipeline.name, "queries": found, "graph": lines})
+        return 0
+    print(f"{pipeline.name}: {file} is well")
+    print("\n".join(["", *lines, ""]))
+    for query in queries:
+        print(f"query {query.name}: {', '.join(query.sources)} -> {', '.join(query.sinks)}")
+    return 0
+
+
+def _planned(pipeline: Pipeline) -> list[Query]:
+    """The queries that a run would have."""
+    from penstock.pipeline.description.functions import check_functions
+    from penstock.pipeline.description.problems import PipelineError
+    from penstock.pipeline.running.queries import StateError, committed, plan, recall
+
+    problems = check_functions(pipeline)
+    try:
+        memory = recall(pipeline.state, pipeline.name)
+    except StateError as error:
+        raise Wrong(str(error)) from None
+    queries, more = plan(pipeline, memory, lambda query: committed(pipeline.state, query))
+    if problems or more:
+        raise Wrong(str(PipelineError(pipeline.file, [*problems, *more])))
+    return queries
+
+
+@click.command()
+@_FILE
+@click.option("--once", is_flag=True, help="Process what is there, print a summary, end.")
+@_STATE
+@command
+@click.pass_obj
+@_told
+def run(session: Session, file: str, once: bool, state: str | None) -> int:
+    """Run FILE until Ctrl-C, which stops at the end of a batch; a second one at once.
+
+    Killed at any moment and run again it goes on, and each row is in each sink once. With --json
+    each event of a query is a line, and the summary the last one. Exit status: 1 after an error.
+    """
+    pipeline = _load(file, state)
+    try:
+        from penstock.pipeline.description.problems import PipelineError
+        from penstock.pipeline.running.command import RunFailed, run_command
+        from penstock.pipeline.running.queries import StateError
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[pipeline]'") from None
+    try:
+        run_command(pipeline, once=once, as_json=session.as_json)
+    except (PipelineError, RunFailed, StateError) as error:
+        raise Wrong(str(error)) from None
+    return 0
+
+
+@click.command()
+@_FILE
+@_STATE
+@command
+@click.pass_obj
+@_told
+def status(session: Session, file: str, state: str | None) -> int:
+    """Show how far the pipeline of FILE is: batches, offsets, lag, tables. Needs no Spark."""
+    from penstock.pipeline.running.queries import StateError
+
+    pipeline = _load(file, state)
+    from penstock.pipeline.running.status import status_of
+
+    try:
+        found = status_of(pipeline)
+    except StateError as error:
+        raise click.ClickException(str(error)) from None
+    if session.as_json:
+        print_json(asdict(found))
+        return 0
+    _show(found)
+    return 0
+
+
+def _show(found: Status) -> None:
+    running = f"running, process {found.running}" if found.running else "not running"
+    print_facts(f"{found.pipeline}: {running}", [("state", found.state)])
+    rows = [row for query in found.queries for row in _rows(query)]
+    if rows:
+        print()
+        print_table(_QUERIES, rows, right=_RIGHT)
+        tables = [
+            (
+                sink.name,
+                query.name,
+                sink.place,
+                "" if sink.version is None else number(sink.version),
+                "" if sink.rows is None else number(sink.rows),
+            )
+            for query in found.queries
+            for sink in query.sinks
+        ]
+        print()
+        print_table(_TABLES, tables, right=_RIGHT)
+    problems = {place.problem for query in found.queries for place in query.places}
+    problems |= {sink.problem for query in found.queries for sink in query.sinks}
+    for problem in sorted(filter(None, problems)):
+        print(f"unknown: {problem}")
+    if found.not_begun:
+        print(f"not begun: {', '.join(found.not_begun)}")
+
+
+def _rows(query: QueryStatus) -> list[tuple[str, ...]]:
+    batch = "" if query.batch < 0 else number(query.batch)
+    head = (query.name, f"{batch} +1" if query.under_way else batch, query.at)
+    found = [
+        (
+            place.stream,
+            number(place.sequence),
+            "" if place.last is None else number(place.last),
+            "" if place.lag is None else number(place.lag),
+        )
+        for place in query.places
+    ]
+    found += [(offset, "", "", "") for offset in query.offsets]
+    return [(*head, *each) for each in found or [("", "", "", "")]]
+
+
+@click.command()
+def init() -> None:
+    """Print a pipeline file to begin with, with comments."""
+    from penstock.pipeline.description.example import EXAMPLE
+
+    print(EXAMPLE, end="")

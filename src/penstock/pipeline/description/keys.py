@@ -1,0 +1,74 @@
+"""The keys of a pipeline file, and what each is for: the reader, its errors and the reference page
+are held to these.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    """A key and its meaning."""
+
+    name: str
+    meaning: str
+
+
+TOP = (
+    Key("pipeline", "Name: of the state folder, of queries in metrics, of shadow consumers."),
+    Key("state", "Folder that keeps where each query is; state/<pipeline> beside the file."),
+    Key("defaults", "trigger, and options for connections and object stores."),
+    Key("sources", "Where rows come from, by name."),
+    Key("steps", "What is done with them, by name."),
+    Key("sinks", "Where rows go, by name."),
+    Key("spark", "master and spark.* settings of the session that the command starts."),
+    Key("metrics", "Publish progress, serve metrics."),
+)
+SOURCE = (
+    Key("format", "Any format of Spark for readStream."),
+    Key("schema", "Columns, as in id long, name string; file formats need it."),
+    Key("static", "true: read whole, anew for each micro-batch, for look-ups."),
+    Key("options", "Options of the format whose name is one of these keys."),
+)
+STEP = (
+    Key("from", "A source or step, or several; step.rejected for rows that failed expect."),
+    Key("python", "module:function, from DataFrames to a DataFrame."),
+    Key("with", "Keyword arguments of the function."),
+    Key("sql", "A query over the inputs by their names."),
+    Key("watermark", "column and delay, as in ts 10 minutes."),
+    Key("where", "A condition: other rows are left out."),
+    Key("columns", "Columns to add or replace, each with an expression."),
+    Key("select", "Columns and expressions to keep."),
+    Key("drop", "Columns to leave out."),
+    Key("expect", "Conditions by name; rows that fail one are in step.rejected."),
+)
+SINK = (
+    Key("from", "A source or step; step.rejected for rows that failed expect."),
+    Key("where", "Only rows that meet this condition."),
+    Key("select", "Columns and expressions to write."),
+    Key("format", "Any format of Spark for writeStream."),
+    Key("upsert", "Folder or URL of a Delta table that keeps the newest row of each key."),
+    Key("mode", "append, update or complete."),
+    Key("partitionBy", "Columns whose values get folders of their own."),
+    Key("query", "shared, or own: read the source for this sink alone."),
+    Key("trigger", "How often at most, for a query of its own."),
+    Key("options", "Options of the format whose name is one of these keys."),
+)
+UPSERT = (
+    Key("keys", "Columns that tell rows apart."),
+    Key("sequence", "Column that orders the rows of a key; seq."),
+    Key("deleteWhen", "A condition: such a row removes the row of its key."),
+    Key("mergeSchema", "true adds columns that the table does not have."),
+)
+DEFAULTS = (Key("trigger", "How often at most a query looks for rows: 1s; 0 is all the time."),)
+SPARK = (Key("master", "Where Spark runs: local[2,4]."),)
+METRICS = (
+    Key("port", "Serve /metrics for Prometheus on this port."),
+    Key("host", "Address that the port is opened on: 127.0.0.1."),
+    Key("subject", "Publish progress on this subject: spark.progress.{name}."),
+)
+
+
+def names(rows: tuple[Key, ...]) -> list[str]:
+    """The names alone."""
+    return [row.name for row in rows]

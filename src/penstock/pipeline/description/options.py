@@ -1,0 +1,174 @@
+"""Options of formats: checked by the parsers that the formats themselves have, without a JVM.
+
+A format of Spark or of somebody else is left to Spark, but for what a pipeline says itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.description.model import DELTA, STREAM_FORMATS
+from penstock.pipeline.description.problems import did_you_mean
+from penstock.spark.parsing import OptionError, parse
+from penstock.spark.servers import SERVER_ROWS, take_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from penstock.pipeline.description.document import Text
+    from penstock.spark.parsing import Row
+
+    Check = Callable[[Mapping[str, str]], object]
+
+SERVER_OPTIONS = {row.name.lower(): row.name for row in SERVER_ROWS}
+PATHS = frozenset(
+    {"path", "errorpath", "segments", "creds", "tlsca", "tlscert", "tlskey", "upsert"}
+)
+"""Options that name files and folders: relative ones are taken from the pipeline file."""
+NEED_SCHEMA = frozenset({"json", "csv", "parquet", "orc", "xml"})
+_OURS = (*STREAM_FORMATS, DELTA)
+_SECRET = frozenset(row.name.lower() for row in SERVER_ROWS if row.secret)
+SHORTEST_SECRET = 3
+"""Texts no longer than this are not looked for in messages: they are in every word."""
+_SOUNDS_SECRET = re.compile("password|passphrase|secret|token|credential|access.?key|api.?key")
+_OF_THE_PIPELINE = {
+    "checkpointlocation": "the state folder keeps it",
+    "queryname": "the pipeline names its queries",
+    "writeid": "the pipeline says which batch it is",
+    "writeepoch": "the pipeline says which batch it is",
+    "txnappid": "the pipeline says which batch it is",
+    "txnversion": "the pipeline says which batch it is",
+}
+_STORAGE = "storage."
+
+
+def secret(name: str, text: Text) -> bool:
+    """Whether an option's value must never be printed."""
+    folded = name.lower()
+    in_url = folded == "servers" and "@" in text.value
+    named = folded in _SECRET or _SOUNDS_SECRET.search(folded) is not None
+    return named or folded.startswith(_STORAGE) or in_url
+
+
+def unknown_format(name: str) -> str:
+    """What to say of a format that looks like a mistyped one of ours; '' of others."""
+    if name in _OURS or not difflib.get_close_matches(name.lower(), _OURS, 1, 0.8):
+        return ""
+    return f"format {name!r} is not known{did_you_mean(name, _OURS)}"
+
+
+def check_source(
+    format_name: str, given: Mapping[str, Text], *, static: bool
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the options of a source, each with the option it is about."""
+    found = _reading(format_name, static=static)
+    if found is None:
+        yield from _check(None, None, given)
+    elif isinstance(found, str):
+        yield "format", found
+    else:
+        yield from _check(*found, given)
+
+
+def check_sink(
+    format_name: str, given: Mapping[str, Text], *, streaming: bool
+) -> Iterator[tuple[str, str]]:
+    """The same of a sink."""
+    rows, whole = _writing(format_name, streaming=streaming) or (None, None)
+    yield from _check(rows, whole, given)
+
+
+def check_servers(given: Mapping[str, Text]) -> Iterator[tuple[str, str]]:
+    """The same of options that say how to connect."""
+
+    def whole(texts: Mapping[str, str]) -> object:
+        return take_servers(parse(SERVER_ROWS, texts, format_name="defaults"))
+
+    yield from _check(SERVER_ROWS, whole, given)
+
+
+def _reading(format_name: str, *, static: bool) -> tuple[tuple[Row, ...], Check] | str | None:
+    streaming = not static
+    if format_name == "jetstream":
+        from penstock.spark.reading.options import ROWS, parse_options
+
+        return ROWS, lambda given: parse_options(given, streaming=streaming)
+    if format_name == "jetstream_kv":
+        from penstock.spark.buckets.kv_options import ROWS as KV_ROWS
+        from penstock.spark.buckets.kv_options import parse_kv_options
+
+        return KV_ROWS, lambda given: parse_kv_options(given, streaming=streaming)
+    if format_name == DELTA:
+        from penstock.spark.tables.options import READ_ROWS, parse_read
+
+        return READ_ROWS, lambda given: parse_read(given, streaming=streaming)
+    if format_name == "jetstream_object":
+        return "object stores are written, not read; jetstream reads the stream OBJ_<bucket>"
+    return None
+
+
+def _writing(format_name: str, *, streaming: bool) -> tuple[tuple[Row, ...], Check] | None:
+    if format_name == "jetstream":
+        from penstock.spark.writing.options import ROWS, parse_write_options
+
+        return ROWS, parse_write_options
+    if format_name == "jetstream_kv":
+        from penstock.spark.buckets.kv_sink import WRITE_ROWS as KV_ROWS
+        from penstock.spark.buckets.kv_sink import parse_kv_write
+
+        return KV_ROWS, parse_kv_write
+    if format_name == "jetstream_object":
+        from penstock.spark.buckets.object_sink import WRITE_ROWS as OBJECT_ROWS
+        from penstock.spark.buckets.object_sink import parse_object_write
+
+        return OBJECT_ROWS, parse_object_write
+    if format_name == DELTA:
+        from penstock.spark.tables.options import WRITE_ROWS, parse_write
+
+        return WRITE_ROWS, lambda given: parse_write(given, streaming=streaming)
+    return None
+
+
+def _check(
+    rows: tuple[Row, ...] | None, whole: Check | None, given: Mapping[str, Text]
+) -> Iterator[tuple[str, str]]:
+    """Each option by itself, so that all mistakes are told; then all of them together."""
+    good = True
+    for name, text in given.items():
+        if (why := _OF_THE_PIPELINE.get(name.lower())) is not None:
+            good = False
+            yield name, f"option {name} cannot be given: {why}"
+        elif rows is not None and (wrong := _wrong(rows, name, text)):
+            good = False
+            yield name, wrong
+    if good and whole is not None:
+        try:
+            whole({name: text.value for name, text in given.items()})
+        except OptionError as error:
+            yield "", _shown(str(error), given)
+
+
+def _wrong(rows: tuple[Row, ...], name: str, text: Text) -> str:
+    if name.lower().startswith(_STORAGE):
+        return ""
+    row = next((row for row in rows if row.name.lower() == name.lower()), None)
+    if row is None:
+        return f"unknown option {name!r}{did_you_mean(name, [each.name for each in rows])}"
+    try:
+        parse([row], {name: text.value}, format_name="")
+    except OptionError as error:
+        return _shown(str(error), {name: text})
+    return ""
+
+
+def _shown(message: str, given: Mapping[str, Text]) -> str:
+    """A message without the values of secrets and variables."""
+    for name, text in given.items():
+        if text.filled_in or secret(name, text):
+            shown = text.shown if text.filled_in else "***"
+            message = message.replace(repr(text.value), repr(shown))
+            if len(text.value) > SHORTEST_SECRET:
+                message = message.replace(text.value, shown)
+    return message

@@ -1,0 +1,53 @@
+"""What is wrong with a pipeline: all of it at once, one line each, with file and line number."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong; the text says what would be right."""
+
+    line: int
+    text: str
+
+
+class PipelineError(ValueError):
+    """A pipeline that cannot be run; its text has a line for each problem."""
+
+    def __init__(self, file: str, problems: Iterable[Problem]) -> None:
+        """``file`` as the user named it."""
+        self.file = file
+        self.problems = sorted(set(problems))
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """``file:line: what``, in order of lines."""
+        return [f"{self.file}:{problem.line}: {problem.text}" for problem in self.problems]
+
+
+@dataclass
+class Problems:
+    """Problems as they are found."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, line: int, text: str) -> None:
+        """One more."""
+        self.found.append(Problem(line, " ".join(text.split())))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean x?" where a known name is near, else the names there are."""
+    names = list(known)
+    folded = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), folded, 1, 0.6)
+    if near:
+        return f"; did you mean {folded[near[0]]}?"
+    return f"; there are: {', '.join(names)}" if names else ""

@@ -1,0 +1,95 @@
+"""Showing how something that runs does: in place on a terminal, elsewhere as plain lines.
+
+What is shown is a :class:`View`: the same facts as a table for people who look, and as lines for a
+log. Knows nothing of what the facts are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from rich.live import Live
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_PLAIN_EVERY_SECONDS = 5.0
+_RATE_OVER_SECONDS = 10.0
+
+
+class Line(NamedTuple):
+    """A line for a log. It is printed when its facts are others than those of the line that was
+    printed under its name before; at once when what is urgent differs, too.
+    """
+
+    name: str
+    text: str
+    facts: object
+    urgent: object
+
+
+class View(Protocol):
+    """What can be shown."""
+
+    def table(self) -> RenderableType:
+        """For a terminal."""
+
+    def lines(self) -> list[Line]:
+        """For a log."""
+
+
+class Rate:
+    """Events per second over the last seconds, of a count that only grows."""
+
+    def __init__(self) -> None:
+        """No rate yet."""
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def of(self, count: int, now: float) -> float:
+        """The rate with the count at a time (seconds of a monotonic clock)."""
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _RATE_OVER_SECONDS:
+            self._seen.popleft()
+        (before, first), (after, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (after - before) if after > before else 0.0
+
+
+class Screen:
+    """Shows views on a console; used as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        """``console`` decides whether there is a terminal."""
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._printed: dict[str, tuple[Line, float]] = {}
+
+    def __enter__(self) -> Screen:
+        """Begin to show."""
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take what is shown in place away; what comes after is printed below."""
+        self._live.stop()
+
+    def show(self, view: View) -> None:
+        """Show what is now."""
+        if self._console.is_terminal:
+            self._live.update(view.table())
+            return
+        now = time.monotonic()
+        for line in view.lines():
+            if self._due(line, now):
+                self._console.print(line.text, highlight=False, soft_wrap=True, markup=False)
+                self._printed[line.name] = line, now
+
+    def _due(self, line: Line, now: float) -> bool:
+        if line.name not in self._printed:
+            return True
+        before, at = self._printed[line.name]
+        if line.facts == before.facts:
+            return False
+        return line.urgent != before.urgent or now - at >= _PLAIN_EVERY_SECONDS

@@ -1,0 +1,13 @@
+"""A pipeline at work, on Spark.
+
+===============  ===================================================================================
+``queries``      which query feeds which sinks, remembered in the state folder
+``frames``       steps as DataFrames
+``writing``      rows into sinks: a batch at a time, or by a query of their own
+``engine``       queries started, watched and stopped
+``supervising``  what any job does with its streaming queries
+``numbers``      how far they are, for a screen and for programs
+``command``      ``penstock pipeline run``
+``status``       how far a pipeline is, without Spark
+===============  ===================================================================================
+"""

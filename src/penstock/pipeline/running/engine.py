@@ -1,0 +1,269 @@
+"""The queries of a pipeline on a session: started, watched, stopped.
+
+A shared query streams up to its cut, and hands each micro-batch to its sinks, one after the other;
+each takes it once, however often it comes (:mod:`penstock.pipeline.running.writing`). So a kill
+anywhere leaves some sinks with the batch and some without, and the next start gives it to all of
+them again. Other queries are plain Spark: a source, steps, a sink.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from penstock.pipeline.description.functions import carry_modules
+from penstock.pipeline.description.sections import NO_CONSUMER
+from penstock.pipeline.running.frames import Frames, StepError, keeps_state
+from penstock.pipeline.running.numbers import Board
+from penstock.pipeline.running.queries import checkpoint
+from penstock.pipeline.running.supervising import (
+    NO_REASON,
+    QueryEnded,
+    brief,
+    check_query,
+    stop_after_batch,
+    wait_for_begin,
+)
+from penstock.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.description.model import Pipeline, Sink
+    from penstock.pipeline.running.queries import Query
+    from penstock.spark.watching.progress import Watch
+
+_TELL_SECONDS = 5.0
+# Each query starts Python workers, which Spark waits for ten seconds: all at once they may be late.
+_BEGIN_SECONDS = 15.0
+RESTARTS = 3
+_WORKER_GONE = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "Timed out while waiting for the Python worker",
+    NO_REASON,
+)
+
+
+class Engine:
+    """The queries of one pipeline. Started once; closed in any case."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        queries: Sequence[Query],
+        *,
+        once: bool = False,
+        board: Board | None = None,
+    ) -> None:
+        """Nothing is started yet. ``once`` ends each query when what was there is done."""
+        self.board = board or Board()
+        self._pipeline = pipeline
+        self._spark = spark
+        self._queries = list(queries)
+        self._once = once
+        self._running: dict[str, Any] = {}
+        self._failures: dict[str, str] = {}
+        self._counts: list[Counts] = []
+        self._restarts: Counter[str] = Counter()
+        self._listener: StreamingQueryListener | None = None
+        self._watch: Watch | None = None
+
+    def start(self) -> None:
+        """Start all queries. Raises :class:`StepError` for what Spark refuses, and nothing runs."""
+        pipeline = self._pipeline
+        carry_modules(pipeline.folder)
+        prepared = [(query, self._prepare(query)) for query in self._queries]
+        if pipeline.metrics is not None:
+            self._watch = _watch(self._spark, pipeline)
+        self._listener = _Listener(self.board)
+        self._spark.streams.addListener(self._listener)
+        for query, writer in prepared:
+            self.board.begin(query, f"{pipeline.name}-{query.name}")
+            self._start(query, writer)
+            if query is not self._queries[-1]:
+                wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
+
+    def _start(self, query: Query, writer: Any) -> None:
+        where = checkpoint(self._pipeline.state, query.name)
+        where.mkdir(parents=True, exist_ok=True)
+        try:
+            self._running[query.name] = (
+                writer.queryName(f"{self._pipeline.name}-{query.name}")
+                .option("checkpointLocation", where.as_uri())
+                .start()
+            )
+        except Exception as error:  # Spark's: a checkpoint of another plan, a sink it refuses
+            said = self._pipeline.hide(brief(error))
+            raise StepError(f"query {query.name}: {said}") from error
+        self.board.started(query)
+
+    def look(self) -> bool:
+        """Whether any query still runs. Raises :class:`QueryEnded` when one has failed."""
+        active = False
+        for query in self._queries:
+            try:
+                runs = check_query(self._running[query.name], may_end=self._once)
+            except QueryEnded as error:
+                said = self._pipeline.hide(self._failures.pop(query.name, "") or str(error))
+                if self._may_try_again(query, said):
+                    self._start(query, self._prepare(query))
+                    active = True
+                    continue
+                self.board.ended(query.name, said)
+                raise QueryEnded(f"query {query.name}: {said}") from None
+            if not runs:
+                self.board.ended(query.name)
+            active |= runs
+        return active
+
+    def _may_try_again(self, query: Query, said: str) -> bool:
+        """Whether it was a Python worker of Spark that did not come up or was killed, for which
+        neither the data nor the pipeline can be blamed; a few times.
+        """
+        if not any(text in said for text in _WORKER_GONE):
+            return False
+        self._restarts[query.name] += 1
+        if self._restarts[query.name] > RESTARTS:
+            return False
+        times = self._restarts[query.name]
+        self.board.trouble(query.name, f"{said.rstrip('.')}; started again ({times})")
+        return True
+
+    def stop(self) -> None:
+        """Stop all queries at the end of the batch each has under way."""
+        stop_after_batch(list(self._running.values()))
+
+    def close(self) -> None:
+        """Wait for the last numbers and let go of the session; the queries are stopped."""
+        if self._listener is not None:
+            self.board.wait_for_ends(set(self._running), _TELL_SECONDS)
+            for counts in self._counts:
+                counts.finish(_TELL_SECONDS)
+            with contextlib.suppress(Exception):  # the JVM is gone, and the listener with it
+                self._spark.streams.removeListener(self._listener)
+            self._listener = None
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _prepare(self, query: Query) -> Any:
+        """A query as a ``writeStream`` that needs a name, a place and a start."""
+        pipeline = self._pipeline
+        sinks = [pipeline.sinks[name] for name in query.sinks]
+        frames = Frames(pipeline, self._spark, consumers=self._consumers(query))
+        seconds = pipeline.trigger_seconds
+        if query.shared:
+            trunk = frames.node(query.cut)
+            for sink in sinks:
+                if state := keeps_state(frames.sink(sink), trunk):
+                    raise StepError(
+                        f"{pipeline.file}:{sink.line}: sinks.{sink.name}: what it reads keeps state"
+                        f" over the stream ({', '.join(state)}), which takes a query of its own:"
+                        " add query: own"
+                    )
+            writer = trunk.writeStream.foreachBatch(self._batches(query, sinks))
+        else:
+            [sink] = sinks
+            seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
+            writer = streamed(
+                sink, frames.sink(sink), lambda error: self._failed(query, sink, error)
+            )
+        if self._once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
+
+    def _batches(self, query: Query, sinks: list[Sink]) -> Any:
+        counts = Counts(lambda sink, rows: self.board.wrote(query.name, sink, rows))
+        self._counts.append(counts)
+
+        def take(rows: DataFrame, batch_id: int) -> None:
+            # Partitions must be the same ones when a batch comes again.
+            rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            frames = Frames(self._pipeline, rows.sparkSession, given={query.cut: rows})
+            sink = sinks[0]
+            try:
+                frames.keep_for(sinks)
+                for sink in sinks:
+                    counted, counting = counts.count(frames.sink(sink), sink)
+                    write_batch(sink, counted, query_of(rows), batch_id)
+                    counts.written(sink, counting)
+            except Exception as error:
+                self._failed(query, sink, error)
+                raise
+            finally:
+                frames.release()
+
+        return take
+
+    def _failed(self, query: Query, sink: Sink, error: Exception) -> None:
+        self._failures.setdefault(query.name, f"sink {sink.name}: {brief(error)}")
+
+    def _consumers(self, query: Query) -> dict[str, str]:
+        """The shadow consumers of the streams that a query reads, by source."""
+        found = {}
+        readers: dict[str, int] = {}
+        for each in self._queries:
+            for name in each.sources:
+                readers[name] = readers.get(name, 0) + 1
+        for name in query.sources:
+            source = self._pipeline.sources[name]
+            given = {key.lower(): value for key, value in source.options.items()}.get("consumer")
+            if source.format == "jetstream" and given != NO_CONSUMER:
+                found[name] = consumer_name(
+                    self._pipeline.name, name, query, given, alone=readers[name] == 1
+                )
+        return found
+
+
+def consumer_name(
+    pipeline: str, source: str, query: Query, given: str | None, *, alone: bool
+) -> str:
+    """The shadow consumer of a query on a source: what the file says, where one query reads it."""
+    if given is not None:
+        return given if alone else f"{given}-{query.name}"
+    place = query.name if len(query.sources) == 1 else f"{query.name}-{source}"
+    return f"{pipeline}-{place}"
+
+
+class _Listener(StreamingQueryListener):
+    """What Spark says of the session's queries, for the board."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.started(event), {})
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
+        rows = {
+            name.removeprefix("sink "): int(found[ROWS] or 0)
+            for name, found in (event.progress.observedMetrics or {}).items()
+            if name.startswith("sink ")
+        }
+        self._board.take(lambda reports: reports.progress(event), rows)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.idle(event), {})
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  Spark's name
+        self._board.take(lambda reports: reports.terminated(event, ""), {})
+
+
+def _watch(spark: SparkSession, pipeline: Pipeline) -> Watch:
+    from penstock.spark import watch
+
+    assert pipeline.metrics is not None
+    return watch(
+        spark,
+        subject=pipeline.metrics.subject,
+        metrics_port=pipeline.metrics.port,
+        metrics_host=pipeline.metrics.host,
+        **pipeline.servers,
+    )

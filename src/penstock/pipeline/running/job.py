@@ -1,0 +1,156 @@
+"""A pipeline's job: its state folder taken, its queries planned, run on a session to the end.
+
+For programs, on any session::
+
+    from penstock.pipeline import load, run
+
+    result = run(load("orders.yaml"), spark, once=True)
+    print(result.rows("orders"))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.children import Children, FolderInUseError
+from penstock.pipeline.description.functions import check_functions
+from penstock.pipeline.description.problems import PipelineError
+from penstock.pipeline.running.numbers import Board, QueryNumbers
+from penstock.pipeline.running.queries import StateError, committed, plan, recall, remember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock.pipeline.description.model import Pipeline
+    from penstock.pipeline.running.queries import Query
+    from penstock.spark.watching.report import Message
+
+_LOOK_EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run has done."""
+
+    queries: tuple[QueryNumbers, ...]
+
+    def rows(self, sink: str) -> int:
+        """The rows that a sink was given in this run."""
+        return sum(query.sinks.get(sink, 0) for query in self.queries)
+
+
+class Job:
+    """A pipeline whose state folder is held by this process."""
+
+    def __init__(self, pipeline: Pipeline, children: Children, queries: list[Query]) -> None:
+        """As :func:`taken` makes it."""
+        self.pipeline = pipeline
+        self.children = children
+        self.queries = queries
+
+    def run(
+        self,
+        spark: SparkSession,
+        *,
+        once: bool = False,
+        stopping: threading.Event | None = None,
+        show: Callable[[list[QueryNumbers]], None] | None = None,
+        tell: Callable[[Message], None] | None = None,
+    ) -> Result:
+        """Run the queries until they end (``once``) or ``stopping`` is set.
+
+        ``show`` gets the numbers a few times per second; ``tell`` each message about progress, in a
+        thread of Spark's. Raises :class:`penstock.pipeline.running.frames.StepError` and
+        :class:`penstock.pipeline.running.supervising.QueryEnded`; the queries are stopped then.
+        """
+        from penstock.pipeline.running.engine import Engine
+
+        stop = stopping or threading.Event()
+        board = Board(tell)
+        engine = Engine(self.pipeline, spark, self.queries, once=once, board=board)
+        try:
+            engine.start()
+            while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
+                if show is not None:
+                    show(board.numbers())
+        finally:
+            engine.stop()
+            engine.close()
+            if show is not None:
+                show(board.numbers())
+        return Result(tuple(board.numbers()))
+
+
+@contextlib.contextmanager
+def taken(pipeline: Pipeline) -> Iterator[Job]:
+    """Take the state folder and plan the queries; no JVM is needed.
+
+    Raises :class:`PipelineError` for what cannot be, :class:`StateError` for a folder that is in
+    use or of another pipeline.
+    """
+    if problems := check_functions(pipeline):
+        raise PipelineError(pipeline.file, problems)
+    state = pipeline.state
+    try:
+        children = Children(state)
+    except FolderInUseError as error:
+        raise StateError(f"{error}: stop it, or choose another folder with --state") from None
+    except OSError as error:
+        raise StateError(f"cannot use the state folder {state}: {error.strerror}") from None
+    try:
+        memory = recall(state, pipeline.name)
+        queries, problems = plan(pipeline, memory, lambda query: committed(state, query))
+        if problems:
+            raise PipelineError(pipeline.file, problems)
+        remember(state, memory)
+        yield Job(pipeline, children, queries)
+    finally:
+        children.release()
+
+
+def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = False) -> Result:
+    """Run a pipeline in this process until Ctrl-C, or, with ``once``, until what is there is done.
+
+    ``spark`` is any classic session, of this machine or a cluster; without one a session is
+    started, and ended. Raises as :func:`taken` and :meth:`Job.run` do.
+    """
+    with taken(pipeline) as job:
+        if spark is not None:
+            from penstock.spark import register
+
+            register(spark)
+            return job.run(spark, once=once)
+        with own_session(job) as made:
+            return job.run(made, once=once)
+
+
+@contextlib.contextmanager
+def own_session(job: Job) -> Iterator[SparkSession]:
+    """A session for a job, and its JVM, which ends with it.
+
+    Raises :class:`penstock.spark.java.JavaNotFoundError`.
+    """
+    from penstock.spark.session import end_session, jvm_pid, session
+
+    pipeline, children = job.pipeline, job.children
+    log = pipeline.state / "log"
+    log.mkdir(exist_ok=True)
+    settings = {name: each for name, each in pipeline.spark.items() if name != "master"}
+    spark = session(
+        f"penstock {pipeline.name}",
+        master=pipeline.spark.get("master", "local[2,4]"),
+        settings=settings,
+        log_file=log / "spark.log",
+    )
+    try:
+        if (pid := jvm_pid(spark)) is not None:
+            children.remember("jvm", pid)
+        yield spark
+    finally:
+        end_session(spark)
+        children.forget("jvm")

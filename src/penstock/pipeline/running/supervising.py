@@ -1,0 +1,131 @@
+"""What any job does with its streaming queries: see that they run, say in one line why not, stop
+them at the end of a batch, and listen to signals meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+_LOOK_EVERY_SECONDS = 0.05
+PATIENCE_SECONDS = 60.0
+_STREAM_FAILED = re.compile(
+    r"\[STREAM_FAILED\] Query \[.*?\] terminated with exception:(.*?)"
+    r"(?: SQLSTATE: \w+)?(?: \(no cause message\))?$"
+)
+NO_REASON = "Spark gives no reason, as when its Python worker was killed"
+
+
+class QueryEnded(RuntimeError):
+    """A query does not run any more. The text is one line that says why."""
+
+
+class JvmDied(QueryEnded):
+    """There is no Spark any more."""
+
+
+def check_query(query: Any, *, may_end: bool = False) -> bool:
+    """Whether a query runs; False when it has ended well, and ``may_end`` says that it may.
+
+    Raises :class:`QueryEnded`.
+    """
+    try:
+        active, failure = query.isActive, query.exception()
+    except Exception:
+        raise JvmDied("Spark's JVM died") from None
+    if failure is not None:
+        raise QueryEnded(brief(failure))
+    if not active and not may_end:
+        raise QueryEnded("it ended by itself")
+    return bool(active)
+
+
+def wait_for_begin(query: Any, seconds: float) -> None:
+    """Wait until a query that was started has its first batch, or has nothing to do."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if not query.isActive or query.lastProgress is not None:
+                return
+            if query.status["message"].startswith(("Processing", "Waiting")):
+                return
+        except Exception:  # the JVM is gone, which is told later
+            return
+        time.sleep(_LOOK_EVERY_SECONDS)
+
+
+def stop_after_batch(queries: list[Any]) -> None:
+    """Stop queries, each when the batch under way is done, but wait no longer than a minute. A
+    batch that is cut off is run again by the next start.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    begun = {id(query): _last_batch(query) for query in queries}
+    waiting = list(queries)
+    while waiting:
+        late = time.monotonic() >= deadline
+        for query in list(waiting):
+            if late or _between_batches(query) or _last_batch(query) != begun[id(query)]:
+                with contextlib.suppress(Exception):  # a JVM that is gone is stopped
+                    query.stop()
+                waiting.remove(query)
+        if waiting:
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+
+def _last_batch(query: Any) -> object:
+    try:
+        progress = query.lastProgress
+        return None if progress is None else progress["batchId"]
+    except Exception:  # the JVM is gone, or has nothing to say
+        return None
+
+
+def _between_batches(query: Any) -> bool:
+    try:
+        return not query.isActive or not query.status["isTriggerActive"]
+    except Exception:  # the JVM is gone
+        return True
+
+
+def brief(error: Exception) -> str:
+    """The one line of Spark's pages of text that says what went wrong: that of the innermost error
+    of ours, or of Python's, or the first one.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("penstock.")]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    before_java = str(error).partition("\n\tat ")[0]
+    if "Traceback (most recent call last)" in before_java:
+        behind = before_java.rpartition("Traceback (most recent call last)")[2].splitlines()
+        said = [line for line in behind[1:] if line and not line[0].isspace()]
+        if said:
+            return said[0].strip()
+    if not lines:
+        return type(error).__name__
+    match = _STREAM_FAILED.match(lines[0])
+    return lines[0] if match is None else match[1].strip() or NO_REASON
+
+
+@contextlib.contextmanager
+def stop_signals(stopping: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask for a clean stop; a second Ctrl-C does not wait for it."""
+
+    def ask(*_: object) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+
+    kept = {which: signal.signal(which, ask) for which in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for which, handler in kept.items():
+            signal.signal(which, handler)

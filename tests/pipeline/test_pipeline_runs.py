@@ -1,0 +1,364 @@
+"""Pipelines on Spark: every kind of part at once, run again after changes, and killed in mid-batch."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from penstock.client.blocking import connect_blocking
+from penstock.client.models import StreamConfig
+from penstock.pipeline import load, run
+from penstock.pipeline.children import started_at
+from penstock.pipeline.running.frames import Frames, StepError, keeps_state, shared_nodes
+from penstock.pipeline.running.status import status_of
+from tests.peers import available_servers, start_server
+from tests.pipeline.test_run import workers_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+FUNCTIONS = """
+from pyspark.sql import functions as F
+
+
+def parse(rows, factor=1):
+    @F.udf("long")
+    def number(data):
+        return int(data) * factor if data.isdigit() else None
+
+    return rows.select("stream", "seq", F.col("data").cast("string").alias("data"),
+                       number(F.col("data").cast("string")).alias("number"))
+"""
+
+SHARED = """
+pipeline: shop
+defaults: {servers: URL, trigger: 0s}
+sources:
+  raw:   {format: jetstream, stream: IN, maxOffsetsPerTrigger: PER_BATCH}
+  names: {format: jetstream_kv, bucket: names, static: true}MORE_SOURCES
+steps:
+  parsed:  {from: raw, python: "shop_functions:parse", with: {factor: 2}}
+  checked: {from: parsed, expect: {a_number: number is not null, small: number < 1000000}}
+  named:
+    from: [checked, names]
+    sql: >
+      select seq, number, number % 3 as key, cast(value as string) as name
+      from checked left join names on names.key = cast(number % 3 as string)MORE_STEPS
+sinks:
+  table:  {from: named, format: jetstream_delta, path: table}
+  latest: {from: named, upsert: latest, keys: [key]}
+  bad:    {from: checked.rejected, format: jetstream_delta, path: bad}
+  back:
+    {from: checked, where: number % 2 = 0, select: [cast(number as string) as data],
+     format: jetstream, subject: back.x}
+"""
+MORE = {
+    "MORE_SOURCES": """
+  more:  {format: jetstream, stream: ALSO}""",
+    "MORE_STEPS": """
+  both:  {from: [raw, more], select: [stream, seq]}
+  sum:
+    from: checked
+    sql: select number % 3 as key, count(*) as n, max(seq) as seq from checked group by 1""",
+}
+STREAMS = {"IN": "in.>", "ALSO": "also.>", "BACK": "back.>", "PROGRESS": "progress.>"}
+SINKS = """\
+  two:    {from: both, format: jetstream_delta, path: two}
+  sums:   {from: sum, upsert: sums, keys: [key], mode: update, query: own}
+"""
+
+
+def file_of(more):
+    """One query that feeds four sinks; with ``more``, two more queries."""
+    text = SHARED + (SINKS if more else "")
+    for name, part in MORE.items():
+        text = text.replace(name, part if more else "")
+    if more:
+        text = 'metrics: {port: 0, subject: "progress.{name}"}' + text
+    return text
+
+
+FILE, LIGHT = file_of(True), file_of(False)
+
+
+@pytest.fixture(scope="module")
+def server():
+    started = start_server(available_servers()[0])
+    yield started
+    started.remove()
+
+
+@pytest.fixture
+def js(server):
+    with connect_blocking(server.url) as client:
+        js = client.jetstream()
+        for name, subject in STREAMS.items():
+            js.create_stream(StreamConfig(name=name, subjects=[subject]))
+        js.create_stream(
+            StreamConfig(name="KV_names", subjects=["$KV.names.>"], max_msgs_per_subject=1)
+        )
+        for key in range(3):
+            js.publish(f"$KV.names.{key}", f"name {key}".encode())
+        yield js
+        for name in (*STREAMS, "KV_names"):
+            js.delete_stream(name)
+
+
+def written(folder, server, text=FILE, per_batch=200):
+    (folder / "shop_functions.py").write_text(FUNCTIONS)
+    path = folder / "shop.yaml"
+    path.write_text(text.replace("URL", server.url).replace("PER_BATCH", str(per_batch)))
+    return path
+
+
+def publish(js, subject, numbers):
+    with js.publisher() as publisher:
+        for number in numbers:
+            publisher.publish(f"{subject}.x", str(number).encode())
+
+
+def rows_of(folder, name):
+    return DeltaTable(folder / name).to_pyarrow_table().to_pylist()
+
+
+def back(js):
+    last = js.stream_info("BACK").state.last_seq
+    return Counter(int(js.get_message("BACK", seq).data) for seq in range(1, last + 1))
+
+
+def compare(folder, js, published):
+    """Every sink against what was published: message ``i`` of IN has sequence ``i + 1``."""
+    numbers = {seq: int(text) * 2 for seq, text in enumerate(published, 1) if str(text).isdigit()}
+    table = rows_of(folder, "table")
+    assert Counter(row["seq"] for row in table) == Counter(numbers.keys())
+    assert all(row["number"] == numbers[row["seq"]] for row in table)
+    assert all(row["name"] == f"name {row['key']}" for row in table)
+    assert {row["key"]: row["seq"] for row in rows_of(folder, "latest")} == {
+        key: max(seq for seq, number in numbers.items() if number % 3 == key) for key in range(3)
+    }
+    bad = rows_of(folder, "bad")
+    assert Counter(row["seq"] for row in bad) == Counter(
+        seq for seq in range(1, len(published) + 1) if seq not in numbers
+    )
+    assert all("a_number" in row["rejected_because"] for row in bad)
+    assert back(js) == Counter(number for number in numbers.values() if number % 2 == 0)
+
+
+def test_all_parts_run_again_and_changed(tmp_path, server, js, spark):
+    file = written(tmp_path, server)
+    first = [*range(250), "x", *range(250, 300), "y"]
+    publish(js, "in", first)
+    publish(js, "also", range(10))
+    result = run(load(file), spark, once=True)
+    compare(tmp_path, js, first)
+    assert result.rows("table") == 300
+    assert result.rows("bad") == 2
+    assert {query.name for query in result.queries} == {"raw", "both", "sums"}
+    assert Counter(row["stream"] for row in rows_of(tmp_path, "two")) == {"IN": 302, "ALSO": 10}
+    assert sorted(row["n"] for row in rows_of(tmp_path, "sums")) == [100, 100, 100]
+
+    again = run(load(file), spark, once=True)
+    assert [query.rows for query in again.queries] == [0, 0, 0]
+    compare(tmp_path, js, first)
+
+    message = js.get_message("PROGRESS", last_by_subject="progress.shop-raw")
+    assert json.loads(message.data)["event"] == "terminated"
+
+    both = [*first, *range(300, 420)]
+    publish(js, "in", both[len(first) :])
+    more = (
+        FILE
+        + '  late: {from: parsed, where: "number is null", format: jetstream_delta, path: late}\n'
+    )
+    file = written(tmp_path, server, more)
+    run(load(file), spark, once=True)
+    compare(tmp_path, js, both)
+    assert sorted(row["n"] for row in rows_of(tmp_path, "sums")) == [140, 140, 140]
+    assert Counter(row["data"] for row in rows_of(tmp_path, "late")) == {"x": 1, "y": 1}
+    assert Counter(row["stream"] for row in rows_of(tmp_path, "two")) == {"IN": 422, "ALSO": 10}
+
+    status = status_of(load(file))
+    raw = next(query for query in status.queries if query.name == "raw")
+    assert [(place.stream, place.sequence, place.lag) for place in raw.places] == [("IN", 422, 0)]
+    assert next(sink.rows for sink in raw.sinks if sink.name == "table") == 420
+    assert set(js.consumer_names("IN")) >= {"shop-raw", "shop-both-raw", "shop-sums"}
+
+
+def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js, spark):
+    def complaint(old, new):
+        file = written(tmp_path, server, FILE.replace(old, new))
+        with pytest.raises(StepError) as raised:
+            run(load(file), spark, once=True)
+        assert not list(tmp_path.glob("*/_delta_log"))
+        assert str(raised.value).startswith(f"{file}:")
+        assert "\n" not in str(raised.value)
+        return str(raised.value)
+
+    assert "checked: [UNRESOLVED_COLUMN" in complaint("number < 1000000", "nunber < 1000000")
+    assert "steps.named: " in complaint("left join names", "left join nmaes")
+    assert "sums: what it reads keeps state" in complaint(
+        "mode: update, query: own", "mergeSchema: true"
+    )
+    assert "returned NoneType, not a DataFrame" in complaint(
+        '"shop_functions:parse", with: {factor: 2}', '"builtins:print"'
+    )
+
+
+def test_a_failing_query_is_one_line_and_stops_the_others(tmp_path, server, js):
+    publish(js, "in", range(50))
+    js.delete_stream("BACK")
+    own = "  two: {from: raw, format: jetstream_delta, path: two, query: own}\n"
+    file = written(tmp_path, server, LIGHT + own)
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    js.create_stream(StreamConfig(name="BACK", subjects=["back.>"]))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "penstock: query raw: sink back: " in done.stderr
+    assert "no stream" in done.stderr
+
+
+class Killed:
+    """``penstock pipeline run --once`` as a process, with what it left behind when it is killed."""
+
+    def __init__(self, file, folder):
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "penstock.cli",
+                "pipeline",
+                "run",
+                str(file),
+                "--once",
+                "--json",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill_when(self, what, seconds=150):
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self):
+        out, err = self.process.communicate(timeout=200)
+        assert self.process.returncode == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+
+def version(folder, name):
+    log = folder / name / "_delta_log"
+    return len(list(log.glob("*.json"))) if log.exists() else 0
+
+
+def commits(folder):
+    found = folder / "state" / "shop" / "checkpoints" / "raw" / "commits"
+    return len(list(found.glob("[0-9]*"))) if found.exists() else 0
+
+
+def test_killed_in_mid_batch_each_row_is_in_each_sink_once(tmp_path, server, js):
+    published = [*range(300), "x", *range(300, 400), "y"]
+    publish(js, "in", published)
+    file = written(tmp_path, server, LIGHT, per_batch=60)
+    # Between two sinks of a batch: the first has it, Spark has not noted it.
+    first = Killed(file, tmp_path)
+    first.kill_when(lambda: version(tmp_path, "table") > commits(tmp_path) + 1)
+    assert version(tmp_path, "latest") <= version(tmp_path, "table")
+    # Later: the sink into a stream has rows of a batch that is not noted.
+    second = Killed(file, tmp_path)
+    before = js.stream_info("BACK").state.last_seq
+    second.kill_when(
+        lambda: js.stream_info("BACK").state.last_seq > before and commits(tmp_path) >= 2
+    )
+    record = json.loads((tmp_path / "state" / "shop" / "children.json").read_text())
+    events = Killed(file, tmp_path).end()
+    assert all(started_at(pid) != started for pid, started in record.values())
+    compare(tmp_path, js, published)
+    assert events[-1]["event"] == "summary"
+    assert {event["event"] for event in events} >= {"started", "progress", "terminated", "summary"}
+
+
+def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server, js):
+    publish(js, "in", range(300))
+    file = written(tmp_path, server, LIGHT, per_batch=20)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+    def wait_for(batches):
+        deadline = time.monotonic() + 150
+        while version(tmp_path, "table") < batches:
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    wait_for(3)
+    jvm, _ = json.loads((tmp_path / "state" / "shop" / "children.json").read_text())["jvm"]
+    for worker in workers_of(jvm):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+    wait_for(6)
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, out
+    assert "Summary" in out
+    assert "stopped; the next run goes on from here" in out
+    assert "raw: running" in out
+
+
+def test_steps_of_state_are_seen(tmp_path, server, js, spark):
+    pipeline = load(written(tmp_path, server))
+    frames = Frames(pipeline, spark)
+    trunk = frames.node("raw")
+    assert keeps_state(frames.sink(pipeline.sinks["table"]), trunk) == []
+    assert keeps_state(frames.sink(pipeline.sinks["bad"]), trunk) == []
+    assert keeps_state(frames.sink(pipeline.sinks["sums"]), trunk) == ["Aggregate"]
+
+
+def test_what_several_sinks_read_is_kept_once(tmp_path, server):
+    pipeline = load(written(tmp_path, server))
+    sinks = pipeline.sinks
+    shared = [sinks[name] for name in ("table", "latest", "bad", "back")]
+    assert shared_nodes(pipeline, frozenset({"raw"}), shared) == {"checked", "named"}
+    assert shared_nodes(pipeline, frozenset({"raw"}), shared[:1]) == set()
+    assert shared_nodes(pipeline, frozenset({"raw"}), [sinks["table"], sinks["bad"]]) == {"checked"}
+
+
+def test_a_batch_function_travels(spark, tmp_path):
+    """Functions of modules beside the file work on workers that cannot import them."""
+    from penstock.pipeline.description.functions import carry_modules, function_of
+    from penstock.pipeline.description.model import Call
+
+    text = """
+        from pyspark.sql import functions as F
+        def helper(x): return x + 1
+        def step(rows):
+            return rows.select(F.udf(lambda x: helper(x), "long")("id").alias("id"))
+        """
+    (tmp_path / "carried_steps.py").write_text(textwrap.dedent(text))
+    function = function_of(Call("carried_steps", "step"), tmp_path)
+    carry_modules(tmp_path)
+    assert function(spark.range(3)).toArrow() == pa.table({"id": [1, 2, 3]})
