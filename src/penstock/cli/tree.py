@@ -28,7 +28,7 @@ TOP: dict[str, Row] = {
         "store_tree",
         "store",
     ),
-    "tables": ("Look after the tables that Spark writes: maintain.", "tree", "tables"),
+    "tables": ("Look after the tables that Spark writes: maintain, expire.", "tree", "tables"),
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),
@@ -56,6 +56,7 @@ SPARK: dict[str, Row] = {
 }
 TABLES: dict[str, Row] = {
     "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
+    "expire": ("Forget old snapshots of Iceberg tables.", "iceberg_tables", "expire"),
 }
 
 
