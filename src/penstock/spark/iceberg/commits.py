@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from penstock.spark.iceberg.data_files import WrittenFile
     from penstock.spark.iceberg.options import Address
@@ -224,6 +225,7 @@ class _OneAttempt(Transaction):
 def add(table: Table, write: Write) -> None:
     """Commit the files and the mark to the table as it was loaded."""
     target = write.target
+    table.metadata = _without_history(table.metadata)
     schema = in_files(table.schemas()[target.schema_id], target.names)
     spec = table.specs()[target.spec_id]
     transaction = _OneAttempt(table)
@@ -249,6 +251,15 @@ def add(table: Table, write: Write) -> None:
         if not _made(table.refresh(), write):
             producer._clean_all_uncommitted()
         raise
+
+
+def _without_history(metadata: TableMetadata) -> TableMetadata:
+    """A table as it is now. A transaction copies all it knows many times over; what is committed are
+    changes, which the catalog makes to what it has.
+    """
+    heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    snapshots = [each for each in metadata.snapshots if each.snapshot_id in heads]
+    return metadata.model_copy(update={"snapshots": snapshots, "snapshot_log": []})
 
 
 def _there(address: Address, write: Write) -> Table:
