@@ -1,8 +1,9 @@
 """Writing ``format("jetstream_object")``: rows become objects of an object store, each row once.
 
-The id of an object's chunks follows from the row it is made of, so an object that was written
-before is known by its meta message, and the chunks of an attempt that was cut off are replaced. How
-many rows of a partition are done is told to its progress record after each of them.
+The id of an object's chunks follows from the row it is made of and the attempt to write it, so an
+object that was written before is known by its meta message, and the chunks of an attempt that was
+cut off are removed. How many rows of a partition are done is told to its progress record after each
+of them; an attempt that another one has followed learns it then, and gives way.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch
         objects.finish(count)
     except PenstockError as error:
         raise WriteError(f"{task} into object store {plan.bucket}: {error}") from error
+    finally:
+        errors.drop()
     return Written(count, objects.already, errors.count)
 
 
@@ -156,12 +159,19 @@ class _Partition:
             self.already += 1
             return
         assert self._progress is not None
-        nuid = nuid_of(f"{self._task.id}{number}")
+        attempt = 0 if self._progress.record is None else self._progress.record.attempt
+        # Each attempt has chunks of its own: another one may still be writing.
+        *earlier, nuid = [
+            nuid_of(f"{self._task.id}{number}" + (f":{each}" if each else ""))
+            for each in range(attempt + 1)
+        ]
 
         def act(store: ObjectStore) -> bool:
             if data is None:
                 return store.delete(name)
-            return store.put(name, data, nuid, description=description, headers=headers)
+            return store.put(
+                name, data, nuid, description=description, headers=headers, earlier=earlier
+            )
 
         self.already += not self._retrying(act)
         self._progress.over(self._js()).advance(number + 1)
