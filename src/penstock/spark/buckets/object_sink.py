@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from penstock.errors import ConnectionClosed, PenstockError, PublishFailed, Timeout
+from penstock.errors import ConnectionClosed, NoResponders, PenstockError, PublishFailed, Timeout
 from penstock.nuid import DIGITS
 from penstock.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from penstock.spark.connection import forget_client, jetstream_for
 from penstock.spark.parsing import OptionError, Row, parse, size
 from penstock.spark.servers import SERVER_ROWS, take_servers
-from penstock.spark.writing.composing import HEADER_MAPS, TEXTS, check_columns, headers_of
+from penstock.spark.writing.composing import (
+    HEADER_MAPS,
+    SUBJECT_BYTES_MAX,
+    TEXTS,
+    check_columns,
+    headers_of,
+)
 from penstock.spark.writing.options import (
     ERROR_ROWS,
     PROGRESS_ROW,
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
 NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
 DELETE, REFUSE = "delete", "refuse"
 _NUID_LENGTH = 22
+NAME_BYTES_MAX = SUBJECT_BYTES_MAX * 3 // 4 - 200
+"""It is the subject of its meta message, four bytes for three."""
 
 
 def _chunk(text: str) -> int:
@@ -199,6 +207,8 @@ class _Partition:
         name, data = row[NAME], row[DATA]
         if not name or not isinstance(name, str):
             raise ValueError("it has no name")
+        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise ValueError(f"its name has more than {NAME_BYTES_MAX} bytes")
         if data is None and self._plan.null_data == REFUSE:
             raise ValueError("it has no data")
         held = data.encode() if isinstance(data, str) else data
@@ -214,10 +224,10 @@ class _Partition:
             connect(options, deadline)
             try:
                 return act(ObjectStore(self._js(), self._plan.bucket, self._plan.chunk_bytes))
-            except (ConnectionClosed, Timeout, OSError) as error:
+            except (ConnectionClosed, NoResponders, Timeout, OSError) as error:
                 failure: Exception = error
             except PublishFailed as error:
-                if not isinstance(error.failures[0][2], Timeout):
+                if not isinstance(error.failures[0][2], Timeout | NoResponders):
                     raise
                 failure = error
             if time.monotonic() >= deadline:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID
+from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
 from penstock.client.rows import RowPublisher
 from penstock.core.outflow import TOO_LARGE
+from penstock.core.subjects import matches
 from penstock.errors import (
+    ApiError,
     ConnectionClosed,
     NoResponders,
     PenstockError,
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 RETRY_EVERY_SECONDS = 0.2
 # A server that stops, or has just begun, may know no stream for a moment.
+_DENIALS = 3  # a server that says so often that there is no stream is not just stopping
 _PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
 
 
@@ -212,12 +215,65 @@ class Sender:
     def _take_failures(self) -> None:
         failures = self._publisher.flow.failures[:]
         self._publisher.flow.failures.clear()
+        unheard = []
         for row, operation, headers, payload in failures:
             message = message_of(operation)
             reason = judge(message.subject, headers, payload, self._where)
             if reason == no_stream(message.subject) and self._target.takes(message.subject):
-                raise WriteError(f"{self._where} is gone: {reason}")
-            self._errors.add(row, reason, message)
+                unheard.append((row, message))
+            else:
+                self._errors.add(row, reason, message)
+        if unheard:
+            self._repeat(unheard)
+
+    def _repeat(self, unheard: list[tuple[int, Sent]]) -> None:
+        """Nobody took these messages, but the stream did when it was looked at: the server is about
+        to stop, or the stream is gone. When it is there again they come first, so that rows stay in
+        order; :class:`WriteError` otherwise.
+        """
+        self._publisher.close()
+        self._await_stream(unheard[0][1].subject)
+
+        def publish(js: JetStream) -> None:
+            while unheard:
+                row, sent = unheard[0]
+                answer = js.client.request(
+                    sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
+                )
+                try:
+                    decode_pub_ack(answer.data)
+                except ApiError:
+                    reason = judge(sent.subject, b"", answer.data, self._where)
+                    self._errors.add(row, reason, sent)
+                del unheard[0]
+
+        patiently(self._options, publish)
+        try:
+            self._publisher.open(client_for(self._options.servers))
+            self._publisher.send_again()
+        except (PenstockError, OSError) as error:
+            self._recover(error)
+
+    def _await_stream(self, subject: str) -> None:
+        """Until the server has the stream; :class:`WriteError` when it says it has not, or stays
+        away.
+        """
+        deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
+        denied = 0
+        while True:
+            try:
+                stream = jetstream_for(self._options.servers).stream_info(str(self._target.stream))
+                if any(matches(subject, taken) for taken in stream.config.subjects):
+                    return
+                denied = _DENIALS
+            except StreamNotFound:
+                denied += 1
+            except (ReadError, *_PASSING):
+                denied = 0
+                forget_client(self._options.servers)
+            if denied >= _DENIALS or time.monotonic() >= deadline:
+                raise WriteError(f"{self._where} is gone: {no_stream(subject)}")
+            time.sleep(RETRY_EVERY_SECONDS)
 
     def _recover(self, error: Exception) -> None:
         """Another connection, and over it whatever the stream does not have yet."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from penstock.api.times import format_time
 from penstock.errors import PenstockError
 from penstock.spark.connection import jetstream_for
 from penstock.spark.parsing import OptionError
@@ -84,6 +85,7 @@ def _write_one_by_one(
         if sender is not None:
             sender.finish()
             already += sender.duplicates
+            _check_same(plan)
     finally:
         if sender is not None:
             sender.close()
@@ -95,6 +97,21 @@ def _write_one_by_one(
         begun = progress
         patiently(options, lambda js: begun.over(js).finish(count))
     return Written(count, already, errors.count)
+
+
+def _check_same(plan: WritePlan) -> None:
+    """:class:`WriteError` when the stream that was written is not the one that is there now: what was
+    acknowledged first went with the other.
+    """
+    name = plan.target.stream
+    if name is None:
+        return
+    info = patiently(plan.options, lambda js: js.stream_info(name))
+    if format_time(info.created) != plan.target.born:
+        raise WriteError(
+            f"stream {name} was deleted and created again while it was written (at"
+            f" {format_time(info.created)}, before that {plan.target.born}): run the write again"
+        )
 
 
 def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Progress:
