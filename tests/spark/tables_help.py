@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.spark.tables.commits import Mark, Write
+from penstock.spark.tables.commits import Write
 from penstock.spark.tables.data_files import DataFile, write_rows
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import Place
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("word", pa.string())])

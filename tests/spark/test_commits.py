@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,9 +10,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.commits import Mark, Tables, Write, add
+from penstock.spark.tables.commits import Tables, Write, add
 from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError, place
+from tests.spark.drivers import STEPS, Query
 from tests.spark.tables_help import SCHEMA, files_of, sequences, write_of
 
 
@@ -223,113 +225,31 @@ def test_files_that_a_vacuum_took_are_not_committed(where):
         Tables().commit(where, replace(write, files=old))
 
 
-@dataclass
-class Driver:
-    """One driver of the query: a process, a run in it, and where the run is."""
-
-    tables: Tables
-    run: str
-    batch: int
-    met: bool = False  # whether another driver was there in its time
-    written: Write | None = None
-
-
-class Query:
-    """Drivers that share one checkpoint, and die, start again, race and overtake each other at any
-    point between reading the checkpoint and noting a batch in it.
-    """
-
+class DeltaStore:
     def __init__(self, where):
-        self.place = where
-        self.checkpoint = -1  # the last batch noted as done
-        self.batches = {}  # what each batch holds: planned once, as in Spark's offset log
-        self.committed = set()
-        self.drivers = {}
-        self.runs = 0
+        self.where = where
+        self.tables = Tables
 
-    def rows(self, batch):
-        if batch not in self.batches:
-            first = sum(len(rows) for rows in self.batches.values())
-            self.batches[batch] = range(first, first + 1 + batch % 3)
-        return self.batches[batch]
+    def write_of(self, seqs, mark):
+        return write_of(self.where, seqs, mark)
 
-    def start(self, name, *, same_process):
-        before = self.drivers.get(name)
-        tables = before.tables if before and same_process else Tables()
-        self.runs += 1
-        self.drivers[name] = Driver(tables, f"run {self.runs}", self.checkpoint + 1)
-        for driver in self.drivers.values():
-            driver.met |= len(self.drivers) > 1
+    def add(self, table, write):
+        add(table, write, self.where)
 
-    def write(self, name):
-        driver = self.drivers[name]
-        mark = Mark("q", driver.batch, driver.run)
-        driver.written = write_of(self.place, self.rows(driver.batch), mark)
+    def commit(self, tables, write, change):
+        return tables.once(self.where, write, change)
 
-    def commit(self, name, *, noted, rival=None, late_error=False):
-        driver = self.drivers[name]
+    def maintain(self):
+        DeltaTable(self.where.uri).optimize.compact()
 
-        def change(table):
-            if rival is not None and rival in self.drivers:
-                self.commit(rival, noted=True)
-            add(table, driver.written, self.place)
-            if late_error:
-                raise OSError("the answer got lost")
-
-        try:
-            made = driver.tables.once(self.place, driver.written, change)
-        except TableError as refused:
-            if not driver.met:  # who is alone is never refused
-                raise AssertionError from refused
-            del self.drivers[name]
-            return
-        assert made == (driver.batch not in self.committed)
-        self.committed.add(driver.batch)
-        if not noted:
-            del self.drivers[name]  # killed between the two
-            return
-        self.checkpoint = max(self.checkpoint, driver.batch)
-        driver.batch += 1
-        driver.written = None
-
-    def step(self, name, action, other):
-        if name not in self.drivers:
-            self.start(name, same_process=False)
-        elif action == "restart":
-            self.start(name, same_process=other)
-        elif action == "kill":
-            del self.drivers[name]
-        elif action == "compact" and self.committed:
-            DeltaTable(self.place.uri).optimize.compact()
-        else:
-            if self.drivers[name].written is None:
-                self.write(name)
-            if action == "write":
-                return
-            rival = {"a": "b", "b": "a"}[name] if action == "race" else None
-            if rival is not None and rival not in self.drivers:
-                self.start(rival, same_process=False)
-            if rival is not None and self.drivers[rival].written is None:
-                self.write(rival)
-            died = action == "die before the note"
-            self.commit(name, noted=not died, rival=rival, late_error=other)
-
-    def check(self):
-        """The table holds batches 0 to n, the rows of each once."""
-        if self.committed:
-            assert self.committed == set(range(max(self.committed) + 1))
-            wanted = [seq for batch in self.committed for seq in self.batches[batch]]
-            assert sequences(self.place) == sorted(wanted)
-
-
-ACTIONS = ["commit", "die before the note", "write", "race", "kill", "restart", "compact"]
-STEPS = st.tuples(st.sampled_from("aaab"), st.sampled_from(ACTIONS), st.booleans())
+    def sequences(self):
+        return sequences(self.where)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(STEPS, min_size=15, max_size=40))
 def test_exactly_once(tmp_path_factory, steps):
-    query = Query(place(tmp_path_factory.mktemp("once") / "t"))
+    query = Query(DeltaStore(place(tmp_path_factory.mktemp("once") / "t")))
     for step in steps:
         query.step(*step)
         query.check()

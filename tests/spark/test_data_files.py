@@ -12,10 +12,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables import data_files
+from penstock.spark.tables import parquet
 from penstock.spark.tables.commits import Tables, Write
-from penstock.spark.tables.data_files import DataFiles, folder_name, partition_text, write_rows
+from penstock.spark.tables.data_files import DataFiles, write_rows
 from penstock.spark.tables.files import files_of
+from penstock.spark.tables.parquet import folder_name, partition_text
 from penstock.spark.tables.places import place
 from penstock.spark.tables.rows import read_files
 
@@ -181,8 +182,8 @@ def test_an_error_leaves_no_files(tmp_path):
 
 
 def test_many_values_and_long_tasks_are_cut_into_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_files, "_OPEN_FILES", 4)
-    monkeypatch.setattr(data_files, "_HELD_BYTES", 2000)
+    monkeypatch.setattr(parquet, "_OPEN_FILES", 4)
+    monkeypatch.setattr(parquet, "_HELD_BYTES", 2000)
     schema = pa.schema([("seq", pa.int64()), ("p", pa.int64())])
     where = place(tmp_path)
     batches = [

@@ -134,7 +134,8 @@ def faulty(folder):
         def commit(self, messages, batchId):  # noqa: N803  Spark's name
             if batchId == 2 and Path(folder, "race").exists():
                 Path(folder, "race").unlink()
-                from penstock.spark.tables.commits import Mark, Tables
+                from penstock.spark.tables.commits import Tables
+                from penstock.spark.tables.marks import Mark
 
                 files = [file for message in messages for file in message.files]
                 mark = Mark(messages[0].query_id, batchId, "the other driver")

@@ -8,6 +8,7 @@ import pytest
 FORMATS = {
     "pyspark_jetstream": "reading.source",
     "pyspark_jetstream_delta": "tables.source",
+    "pyspark_jetstream_iceberg": "iceberg.source",
     "pyspark_jetstream_kv": "buckets.kv_source",
     "pyspark_jetstream_object": "writing.sink",
 }
@@ -17,7 +18,7 @@ import {module} as found
 assert not any(name.startswith("penstock") or name == "pyarrow" for name in sys.modules), "not lazy"
 assert not hasattr(found, "Other")
 assert found.DefaultSource.name() == "{name}"
-assert not any(name in ("pyarrow", "deltalake") for name in sys.modules), "looking is not cheap"
+assert not any(name in ("pyarrow", "deltalake", "pyiceberg") for name in sys.modules), "looking is not cheap"
 """
 BROKEN = """
 import sys

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.spark.tables import upserts
-from penstock.spark.tables.commits import Mark, Tables
+from penstock.spark.tables.commits import Tables
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError, place
 from penstock.spark.tables.upserts import Upserted, merge
 

@@ -29,7 +29,7 @@ TOP: dict[str, Row] = {
         "store_tree",
         "store",
     ),
-    "tables": ("Look after the tables that Spark writes: maintain.", "tree", "tables"),
+    "tables": ("Look after the tables that Spark writes: maintain, expire.", "tree", "tables"),
 }
 STREAM: dict[str, Row] = {
     "ls": ("List streams.", "streams", "ls"),
@@ -63,6 +63,7 @@ PIPELINE: dict[str, Row] = {
 }
 TABLES: dict[str, Row] = {
     "maintain": ("Compact tables, remove files that nobody needs.", "tables", "maintain"),
+    "expire": ("Forget old snapshots of Iceberg tables.", "iceberg_tables", "expire"),
 }
 
 

@@ -1,11 +1,13 @@
 """``format("jetstream")`` and ``format("jetstream_kv")`` for Apache Spark: streams and key-value
-buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")``: tables without jars.
+buckets as DataFrames, over the NATS protocol; ``format("jetstream_delta")`` and
+``format("jetstream_iceberg")``: tables without jars.
 
 =============================  ===================================================================
 :mod:`.reading`                streams as DataFrames, batch and streaming
 :mod:`.writing`                DataFrames into streams
 :mod:`.buckets`                key-value buckets and object stores
 :mod:`.tables`                 Delta tables
+:mod:`.iceberg`                Iceberg tables
 :mod:`.watching`               what operators see of a query
 ``parsing``, ``servers``       reading options of any format; those that say where to connect
 ``connection``                 one blocking connection per process; ``asking``: patiently
@@ -33,12 +35,14 @@ def register(spark: SparkSession) -> None:
     configuration is changed for; harmless when they are known already.
     """
     from penstock.spark.buckets.kv_source import JetStreamKv
+    from penstock.spark.iceberg.source import IcebergDataSource
     from penstock.spark.reading.source import JetStreamDataSource
     from penstock.spark.tables.source import DeltaDataSource
     from penstock.spark.writing.sink import ObjectSink
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for source in (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource):
+    known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)
+    for source in known:
         spark.dataSource.register(source)
 
 

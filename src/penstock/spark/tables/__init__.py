@@ -4,8 +4,9 @@ from ``foreachBatch``.
 =====================================  ===========================================================
 ``options``, ``places``, ``schemas``   what was asked for, where a table is, what fits into it
 ``source``                             the class Spark calls; ``reader`` and ``writer`` its parts
-``data_files``, ``statistics``         rows as Parquet files, and what each file holds
-``commits``                            files become part of a table, once per query and batch
+``parquet``                            rows as Parquet files of any kind of table
+``data_files``, ``statistics``         those of a Delta table, and what each file holds
+``commits``, ``marks``                 files become part of a table, once per query and batch
 ``files``, ``pruning``, ``rows``       which files a read takes, and the rows of them
 ``upserts``                            ``foreachBatch``: the newest row of each key kept
 ``stream_tables``                      tables that know how far of which stream they hold

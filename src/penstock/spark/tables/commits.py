@@ -1,17 +1,8 @@
 """Commits that happen once: files become part of a table together with a mark that says for whom.
 
-The mark is the application transaction of the Delta protocol: a name, such as a query's id, and a
-number that grows, such as its batch::
-
-    the table holds      of a mark (query, 7) the commit is
-    (query, 6) or none   made
-    (query, 7)           not made: Spark runs a batch again that it did not note as done
-    (query, 8)           refused: the checkpoint is older than the table
-    (query, 6), and another driver commits (query, 7) first    refused by the protocol
-
-Beside the mark a commit notes which run of the query made it and how many rows it has. So a second
-driver is told from a batch that comes again, and a batch that comes again with other rows (a
-checkpoint that was put back) from one that is the same.
+The mark is the application transaction of the Delta protocol, which itself refuses the second of two
+drivers that race; what is found there is judged by :mod:`penstock.spark.tables.marks`. Beside it a
+commit notes its run and rows.
 
 An opened table is kept by the process and brought up to date before each use; what counts is always
 the log. Knows nothing of Spark.
@@ -29,6 +20,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from penstock.spark.tables.marks import Found, Mark, Marks
 from penstock.spark.tables.places import TableError, to_disk
 from penstock.spark.tables.schemas import (
     check_nulls,
@@ -51,15 +43,6 @@ _NOTE = "penstock"
 _NOTES_BACK = 200
 # A file this old may have been taken for a left-over by a vacuum that ran meanwhile.
 _SURELY_THERE_SECONDS = 30 * 60
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What makes a commit unique. ``run`` is that of the query, new at each start; '' without."""
-
-    name: str
-    number: int
-    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,8 +86,7 @@ class Tables:
         # The table, a file of its log, and what that was like when the table was opened.
         self._opened: dict[Place, tuple[DeltaTable, Path | None, object]] = {}
         self._locks: dict[Place, threading.RLock] = {}
-        # By table and query: the run, and the number.
-        self._last: dict[tuple[Place, str], tuple[str, int]] = {}
+        self._marks = Marks()
 
     def opened(self, place: Place) -> DeltaTable | None:
         """The table as it is now; None when there is none. Raises when it can't be read."""
@@ -182,10 +164,10 @@ class Tables:
             if table is None:
                 table = self.create(place, write.schema, write.partition_by or ())
             if failed is not None and _made(table, write):
-                self._note_last(place, write.mark)
+                self._marks.note(place, write.mark)
                 return True  # what failed came after the commit
             if self._held(table, write, place, raced=failed is not None):
-                self._note_last(place, write.mark)
+                self._marks.note(place, write.mark)
                 return False
             before = table.version()
             try:
@@ -198,7 +180,7 @@ class Tables:
                 time.sleep(0.01 * 2**attempt)
                 continue
             self._settle(place, before)
-            self._note_last(place, write.mark)
+            self._marks.note(place, write.mark)
             return True
         table = self.opened(place)
         if table is not None and _made(table, write):
@@ -206,41 +188,10 @@ class Tables:
         raise TableError(f"cannot commit to the table {place}: {failed}") from None
 
     def _held(self, table: DeltaTable, write: Write, place: Place, *, raced: bool) -> bool:
-        """Whether the table holds the mark. ``raced`` says that it did not a moment ago.
-
-        Raises :class:`TableError` when it should not.
-        """
-        mark = write.mark
-        have = None if mark is None else table.transaction_version(mark.name)
-        if mark is None or have is None or have < mark.number:
-            return False
-        note = _note_of(table, mark)
-        run, number = self._last.get((place, mark.name), ("", -1))
-        # In one run of a query only its first batch can have been committed by an earlier run.
-        in_mid_run = mark.run != "" and run == mark.run and number < mark.number
-        if raced or in_mid_run:
-            raise TableError(
-                f"another driver has committed batch {mark.number} of query {mark.name} to {place}:"
-                " two drivers run on one checkpoint. This one gives up; no row is there twice"
-            )
-        if have > mark.number:
-            raise TableError(
-                f"the table {place} holds batch {have} of query {mark.name}, this is batch"
-                f" {mark.number}: another driver runs on the checkpoint, or the checkpoint is older"
-                " than the table and a new one must begin behind the rows of the table"
-            )
-        rows = note.get("rows")
-        if write.check_again and rows is not None and rows != write.rows:
-            raise TableError(
-                f"the table {place} holds batch {mark.number} of query {mark.name} with {rows} rows,"
-                f" but it has {write.rows} now: the checkpoint was put back, or the source lost rows."
-                " checkReplay=false takes what the table holds for right"
-            )
-        return True
-
-    def _note_last(self, place: Place, mark: Mark | None) -> None:
-        if mark is not None:
-            self._last[place, mark.name] = (mark.run, mark.number)
+        rows = write.rows if write.check_again else None
+        return self._marks.held(
+            place, write.mark, _found(table, write.mark), rows=rows, raced=raced
+        )
 
     def _settle(self, place: Place, before: int) -> None:
         """Bring the handle to the new version, and the log behind ``before`` to the disk."""
@@ -311,12 +262,19 @@ def check(table: DeltaTable, write: Write, place: Place) -> list[pa.Field]:
     return new_columns(schema_of(table), write.schema, merge=write.merge_schema, name=place)
 
 
-def _note_of(table: DeltaTable, mark: Mark) -> dict[str, Any]:
-    """What the commit with this mark noted; empty when it is not ours, or long ago."""
+def _found(table: DeltaTable, mark: Mark | None) -> Found | None:
+    """What the table holds of the mark's name; the rows are known when the commit is ours and not
+    long ago.
+    """
+    number = None if mark is None else table.transaction_version(mark.name)
+    if mark is None or number is None:
+        return None
+    if number < mark.number:
+        return Found(number)
     for note in _notes(table):
-        if note.get("name") == mark.name and note.get("number") == mark.number:
-            return note
-    return {}
+        if note.get("name") == mark.name and note.get("number") == number:
+            return Found(number, note.get("rows"))
+    return Found(number)
 
 
 def _made(table: DeltaTable, write: Write) -> bool:

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from penstock.spark.tables.commits import HERE
-from penstock.spark.tables.data_files import partition_text
+from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:

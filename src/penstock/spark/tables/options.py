@@ -22,20 +22,23 @@ FORMAT = "jetstream_delta"
 _STORAGE = "storage."
 
 
-def _names(text: str) -> tuple[str, ...]:
+def column_names(text: str) -> tuple[str, ...]:
+    """Names of columns with commas between."""
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     if not names or len(set(names)) < len(names):
         raise OptionError("one or more names of columns with commas between, each once")
     return names
 
 
-def _version(text: str) -> int:
+def version_number(text: str) -> int:
+    """A whole number from 0 on."""
     if not text.isascii() or not text.isdigit() or int(text) > SEQUENCE_MAX:
         raise OptionError("a version of the table, such as 0 or 17")
     return int(text)
 
 
-def _time(text: str) -> datetime:
+def point_in_time(text: str) -> datetime:
+    """A time, of UTC where it names no zone."""
     try:
         parsed = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -48,7 +51,7 @@ def _starting(text: str) -> int | str:
     if word in ("snapshot", "latest"):
         return word
     try:
-        return _version(word)
+        return version_number(word)
     except OptionError:
         raise OptionError("snapshot, latest, or a version such as 17") from None
 
@@ -86,7 +89,12 @@ class ReadOptions:
 PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
 WRITE_ROWS: tuple[Row, ...] = (
     PATH,
-    Row("partitionBy", "partition_by", _names, "Columns whose values get folders of their own."),
+    Row(
+        "partitionBy",
+        "partition_by",
+        column_names,
+        "Columns whose values get folders of their own.",
+    ),
     Row("mergeSchema", "merge_schema", flag, "Add columns that the table does not have."),
     Row(
         "overwriteSchema",
@@ -102,13 +110,13 @@ WRITE_ROWS: tuple[Row, ...] = (
         "A batch that the table holds must come again with as many rows.",
     ),
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
-    Row("txnVersion", "mark_number", _version, "Number of a batch write under its txnAppId."),
+    Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
 )
 READ_ROWS: tuple[Row, ...] = (
     PATH,
-    Row("columns", "columns", _names, "Read only these columns, in this order."),
-    Row("versionAsOf", "version", _version, "The table at a version. Batch only."),
-    Row("timestampAsOf", "time", _time, "The table at a time. Batch only."),
+    Row("columns", "columns", column_names, "Read only these columns, in this order."),
+    Row("versionAsOf", "version", version_number, "The table at a version. Batch only."),
+    Row("timestampAsOf", "time", point_in_time, "The table at a time. Batch only."),
     Row(
         "startingVersion",
         "starting",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from penstock.spark.parsing import OptionError
@@ -30,6 +30,17 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
 
 class TableError(RuntimeError):
     """A table cannot be read or written as asked. The text says which, why, and what would help."""
+
+
+class Folder(Protocol):
+    """Where files of a table go: a file system, and the folder of this machine it is, if it is."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine; None when it is elsewhere."""
+
+    def files(self) -> fs.FileSystem:
+        """The file system; paths are relative to the folder."""
 
 
 @dataclass(frozen=True)

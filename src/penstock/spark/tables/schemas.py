@@ -37,10 +37,10 @@ _SIMPLE = (
 )
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType, kind_of_table: str = "a Delta table") -> pa.Schema:
     """The schema of rows that Spark hands over, as a table keeps it: all columns may be null.
 
-    Raises :class:`TableError` for a type that no Delta table has.
+    Raises :class:`TableError` for a type that no such table has.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -53,7 +53,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         except (PySparkException, TypeError):
             kind = schema[name].dataType.simpleString()
             raise TableError(
-                f"column {name} is {kind}, which a Delta table does not hold"
+                f"column {name} is {kind}, which {kind_of_table} does not hold"
             ) from None
     return pa.schema(fields)
 
@@ -145,8 +145,12 @@ def check_nulls(table: DeltaTable, files: Sequence[DataFile], schema: pa.Schema)
                 )
 
 
-def check_partitions(schema: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Raise :class:`TableError` unless there can be a table with this schema, partitioned so."""
+def check_partitions(
+    schema: pa.Schema, partition_by: Sequence[str], *, all_columns: bool = False
+) -> None:
+    """Raise :class:`TableError` unless there can be a table with this schema, partitioned so;
+    ``all_columns`` where every column may be named, as files hold them as well.
+    """
     folded = [name.lower() for name in schema.names]
     twice = [name for name in schema.names if folded.count(name.lower()) > 1]
     if twice:
@@ -160,12 +164,16 @@ def check_partitions(schema: pa.Schema, partition_by: Sequence[str]) -> None:
         kind = schema.field(name).type
         if types.is_nested(kind) or types.is_binary(kind):
             raise TableError(f"partitionBy names {name}, which is {shown(kind)}: not a plain value")
-    if schema.names and set(partition_by) >= set(schema.names):
+    if schema.names and not all_columns and set(partition_by) >= set(schema.names):
         raise TableError("partitionBy names every column; at least one must be left for the files")
 
 
 def shown(kind: pa.DataType) -> str:
-    """A type as Spark's users know it."""
+    """A type as Spark's users know it; as Arrow calls it where Spark has none."""
+    from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return str(from_arrow_type(kind).simpleString())
+    try:
+        return str(from_arrow_type(kind).simpleString())
+    except PySparkException:
+        return str(kind)

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.tables.commits import HERE, Mark, Write, widen
+from penstock.spark.tables.commits import HERE, Write, widen
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.options import FORMAT
 from penstock.spark.tables.places import Place, TableError, place
 from penstock.spark.tables.schemas import table_type

@@ -23,8 +23,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from penstock.spark.tables.commits import HERE, Mark, Write, check
+from penstock.spark.tables.commits import HERE, Write, check
 from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 from penstock.spark.tables.schemas import arrow_schema, check_partitions, check_rules
 

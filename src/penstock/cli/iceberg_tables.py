@@ -1,0 +1,104 @@
+"""``penstock tables expire``: Iceberg tables without snapshots that nobody reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import number, print_json, print_table
+from penstock.cli.session import Session, command
+from penstock.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from penstock.spark.iceberg.maintenance import Report
+
+_HOUR_NS = 3_600_000_000_000
+_COLUMNS = ("table", "snapshots", "files", "removed", "seconds")
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAMESPACE.NAME...")
+@click.option("--catalog", default="default", show_default=True, help="Name of the catalog.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property of the catalog, such as uri=http://rest:8181; repeatable.",
+)
+@click.option(
+    "--retention",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="Keep snapshots of this long ago, and files as old; an hour at least.",
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@command
+@click.pass_obj
+def expire(
+    session: Session,
+    names: tuple[str, ...],
+    catalog: str,
+    properties: tuple[str, ...],
+    retention: int,
+    dry_run: bool,
+) -> int:
+    """Forget old snapshots of the Iceberg tables NAMESPACE.NAME..., remove files that nobody names.
+
+    Safe beside queries that write them. Exit status: 1 when a table could not be done.
+    """
+    try:
+        from penstock.spark.iceberg.maintenance import maintain
+    except ImportError as problem:
+        raise click.ClickException(f"{problem}; pip install 'penstock[iceberg]'") from None
+    from penstock.spark.iceberg.options import address
+    from penstock.spark.parsing import OptionError
+    from penstock.spark.tables.places import TableError
+
+    if retention < _HOUR_NS:
+        text = "1h or more: a batch under way may be about to commit younger files"
+        raise click.BadParameter(text, param_hint="--retention")
+    given = dict(_pair(text) for text in properties)
+    reports: list[Report] = []
+    problems: list[tuple[str, str]] = []
+    for name in names:
+        try:
+            table = address(name, catalog, given)
+            reports.append(maintain(table, -(-retention // _HOUR_NS), dry_run=dry_run))
+        except (TableError, OptionError) as problem:
+            problems.append((name, str(problem)))
+    if session.as_json:
+        failed = [{"table": name, "error": text} for name, text in problems]
+        print_json([*(vars(report) for report in reports), *failed])
+    else:
+        _show(reports, dry_run=dry_run)
+        for name, text in problems:
+            click.echo(f"penstock: {name}: {text}", err=True)
+    return 1 if problems else 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter("NAME=VALUE", param_hint="--property")
+    return name, value
+
+
+def _show(reports: list[Report], *, dry_run: bool) -> None:
+    if not reports:
+        return
+    rows = [
+        (
+            report.table,
+            f"{number(report.snapshots_before)} -> {number(report.snapshots)}",
+            number(report.files),
+            number(len(report.removed)),
+            f"{report.seconds:.2f}",
+        )
+        for report in reports
+    ]
+    print_table(_COLUMNS, rows, right=frozenset(_COLUMNS[1:]))
+    if dry_run:
+        print("dry run: nothing was changed; this is what would be done")

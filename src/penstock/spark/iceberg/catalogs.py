@@ -1,0 +1,177 @@
+"""Catalogs opened, tables found and made, and errors that tell no secrets.
+
+A catalog is opened once per process; a table is loaded from it each time, for others change it. A
+property of a catalog may be a password, and ``pyiceberg`` puts properties into its errors, as
+libraries below it do with addresses. So every error goes through :func:`failed`, which takes the
+values of properties out of it.
+
+Knows nothing of Spark, rows and marks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from penstock.spark.iceberg.data_files import DataFolder
+from penstock.spark.iceberg.durable import NAME as DURABLE
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from penstock.spark.iceberg.options import Address
+
+_IO = "py-io-impl"
+# Manifests are merged, and old metadata files removed: each commit makes one of both.
+_OF_NEW_TABLES = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.parquet.compression-codec": "zstd",
+}
+# Properties whose values may be told, and those whose values never are, however short.
+_TOLD = re.compile(r"type|uri|warehouse|prefix|scope|py-[a-z-]+|.*(region|endpoint)")
+_SECRET = re.compile(r".*(secret|token|password|credential|key|sas|auth|sign).*")
+_SHORT = 4
+_CATALOGS_OWN = re.compile(r"uri|token|credential|password|(auth|oauth2|rest|header)[.-].*")
+
+_catalogs: dict[Address, Catalog] = {}
+_lock = threading.Lock()
+
+
+def catalog_of(address: Address) -> Catalog:
+    """The catalog, opened when it was not. Raises :class:`TableError`."""
+    key = _catalog_key(address)
+    with _lock:
+        found = _catalogs.get(key)
+        if found is None:
+            try:
+                found = load_catalog(address.catalog, **dict(address.properties))
+            except Exception as problem:
+                # of any library a catalog is reached with; told, not hidden
+                raise failed("cannot open the catalog", address, problem) from None
+            found.properties.setdefault(_IO, DURABLE)
+            _catalogs[key] = found
+    return found
+
+
+def _catalog_key(address: Address) -> Address:
+    return type(address)(address.catalog, (), address.properties)
+
+
+def forget(address: Address) -> None:
+    """Open the catalog anew next time."""
+    with _lock:
+        _catalogs.pop(_catalog_key(address), None)
+
+
+def load(address: Address) -> Table | None:
+    """The table as it is now; None when there is none. Raises :class:`TableError`."""
+    catalog = catalog_of(address)
+    try:
+        return catalog.load_table(address.table)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    except Exception as problem:
+        # of any library a catalog is reached with; told, not hidden
+        forget(address)
+        raise failed("cannot open the table", address, problem) from None
+
+
+def create(address: Address, schema: pa.Schema, partition_by: Sequence[str] = ()) -> Table:
+    """A table without rows, or the one that somebody else makes at this moment; its namespace is
+    made as well. Raises :class:`TableError`.
+    """
+    catalog = catalog_of(address)
+    try:
+        with contextlib.suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(address.namespace)
+        if not partition_by:
+            catalog.create_table(address.table, schema, properties=_OF_NEW_TABLES)
+        else:
+            making = catalog.create_table_transaction(
+                address.table, schema, properties=_OF_NEW_TABLES
+            )
+            with making as transaction, transaction.update_spec() as spec:
+                for name in partition_by:
+                    spec.add_identity(name)
+    except (TableAlreadyExistsError, CommitFailedException):
+        pass  # somebody else was faster
+    except Exception as problem:
+        # of any library a catalog is reached with; told, not hidden
+        raise failed("cannot make the table", address, problem) from None
+    table = load(address)
+    if table is None:
+        raise TableError(f"the table {address} was removed while it was being made")
+    return table
+
+
+def failed(doing: str, address: Address, problem: object) -> TableError:
+    """An error in one line that says what went wrong, without the values of properties."""
+    known = dict(address.properties)
+    opened = _catalogs.get(_catalog_key(address))
+    if opened is not None:
+        known |= {name: str(value) for name, value in opened.properties.items()}
+    said = " ".join(str(problem).split()) or type(problem).__name__
+    return TableError(f"{doing} {address}: {without_secrets(said, known)}")
+
+
+def without_secrets(said: str, properties: Mapping[str, str]) -> str:
+    """A text with ``***`` where it has values of properties that may be secret."""
+    for value in sorted(_secrets(properties), key=len, reverse=True):
+        said = said.replace(value, "***")
+    return said
+
+
+def _secrets(properties: Mapping[str, str]) -> Iterable[str]:
+    for name, value in properties.items():
+        for found in re.findall(r"//([^/@\s]+)@", value):
+            yield found
+            yield found.partition(":")[2] or found
+        secret = _SECRET.fullmatch(name.lower()) is not None
+        if value and (secret or not (_TOLD.fullmatch(name.lower()) or len(value) <= _SHORT)):
+            yield value
+            if secret:  # "id:secret", the credential of REST catalogs
+                yield from (part for part in value.split(":") if len(part) >= _SHORT)
+
+
+def storage_of(table: Table) -> FileIO:
+    """What reaches the table's files, without what opens the catalog; for executors."""
+    properties = table.io.properties.items()
+    kept = {name: value for name, value in properties if not _CATALOGS_OWN.fullmatch(name.lower())}
+    return type(table.io)(kept)
+
+
+def data_folder(table: Table, address: Address) -> DataFolder:
+    """Where the table's data files go. Raises :class:`TableError`."""
+    uri = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
+    if not isinstance(table.io, PyArrowFileIO):
+        raise TableError(
+            f"the catalog of {address} reaches files with {type(table.io).__name__}; set its"
+            f" property {_IO} to one that inherits pyiceberg's PyArrowFileIO"
+        )
+    try:
+        scheme, host, path = PyArrowFileIO.parse_location(uri, table.io.properties)
+        files = None if scheme == "file" else table.io.fs_by_scheme(scheme, host)
+    except Exception as problem:
+        # of the library that reaches the store; told, not hidden
+        raise failed("cannot reach the files of", address, problem) from None
+    return DataFolder(uri.rstrip("/"), files, path)

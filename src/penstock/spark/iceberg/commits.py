@@ -1,0 +1,308 @@
+"""Commits that happen once: files become part of an Iceberg table together with a mark for whom.
+
+One commit holds both, so a table has both or neither::
+
+    property   penstock.query.<query id>   {"number": 7, "run": ..., "rows": ..., "token": ...}
+    snapshot   penstock.query, penstock.batch, penstock.token in its summary
+
+The property counts: it stays when snapshots are expired. The summary is for people, and tells a
+commit whose answer was lost.
+
+A commit requires that the table's newest snapshot is the one it was made for. ``pyiceberg`` itself
+would make it again on the snapshot that came between, which is right for rows and wrong for a mark:
+of two drivers both would win. So a commit is tried once, then the table is read again, and
+:mod:`penstock.spark.tables.marks` says whether it is still to be made.
+
+Files are written for columns with numbers, so the columns are there before (:func:`prepare`).
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
+from pyiceberg.table.update import AssertTableUUID
+
+from penstock.spark.iceberg.catalogs import create, data_folder, failed, load
+from penstock.spark.iceberg.data_files import Target, described
+from penstock.spark.iceberg.schemas import (
+    check_version,
+    file_schema,
+    identity_columns,
+    in_files,
+    missing_columns,
+)
+from penstock.spark.tables.marks import Found, Mark, Marks
+from penstock.spark.tables.places import TableError
+from penstock.spark.tables.schemas import check_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from penstock.spark.iceberg.data_files import WrittenFile
+    from penstock.spark.iceberg.options import Address
+
+_TRIES = 8
+# A file this old may have been taken for a left-over by maintenance that ran meanwhile.
+_SURELY_THERE_SECONDS = 30 * 60
+_PROPERTY = "penstock.query."
+_QUERY, _BATCH, _TOKEN = "penstock.query", "penstock.batch", "penstock.token"
+
+
+@dataclass(frozen=True)
+class Write:
+    """What is to become part of a table in one commit."""
+
+    target: Target
+    files: Sequence[WrittenFile] = ()
+    mark: Mark | None = None
+    overwrite: bool = False
+    check_again: bool = True
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.rows for file in self.files)
+
+    def property(self) -> dict[str, str]:
+        """The table's property that keeps the mark; none without a mark."""
+        if self.mark is None:
+            return {}
+        note = {"number": self.mark.number, "run": self.mark.run}
+        note |= {"rows": self.rows, "token": self.token}
+        return {_PROPERTY + self.mark.name: json.dumps(note)}
+
+    def summary(self) -> dict[str, str]:
+        """What the snapshot says of itself."""
+        if self.mark is None:
+            return {_TOKEN: self.token}
+        return {_TOKEN: self.token, _QUERY: self.mark.name, _BATCH: str(self.mark.number)}
+
+
+def prepare(
+    address: Address,
+    schema: pa.Schema,
+    *,
+    partition_by: tuple[str, ...] | None = None,
+    merge_schema: bool = False,
+) -> Target:
+    """The table with all columns that rows of ``schema`` need, made when there is none.
+
+    Raises :class:`TableError` when the rows don't fit, or the catalog or store fails.
+    """
+    check_partitions(schema, partition_by or (), all_columns=True)
+    problem: Exception | None = None
+    for attempt in range(_TRIES):
+        table = load(address) or create(address, schema, partition_by or ())
+        check_version(table.metadata, address)
+        have = identity_columns(table.spec(), table.schema(), address)
+        if partition_by is not None and partition_by != have:
+            there = f"by {', '.join(have)}" if have else "not at all"
+            raise TableError(
+                f"partitionBy is {', '.join(partition_by)}, but {address} is partitioned {there}"
+            )
+        lacking = [name for name in have if name not in schema.names]
+        if lacking:
+            raise TableError(f"{address} is partitioned by {', '.join(lacking)}; rows need it, too")
+        added = missing_columns(table.schema(), schema, merge=merge_schema, name=address)
+        if not added:
+            return _target(table, schema, have, address)
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(pa.schema(added))
+        except CommitFailedException as raced:
+            problem = raced
+            time.sleep(0.01 * 2**attempt)
+        except Exception as other:
+            # of any library a catalog is reached with; told, not hidden
+            raise failed("cannot add columns to", address, other) from None
+    raise failed("cannot add columns to", address, problem)
+
+
+def _target(
+    table: Table, schema: pa.Schema, partition_by: tuple[str, ...], address: Address
+) -> Target:
+    return Target(
+        uuid=str(table.metadata.table_uuid),
+        schema_id=table.schema().schema_id,
+        spec_id=table.spec().spec_id,
+        names=tuple(schema.names),
+        partition_by=partition_by,
+        files=file_schema(table.schema(), schema.names),
+        folder=data_folder(table, address),
+    )
+
+
+class Tables:
+    """What a process has committed to tables.
+
+    Commits may come from several threads; to one table they are made one after the other. Errors
+    are :class:`TableError`.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._marks = Marks()
+        self._locks: dict[Address, threading.RLock] = {}
+
+    def commit(
+        self,
+        address: Address,
+        write: Write,
+        change: Callable[[Table, Write], None] | None = None,
+    ) -> bool:
+        """Make the files part of the table, all or none; False when the table holds the mark
+        already. ``change`` makes one attempt, :func:`add` unless given.
+
+        Raises when another driver runs the same query, the checkpoint is older than the table, the
+        table is not the one that files were written for, or the catalog or store fails.
+        """
+        _check_there(address, write)
+        with self._locks.setdefault(address, threading.RLock()):
+            return self._commit(address, write, change or add)
+
+    def _commit(
+        self, address: Address, write: Write, change: Callable[[Table, Write], None]
+    ) -> bool:
+        problem: Exception | None = None
+        for attempt in range(_TRIES):
+            table = _there(address, write)
+            if problem is not None and _made(table, write):
+                self._marks.note(address, write.mark)
+                return True  # what failed came after the commit
+            found = _found(table, write.mark)
+            rows = write.rows if write.check_again else None
+            raced = problem is not None
+            if self._marks.held(address, write.mark, found, rows=rows, raced=raced):
+                self._marks.note(address, write.mark)
+                return False
+            try:
+                change(table, write)
+            except CommitFailedException as other:
+                problem = other
+                time.sleep(0.01 * 2**attempt)
+            except Exception as other:
+                # of any library a catalog is reached with; told below, not hidden
+                problem = other
+                break
+            else:
+                self._marks.note(address, write.mark)
+                return True
+        if _made(_there(address, write), write):
+            self._marks.note(address, write.mark)
+            return True
+        raise failed("cannot commit to the table", address, problem) from None
+
+
+HERE = Tables()
+"""Those of this process."""
+
+
+class _OneAttempt(Transaction):
+    """Changes that are committed as they are, or not at all."""
+
+    def commit_transaction(self) -> Table:
+        """Commit once. Raises ``CommitFailedException`` when another commit came between."""
+        same_table = AssertTableUUID(uuid=self.table_metadata.table_uuid)
+        self._table._do_commit(
+            updates=self._updates, requirements=(*self._requirements, same_table)
+        )
+        return self._table
+
+
+def add(table: Table, write: Write) -> None:
+    """Commit the files and the mark to the table as it was loaded."""
+    target = write.target
+    table.metadata = _without_history(table.metadata)
+    schema = in_files(table.schemas()[target.schema_id], target.names)
+    spec = table.specs()[target.spec_id]
+    transaction = _OneAttempt(table)
+    if write.mark is not None:
+        transaction.set_properties(write.property())
+    snapshot = transaction.update_snapshot(snapshot_properties=write.summary())
+    producer: Any
+    if write.overwrite:
+        producer = snapshot.overwrite()
+        for task in table.scan().plan_files():
+            producer.delete_data_file(task.file)
+    elif table.properties.get("commit.manifest-merge.enabled", "").lower() == "true":
+        producer = snapshot.merge_append()
+    else:
+        producer = snapshot.fast_append()
+    with producer:
+        for file in described(write.files, target.folder.uri, schema, spec, dict(table.properties)):
+            producer.append_data_file(file)
+    try:
+        transaction.commit_transaction()
+    except CommitFailedException:
+        # Nobody names what was written for it, unless it was made and only its answer got lost.
+        if not _made(table.refresh(), write):
+            producer._clean_all_uncommitted()
+        raise
+
+
+def _without_history(metadata: TableMetadata) -> TableMetadata:
+    """A table as it is now. A transaction copies all it knows many times over; what is committed are
+    changes, which the catalog makes to what it has.
+    """
+    heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
+    snapshots = [each for each in metadata.snapshots if each.snapshot_id in heads]
+    return metadata.model_copy(update={"snapshots": snapshots, "snapshot_log": []})
+
+
+def _there(address: Address, write: Write) -> Table:
+    """The table, if it is the one that files were written for."""
+    table = load(address)
+    if table is None or str(table.metadata.table_uuid) != write.target.uuid:
+        happened = "removed" if table is None else "made anew"
+        raise TableError(f"the table {address} was {happened} while rows for it were written")
+    if table.spec().spec_id != write.target.spec_id:
+        raise TableError(
+            f"the table {address} was partitioned anew while rows for it were written; run the"
+            " batch again"
+        )
+    return table
+
+
+def _check_there(address: Address, write: Write) -> None:
+    """Look whether old files are still there. A table must not name what maintenance removed."""
+    before_ms = int((time.time() - _SURELY_THERE_SECONDS) * 1000)
+    old = [file.path for file in write.files if file.written_ms < before_ms]
+    found = write.target.folder.files().get_file_info(old) if old else []
+    gone = [info.path for info in found if not info.is_file]
+    if gone:
+        raise TableError(
+            f"{len(gone)} files of this batch were removed from {address} before their commit, as"
+            " by maintenance that keeps less than a batch takes"
+        )
+
+
+def _found(table: Table, mark: Mark | None) -> Found | None:
+    """What the table holds of the mark's name."""
+    kept = None if mark is None else table.properties.get(_PROPERTY + mark.name)
+    if kept is None:
+        return None
+    note = json.loads(kept)
+    return Found(int(note["number"]), note.get("rows"))
+
+
+def _made(table: Table, write: Write) -> bool:
+    """Whether the table has this very commit."""
+    if write.mark is not None:
+        kept = table.properties.get(_PROPERTY + write.mark.name, "{}")
+        if json.loads(kept).get("token") == write.token:
+            return True
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return any(found is not None and found[_TOKEN] == write.token for found in summaries)

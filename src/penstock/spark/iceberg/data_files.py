@@ -1,0 +1,200 @@
+"""Data files of an Iceberg table: Parquet files with the numbers of their columns, and what a
+manifest says of them.
+
+Executors write the files and send back the footer of each; what a manifest says (:func:`described`)
+is made of it on the driver, so executors need no ``pyiceberg``.
+
+A bound that could hide a row is left out: of columns with a NaN, of floats inside other columns, and
+where Parquet keeps none because a value is long.
+
+Knows nothing of catalogs and commits.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.tables.parquet import ParquetFiles
+from penstock.spark.tables.places import TableError, to_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Set
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Where a table's data files go; picklable, it travels to the executors."""
+
+    uri: str
+    _files: fs.FileSystem | None
+    _path: str
+
+    def __repr__(self) -> str:
+        """The address: the file system may hold secrets."""
+        return f"DataFolder({self.uri!r})"
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine; None when it is elsewhere."""
+        return Path(self._path) if self._files is None else None
+
+    def files(self) -> fs.FileSystem:
+        """The folder as a file system; paths are relative to it."""
+        from pyarrow import fs
+
+        folder = self.folder
+        if folder is None:
+            return fs.SubTreeFileSystem(self._path, self._files)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            to_disk(folder.parent)
+        return fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table as it was when files were planned for it; picklable, it travels to the executors."""
+
+    uuid: str
+    schema_id: int
+    spec_id: int
+    names: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    files: pa.Schema
+    folder: DataFolder
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """One Parquet file in a table's folder, not yet part of the table; sent by a task."""
+
+    path: str
+    size: int
+    partition: tuple[Any, ...]
+    footer: pq.FileMetaData
+    nan: frozenset[str]
+    written_ms: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.footer.num_rows)
+
+
+class IcebergFiles(ParquetFiles[WrittenFile]):
+    """Writes the rows of one task; files hold the columns of the partition, too."""
+
+    def _value(self, value: Any) -> Any:
+        return value
+
+    def _told(
+        self,
+        path: str,
+        size: int,
+        footer: pq.FileMetaData,
+        partition: tuple[tuple[str, Any], ...],
+        nan: Set[str],
+    ) -> WrittenFile:
+        values = tuple(value for _, value in partition)
+        return WrittenFile(path, size, values, footer, frozenset(nan), int(time.time() * 1000))
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    target: Target,
+    prefix: str,
+    rows_per_file: int | None = None,
+) -> list[WrittenFile]:
+    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
+
+    Raises :class:`TableError` for a null in a column that must not be null.
+    """
+    schema, names = target.files, list(target.names)
+    in_files = dict(zip(names, schema.names, strict=True))
+    with IcebergFiles(
+        target.folder,
+        schema,
+        prefix,
+        partition_by=[in_files[name] for name in target.partition_by],
+        rows_per_file=rows_per_file,
+    ) as files:
+        for batch in batches:
+            _check_nulls(batch, schema, names)
+            files.write(batch.select(names).rename_columns(schema.names))
+        return files.finish()
+
+
+def _check_nulls(batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]) -> None:
+    for field, name in zip(schema, names, strict=True):
+        if not field.nullable and batch.column(name).null_count:
+            raise TableError(f"column {name} must not be null, but rows are")
+
+
+def described(
+    files: Iterable[WrittenFile],
+    uri: str,
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: dict[str, str],
+) -> Iterator[DataFile]:
+    """What a manifest says of files under ``uri``. ``schema`` is of the columns as files name them,
+    ``properties`` are those of the table.
+    """
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.partitioning import partition_record_value
+    from pyiceberg.typedef import Record
+
+    plan = compute_statistics_plan(schema, properties)
+    ids = parquet_path_to_id_mapping(schema)
+    for file in files:
+        found = data_file_statistics_from_parquet_metadata(file.footer, plan, ids)
+        for number in _without_bounds(file, schema, ids):
+            found.column_aggregates.pop(number, None)
+        values = zip(spec.fields, file.partition, strict=True)
+        yield DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=f"{uri}/{file.path}",
+            file_format=FileFormat.PARQUET,
+            partition=Record(
+                *(partition_record_value(field, value, schema) for field, value in values)
+            ),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=spec.spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **found.to_serialized_dict(),
+        )
+
+
+def _without_bounds(file: WrittenFile, schema: Schema, ids: dict[str, int]) -> Iterator[int]:
+    """The numbers of columns whose bounds are not to be told."""
+    from pyiceberg.types import DoubleType, FloatType
+
+    top = {field.field_id: field.name for field in schema.fields}
+    for number in ids.values():
+        floating = isinstance(schema.find_type(number), FloatType | DoubleType)
+        if floating and (number not in top or top[number] in file.nan):
+            yield number
+    for group in range(file.footer.num_row_groups):
+        row_group = file.footer.row_group(group)
+        for index in range(row_group.num_columns):
+            column = row_group.column(index)
+            found = column.statistics
+            if found is None or not (found.has_min_max or found.null_count == column.num_values):
+                yield ids[column.path_in_schema]

@@ -1,0 +1,156 @@
+"""Looking after Iceberg tables: no snapshots that nobody reads, no files that nobody names.
+
+Each commit leaves a snapshot, which every later commit writes down again; a batch that dies leaves
+files. :func:`maintain` does, in this order,
+
+=========  =====================================================================================
+snapshots  forgets those older than ``keep_hours``, but for the newest of each branch and tag
+files      removes from the table's folder what no snapshot names and is older than that: data
+           files that are named as ours are, manifests and metadata
+=========  =====================================================================================
+
+Files younger than an hour are never removed, for a batch under way may be about to commit them.
+``pyiceberg`` has no compaction. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from penstock.spark.iceberg.catalogs import data_folder, failed, load
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+    from penstock.spark.iceberg.options import Address
+
+KEEP_HOURS = 7 * 24
+LEAST_KEEP_HOURS = 1
+_TRIES = 5
+_OUR_DATA = re.compile(r".+-[0-9a-f]{12}-[0-9]{5,}-[0-9]+-[0-9]{3,}\.parquet")
+_METADATA = re.compile(r".+\.avro|[0-9]+-.+\.metadata\.json")
+
+
+@dataclass
+class Report:
+    """What was done to a table, or would be."""
+
+    table: str
+    snapshots_before: int
+    snapshots: int = 0
+    files: int = 0
+    removed: list[str] = field(default_factory=list)
+    dry_run: bool = False
+    seconds: float = 0.0
+
+
+def maintain(address: Address, keep_hours: int = KEEP_HOURS, *, dry_run: bool = False) -> Report:
+    """Forget old snapshots of one table and remove what nobody names.
+
+    Raises :class:`TableError` when there is no table, when others change it each time, or when the
+    catalog or store fails.
+    """
+    if keep_hours < LEAST_KEEP_HOURS:
+        raise TableError("files are kept for an hour at least: a batch may be about to commit them")
+    began = time.monotonic()
+    before = int((time.time() - keep_hours * 3600) * 1000)
+    table = _table(address)
+    report = Report(str(address), len(table.metadata.snapshots), dry_run=dry_run)
+    try:
+        table, expired = _expire(address, before, dry_run=dry_run)
+        report.snapshots = report.snapshots_before - len(expired)
+        named = set(_named(table, expired))
+        report.files = sum(1 for path in named if path.endswith(".parquet"))
+        report.removed = sorted(_remove(table, address, named, before, dry_run=dry_run))
+    except TableError:
+        raise
+    except Exception as problem:
+        # of any library a catalog or a store is reached with; told, not hidden
+        raise failed("cannot maintain the table", address, problem) from None
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+def _table(address: Address) -> Table:
+    table = load(address)
+    if table is None:
+        raise TableError(f"there is no table {address}")
+    return table
+
+
+def _expire(address: Address, before: int, *, dry_run: bool) -> tuple[Table, set[int]]:
+    """The table without its old snapshots, and which those are."""
+    for attempt in range(_TRIES):
+        table = _table(address)
+        kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        old = {
+            snapshot.snapshot_id
+            for snapshot in table.metadata.snapshots
+            if snapshot.timestamp_ms < before and snapshot.snapshot_id not in kept
+        }
+        if not old or dry_run:
+            return table, old
+        try:
+            table.maintenance.expire_snapshots().by_ids(list(old)).commit()
+        except CommitFailedException:
+            time.sleep(0.05 * 2**attempt)
+            continue
+        return _table(address), old
+    raise TableError(f"others change {address} each time its snapshots are about to be expired")
+
+
+def _named(table: Table, expired: set[int]) -> Iterator[str]:
+    """Paths of all files that the table names without the expired snapshots."""
+    metadata, io = table.metadata, table.io
+    yield _path(table.metadata_location)
+    yield from (_path(entry.metadata_file) for entry in metadata.metadata_log)
+    yield from (_path(each.statistics_path) for each in metadata.statistics)
+    read: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id in expired:
+            continue
+        yield _path(snapshot.manifest_list)
+        for manifest in snapshot.manifests(io):
+            if manifest.manifest_path in read:
+                continue
+            read.add(manifest.manifest_path)
+            yield _path(manifest.manifest_path)
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                yield _path(entry.data_file.file_path)
+
+
+def _path(uri: str) -> str:
+    """A file's path, which is one however its address is written."""
+    return PyArrowFileIO.parse_location(uri)[2].lstrip("/")
+
+
+def _remove(
+    table: Table, address: Address, named: set[str], before: int, *, dry_run: bool
+) -> Iterator[str]:
+    """Remove old files of the table's folders that are not named; their paths."""
+    data = data_folder(table, address)
+    location = table.properties.get("write.metadata.path") or f"{table.location()}/metadata"
+    for uri, ours in ((data.uri, _OUR_DATA), (location.rstrip("/"), _METADATA)):
+        scheme, host, root = PyArrowFileIO.parse_location(uri, table.io.properties)
+        assert isinstance(table.io, PyArrowFileIO)  # data_folder has looked
+        system = table.io.fs_by_scheme(scheme, host)
+        chosen = fs.FileSelector(root, recursive=True, allow_not_found=True)
+        for found in system.get_file_info(chosen):
+            wanted = found.is_file and ours.fullmatch(found.base_name) is not None
+            if not wanted or found.path.lstrip("/") in named:
+                continue
+            if found.mtime is None or found.mtime.timestamp() * 1000 >= before:
+                continue
+            if not dry_run:
+                system.delete_file(found.path)
+            yield found.path

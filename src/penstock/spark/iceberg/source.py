@@ -1,0 +1,67 @@
+"""What Spark calls for ``format("jetstream_iceberg")``: tables written batch and streaming, and read
+in batches.
+
+The writers are in :mod:`penstock.spark.iceberg.writer`, the reader in
+:mod:`penstock.spark.iceberg.reader`; they are loaded when they are asked for, since Spark loads this
+module to find any format it does not know, also where ``pyiceberg`` is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from penstock.spark.iceberg.options import FORMAT, parse_read, parse_write
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from penstock.spark.iceberg.reader import IcebergReader
+    from penstock.spark.iceberg.writer import IcebergStreamWriter, IcebergWriter
+
+
+class IcebergDataSource(DataSource):
+    """``.format("jetstream_iceberg")`` of ``spark.read``, ``write`` and ``writeStream``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns of the table, or those of them that ``columns`` names."""
+        _check_installed()
+        from penstock.spark.iceberg.reader import columns
+
+        return columns(parse_read(self.options))
+
+    def reader(self, schema: StructType) -> IcebergReader:
+        """A reader of the table as it is when the query is planned, or was."""
+        _check_installed()
+        from penstock.spark.iceberg.reader import IcebergReader
+
+        return IcebergReader(parse_read(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> IcebergWriter:
+        """A writer of one batch that is appended, or put in place of all rows."""
+        _check_installed()
+        from penstock.spark.iceberg.writer import IcebergWriter
+
+        return IcebergWriter(parse_write(self.options, streaming=False), schema, overwrite)
+
+    def streamWriter(  # noqa: N802  Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> IcebergStreamWriter:
+        """A writer of micro-batches; ``overwrite`` is output mode complete."""
+        _check_installed()
+        from penstock.spark.iceberg.writer import IcebergStreamWriter
+
+        return IcebergStreamWriter(parse_write(self.options, streaming=True), schema, overwrite)
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("pyiceberg") is None:
+        raise TableError(f"{FORMAT} needs pyiceberg: pip install 'penstock[iceberg]'")

@@ -1,0 +1,253 @@
+"""Rows of one task as Parquet files, under names that nobody else uses; of any kind of table.
+
+A name is that of the write, the task and a number, in a folder per value of the partition columns::
+
+    day=2026-11-20/4f1d...-000000007-2b9e61a0-00001-3-000.parquet
+                   |       |         |        |     | number in the task
+                   |       |         |        |     attempt of the task
+                   |       |         |        task
+                   |       |         this try of the batch
+                   |       batch
+                   query
+
+So no try ever writes over a file that another has committed. The values in the table count, not the
+folders' names: a value that is no good name is written in part, with a hash.
+
+Knows nothing of commits, and of tables only that a folder has them: what is told of a file is for
+those who inherit :class:`ParquetFiles`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from penstock.spark.tables.places import to_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence, Set
+
+    from penstock.spark.tables.places import Folder
+
+ROW_GROUP_ROWS = 128 * 1024
+_HELD_BYTES = 64 * 2**20
+_OPEN_FILES = 64
+
+Values = tuple[Any, ...]
+Told = TypeVar("Told")
+
+
+@dataclass
+class _Open:
+    """A file being written, and the rows that wait for their row group."""
+
+    path: str
+    partition: Values
+    sink: Any
+    writer: Any
+    footers: list[pq.FileMetaData]
+    held: list[pa.RecordBatch] = field(default_factory=list)
+    held_rows: int = 0
+    held_bytes: int = 0
+    rows: int = 0
+    nan: set[str] = field(default_factory=set)
+
+
+class ParquetFiles(ABC, Generic[Told]):
+    """Writes the rows of one task. Used as a context: what an error leaves is removed, for nobody
+    has heard of it.
+
+    Who inherits it says with :meth:`_value` and :meth:`_told` what a table is told of a file.
+    """
+
+    def __init__(
+        self,
+        place: Folder,
+        schema: pa.Schema,
+        prefix: str,
+        *,
+        partition_by: Sequence[str] = (),
+        rows_per_file: int | None = None,
+        left_out: Sequence[str] = (),
+    ) -> None:
+        """``schema`` is that of the rows, in the table's types; ``prefix`` is used by no other
+        attempt; ``left_out`` are columns that files do not hold.
+        """
+        self._place = place
+        self._files = place.files()
+        self._schema = schema
+        self._body = pa.schema([f for f in schema if f.name not in left_out])
+        self._floats = [f.name for f in self._body if types.is_floating(f.type)]
+        self._partition_by = tuple(partition_by)
+        self._prefix = prefix
+        self._rows_per_file = rows_per_file
+        self._open: dict[Values, _Open] = {}
+        self._held_bytes = 0
+        self._number = 0
+        self._made: list[str] = []
+        self._done: list[Told] = []
+        self._paths: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Nothing is made before the first row."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Close and remove everything after an error."""
+        if kind is None:
+            return
+        for each in self._open.values():
+            with contextlib.suppress(OSError, pa.ArrowException):
+                each.writer.close()
+            with contextlib.suppress(OSError, pa.ArrowException):
+                each.sink.close()
+        for path in self._made:
+            with contextlib.suppress(OSError):
+                self._files.delete_file(path)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; columns in any order, all of the schema."""
+        if not batch.num_rows:
+            return
+        batch = batch.select(self._schema.names)
+        if batch.schema != self._schema:
+            batch = batch.cast(self._schema)
+        for values, part in self._split(batch):
+            self._hold(values, part)
+
+    def finish(self) -> list[Told]:
+        """Write what is held and close all files; those that hold rows, on the disk."""
+        for values in list(self._open):
+            self._close(values)
+        folder = self._place.folder
+        if folder is not None:
+            for parent in {(folder / path).parent for path in self._paths}:
+                to_disk(parent)
+                if parent != folder:
+                    to_disk(parent.parent)
+        return self._done
+
+    def _hold(self, values: Values, part: pa.RecordBatch) -> None:
+        each = self._open.pop(values, None) or self._begin(values)
+        self._open[values] = each  # the file used last stands last
+        for name in self._floats:
+            if name not in each.nan and pc.any(pc.is_nan(part.column(name))).as_py():
+                each.nan.add(name)
+        each.held.append(part)
+        each.held_rows += part.num_rows
+        each.held_bytes += part.nbytes
+        self._held_bytes += part.nbytes
+        if each.held_rows >= ROW_GROUP_ROWS:
+            self._flush(each)
+        if self._held_bytes > _HELD_BYTES:
+            self._flush(max(self._open.values(), key=lambda one: one.held_bytes))
+        if self._rows_per_file and each.rows + each.held_rows >= self._rows_per_file:
+            self._close(values)
+
+    def _begin(self, values: Values) -> _Open:
+        if len(self._open) >= _OPEN_FILES:
+            self._close(next(iter(self._open)))
+        folders = [
+            f"{folder_name(name)}={folder_name(partition_text(value))}/"
+            for name, value in zip(self._partition_by, values, strict=True)
+        ]
+        path = f"{''.join(folders)}{self._prefix}-{self._number:03d}.parquet"
+        self._number += 1
+        self._made.append(path)
+        if self._place.folder is not None:
+            self._files.create_dir(str(Path(path).parent), recursive=True)
+        sink = self._files.open_output_stream(path)
+        footers: list[pq.FileMetaData] = []
+        writer = pq.ParquetWriter(sink, self._body, compression="zstd", metadata_collector=footers)
+        return _Open(path, values, sink, writer, footers)
+
+    def _flush(self, each: _Open) -> None:
+        if each.held:
+            each.writer.write_table(pa.Table.from_batches(each.held), row_group_size=ROW_GROUP_ROWS)
+        each.rows += each.held_rows
+        self._held_bytes -= each.held_bytes
+        each.held, each.held_rows, each.held_bytes = [], 0, 0
+
+    def _close(self, values: Values) -> None:
+        each = self._open[values]
+        self._flush(each)
+        each.writer.close()
+        size = each.sink.tell()
+        each.sink.close()
+        if self._place.folder is not None:
+            to_disk(self._place.folder / each.path)
+        del self._open[values]
+        partition = tuple(zip(self._partition_by, values, strict=True))
+        self._paths.append(each.path)
+        self._done.append(self._told(each.path, size, each.footers[0], partition, each.nan))
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
+        """The rows by values of the partition columns; order is kept."""
+        inner = batch.select(self._body.names)
+        if not self._partition_by:
+            yield (), inner
+            return
+        names = list(self._partition_by)
+        rows = pa.table([batch.column(name) for name in names], names=names)
+        numbered = rows.append_column(" row", pa.array(range(batch.num_rows), pa.int32()))
+        grouped = numbered.group_by(names, use_threads=False)
+        for group in grouped.aggregate([(" row", "list")]).to_pylist():
+            values = tuple(self._value(group[name]) for name in names)
+            picked = group[" row_list"]
+            whole = len(picked) == batch.num_rows
+            yield values, inner if whole else inner.take(pa.array(picked, pa.int32()))
+
+    @abstractmethod
+    def _value(self, value: Any) -> Any:
+        """A value of a partition column as the table is told of it; hashable."""
+
+    @abstractmethod
+    def _told(
+        self,
+        path: str,
+        size: int,
+        footer: pq.FileMetaData,
+        partition: tuple[tuple[str, Any], ...],
+        nan: Set[str],
+    ) -> Told:
+        """What the table is told of a file; ``nan`` names the columns that hold a NaN."""
+
+
+def partition_text(value: Any) -> str | None:
+    """A value as the log holds it for a partition column; the empty string is null there."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.datetime):
+        # without a zone, which is UTC where the column has one
+        text = value.replace(tzinfo=None).isoformat(" ", timespec="microseconds")
+        return text.removesuffix(".000000")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return str(value)
+
+
+def folder_name(text: str | None) -> str:
+    """A name of a folder for a value; different ones for different values.
+
+    Only of characters that stay as they are in a URL: the log holds paths as such, and not every
+    reader takes them back.
+    """
+    if text is None:
+        return "__HIVE_DEFAULT_PARTITION__"
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text) and not re.search(r"^__|-[0-9a-f]{12}$", text):
+        return text
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:32]
+    return f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,25 @@
+"""Lets Spark find ``format("jetstream_iceberg")`` by itself.
+
+Spark imports every top-level module whose name begins with ``pyspark_`` and takes its
+``DefaultSource``. It does so for any format it does not know, so this module imports nothing until
+it is asked for that name, and never fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> Any:
+    """The data source, imported when Spark asks for it."""
+    if name == "DefaultSource":
+        try:
+            from penstock.spark.iceberg.source import IcebergDataSource
+        except ImportError:
+            # An incomplete installation must not break the formats of others; ours is then not
+            # found, which is true.
+            raise AttributeError(name) from None
+        return IcebergDataSource
+    raise AttributeError(name)

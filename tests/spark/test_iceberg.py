@@ -1,0 +1,212 @@
+"""Iceberg tables inside Spark: a stream kept as a table, killed between two commits, raced, read."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: penstock[iceberg]")
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+
+from tests.peers import available_servers, start_server
+from tests.spark.iceberg_help import address_of, properties_of, sequences, table_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+FORMAT = "jetstream_iceberg"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """One kind of server: what is tried here is the table."""
+    started = start_server(available_servers((2, 9))[0])
+    yield started
+    started.remove()
+
+
+def given(writer_or_reader, folder, form=FORMAT, **options):
+    properties = {f"catalog.{name}": text for name, text in properties_of(folder).items()}
+    return writer_or_reader.format(form).options(catalog="test", **properties, **options)
+
+
+def saving(frame, folder, table="lake.t", mode="append", **options):
+    given(frame.write, folder, **options).mode(mode).save(table)
+
+
+def loading(spark, folder, table="lake.t", **options):
+    return given(spark.read, folder, **options).load(table)
+
+
+def faulty(folder):
+    """The format with faults that files in ``folder`` ask for; by value, so that workers know it."""
+    from penstock.spark.iceberg.source import IcebergDataSource
+    from penstock.spark.iceberg.writer import IcebergStreamWriter
+
+    class Writer(IcebergStreamWriter):
+        def commit(self, messages, batchId):  # noqa: N803  Spark's name
+            if batchId == 2 and Path(folder, "race").exists():
+                Path(folder, "race").unlink()
+                from penstock.spark.iceberg.commits import Tables, Write
+                from penstock.spark.tables.marks import Mark
+
+                files = [file for message in messages for file in message.files]
+                mark = Mark(messages[0].query_id, batchId, "the other driver")
+                Tables().commit(self._options.address, Write(self._target, files, mark))
+            super().commit(messages, batchId)
+            if batchId == 2 and Path(folder, "die").exists():
+                Path(folder, "die").unlink()
+                raise RuntimeError("died between the two commits")
+
+    class Faulty(IcebergDataSource):
+        @classmethod
+        def name(cls):
+            return "faulty_iceberg"
+
+        def streamWriter(self, schema, overwrite):  # noqa: N802  Spark's name
+            made = super().streamWriter(schema, overwrite)
+            made.__class__ = Writer
+            return made
+
+    return Faulty
+
+
+def messages(spark, stream, **options):
+    reader = spark.readStream.format("jetstream").option("servers", stream.url)
+    reader = reader.option("stream", stream.name).option("startingOffsets", "earliest")
+    return reader.options(maxOffsetsPerTrigger=100, **options).load()
+
+
+def run(frame, folder, form=FORMAT, mode="append", **options):
+    """One run over what there is; a failure is raised."""
+    writer = given(frame.writeStream, folder, form, **options).outputMode(mode)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start("lake.t")
+    try:
+        assert query.awaitTermination(120)
+    finally:
+        query.stop()
+    return query
+
+
+def test_a_stream_becomes_a_table(spark, stream, tmp_path):
+    """Stopped, killed between the commit of the table and that of Spark, and started again."""
+    spark.dataSource.register(faulty(str(tmp_path)))
+    where = address_of(tmp_path)
+    stream.fill(150)
+    query = run(messages(spark, stream), tmp_path, "faulty_iceberg")
+    assert len(sequences(where)) == 150
+    stream.fill(250)
+    (tmp_path / "die").touch()
+    with pytest.raises(PySparkException, match="died between the two commits"):
+        run(messages(spark, stream), tmp_path, "faulty_iceberg")
+    assert len(sequences(where)) == 250  # the batch is there, and Spark does not know
+    stream.fill(100)
+    run(messages(spark, stream), tmp_path, "faulty_iceberg")
+
+    table = table_of(where)
+    rows = table.scan().to_arrow().sort_by("seq").to_pylist()
+    stored = spark.read.format("jetstream").option("servers", stream.url)
+    wanted = stored.option("stream", stream.name).load().orderBy("seq").toArrow().to_pylist()
+    assert len(rows) == 500
+    assert rows == wanted
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
+    assert {summary["penstock.query"] for summary in summaries} == {str(query.id)}
+    batches = [int(summary["penstock.batch"]) for summary in summaries]
+    assert batches == list(range(len(batches)))
+    # What the batch that came again had written is removed.
+    folder = Path(table.location().removeprefix("file://"))
+    named = {Path(path).name for path in table.inspect.files()["file_path"].to_pylist()}
+    assert {path.name for path in folder.rglob("*.parquet")} == named
+    read = loading(spark, tmp_path).orderBy("seq").toArrow().to_pylist()
+    assert read == wanted
+
+
+def test_the_second_driver_fails_with_a_clear_error(spark, stream, tmp_path):
+    spark.dataSource.register(faulty(str(tmp_path)))
+    stream.fill(500)
+    (tmp_path / "race").touch()
+    with pytest.raises(PySparkException, match="two drivers run on one checkpoint"):
+        run(messages(spark, stream), tmp_path, "faulty_iceberg")
+    assert sequences(address_of(tmp_path)) == list(range(1, 301))
+
+
+def test_columns_that_come_later_and_complete_mode(spark, stream, tmp_path):
+    stream.fill(100)
+    rows = messages(spark, stream).select("seq", "subject")
+    run(rows, tmp_path)
+    stream.fill(100)
+    wider = rows.withColumn("more", F.col("seq") * 2)
+    with pytest.raises(PySparkException, match="column more bigint is not in the table"):
+        run(wider, tmp_path)
+    run(wider, tmp_path, mergeSchema="true")
+    found = loading(spark, tmp_path).orderBy("seq").collect()
+    assert [row.seq for row in found] == list(range(1, 201))
+    assert [row.more for row in found] == [None] * 100 + [2 * seq for seq in range(101, 201)]
+    totals = messages(spark, stream).groupBy("subject").agg(F.max("seq").alias("seq"))
+    (tmp_path / "totals").mkdir()
+    run(totals, tmp_path / "totals", mode="complete")
+    assert sequences(address_of(tmp_path / "totals")) == [198, 199, 200]
+
+
+def test_every_type_goes_in_and_comes_out(spark, tmp_path):
+    rows = spark.range(0, 100, 1, 3).selectExpr(
+        "id as seq",
+        "cast(id as string) as `text of 1`",
+        "timestamp_micros(id) as at",
+        "timestamp_ntz'2026-01-01 00:00:00' as local",
+        "date'2026-01-01' as day",
+        "cast(id as decimal(20,3)) as money",
+        "cast(id as int) as i",
+        "cast(id as float) as f",
+        "id % 2 = 0 as flag",
+        "cast(cast(id as string) as binary) as data",
+        "map('k', array('a', null)) as headers",
+        "struct(id as x, array(struct('y' as z)) as l) as nested",
+    )
+    saving(rows, tmp_path, partitionBy="flag,day")
+    read = loading(spark, tmp_path)
+    assert read.schema.simpleString() == rows.schema.simpleString()
+    assert sorted(read.collect()) == sorted(rows.collect())
+    before = table_of(address_of(tmp_path)).current_snapshot().snapshot_id
+    saving(rows.limit(5), tmp_path, mode="overwrite")
+    assert loading(spark, tmp_path).count() == 5
+    assert loading(spark, tmp_path, snapshotId=before).count() == 100
+    assert loading(spark, tmp_path, columns="flag,seq").columns == ["flag", "seq"]
+    small = rows.selectExpr("seq", "cast(seq as tinyint) as i")
+    saving(
+        small.withColumn("flag", F.lit(True)).withColumn("day", F.lit(None).cast("date")), tmp_path
+    )
+    assert loading(spark, tmp_path).where("day is null and i = 7").count() == 1
+
+
+def test_a_batch_write_with_a_number_is_made_once(spark, tmp_path):
+    rows = spark.range(10).withColumnRenamed("id", "seq")
+    for _ in range(2):
+        saving(rows, tmp_path, txnAppId="import", txnVersion=7)
+    assert sequences(address_of(tmp_path)) == list(range(10))
+
+
+def test_errors_are_one_line(spark, tmp_path):
+    rows = spark.range(3).withColumnRenamed("id", "seq")
+    saving(rows, tmp_path)
+    for options, wanted in (
+        ({"mergeSchemas": "true"}, "no option 'mergeschemas'"),
+        ({"partitionBy": "seq"}, "is partitioned not at all"),
+        ({"txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ({"table": "orders"}, r"must be namespace\.name"),
+    ):
+        with pytest.raises(PySparkException, match=wanted):
+            saving(rows, tmp_path, **options)
+    with pytest.raises(PySparkException, match="which an Iceberg table does not hold"):
+        saving(spark.sql("select interval 3 days as i"), tmp_path, "lake.u")
+    with pytest.raises(PySparkException, match=r"there is no table test\.lake\.nobody"):
+        loading(spark, tmp_path, "lake.nobody").count()
+    with pytest.raises(PySparkException, match="has nothing of snapshot 99"):
+        loading(spark, tmp_path, snapshotId=99).count()
+    with pytest.raises(PySparkException, match="columns names nobody"):
+        loading(spark, tmp_path, columns="nobody").count()
+    with pytest.raises(PySparkException, match="URI missing") as caught:
+        rows.write.format(FORMAT).option("catalog.s3.secret-access-key", "hush").mode(
+            "append"
+        ).save("a.b")
+    assert "hush" not in str(caught.value)
