@@ -36,7 +36,6 @@ from penstock.testing import LocalServer
 STREAM = "DEVICES"
 DEVICES = 10_000
 TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 
 
@@ -88,14 +87,11 @@ class Processes:
         return {name: now[name] - before[name] for name in now}
 
     def look(self) -> None:
-        """Note how much memory there is now (resident, in bytes)."""
+        """Note how much memory there is now: bytes, what several share taken once."""
         for name, members in self._members().items():
             total = 0
             for pid in members:
-                try:
-                    total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-                except OSError:
-                    continue
+                total += _share(pid)
             self.peak[name] = max(self.peak[name], total)
 
     def _members(self) -> dict[str, list[int]]:
@@ -133,6 +129,15 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def _share(pid: int) -> int:
+    """The memory of a process, its part of what it shares with others; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def bytes_below(folder: str, ending: str = "") -> int:

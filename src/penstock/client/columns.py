@@ -286,13 +286,9 @@ def read_range(
     Uses consumers of its own, without acks, and starts another one behind the last row when one is
     lost; ``begun`` is called after each of them was made. With ``headers_only`` payloads stay with
     the server, with ``replies`` the ack subjects are kept (:class:`WireColumns`). Ends where the
-    stream ends now if that is before ``stop_seq``.
-
-    What a server counts as pending may be too little or too much after a purge (2.9), so a range
-    that does not end with its last sequence is over when the stream is asked for the next message
-    and has none. Raises Timeout when a message that is there does not come, ConnectionClosed when
-    no server can be reached again, ApiError (StreamNotFound ...), and what a pull raises when
-    consumer after consumer gives nothing.
+    stream ends now if that is before ``stop_seq``. Raises Timeout when a message that is there does
+    not come, ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...),
+    and what a pull raises when consumer after consumer gives nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
@@ -409,7 +405,11 @@ def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str
 
 
 def _follows(js: JetStream, stream: str, position: int, stop_seq: int, filters: list[str]) -> bool:
-    """Whether the stream has a message with ``position <= seq < stop_seq`` that is wanted."""
+    """Whether the stream has a message with ``position <= seq < stop_seq`` that is wanted.
+
+    Asked before a range is taken to be over: what servers count as pending may be too little or too
+    much after a purge (2.9).
+    """
     found = next_stored(js, stream, position, filters)
     return found is not None and found < stop_seq
 
