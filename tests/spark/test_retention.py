@@ -29,7 +29,9 @@ def make(stream, retention, **more):
     stream.js.delete_stream(stream.name)
     subjects = [f"{stream.name.lower()}.>"]
     stream.js.create_stream(
-        StreamConfig(name=stream.name, subjects=subjects, retention=retention, **more)
+        StreamConfig(
+            name=stream.name, subjects=subjects, retention=retention, storage="memory", **more
+        )
     )
     stream.js.create_consumer(
         stream.name, ConsumerConfig(durable_name="worker", ack_policy="explicit")
@@ -102,7 +104,9 @@ def test_what_a_worker_has_done_with_is_gone(stream, retention, monkeypatch):
 def test_a_stream_that_may_have_no_more_consumers(stream):
     stream.js.delete_stream(stream.name)
     subjects = [f"{stream.name.lower()}.>"]
-    stream.js.create_stream(StreamConfig(name=stream.name, subjects=subjects, max_consumers=1))
+    stream.js.create_stream(
+        StreamConfig(name=stream.name, subjects=subjects, max_consumers=1, storage="memory")
+    )
     stream.js.create_consumer(stream.name, ConsumerConfig(durable_name="only"))
     stream.fill(3000)
     with pytest.warns(UserWarning, match="no consumer can be made to read it"):

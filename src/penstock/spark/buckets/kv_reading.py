@@ -345,10 +345,15 @@ def _check_same(plan: KvPlan) -> None:
 
 
 def _rows(plan: KvPlan, columns: Columns, after: int) -> Iterator[pa.RecordBatch]:
-    """The rows behind ``after`` whose keys were asked for."""
+    """The rows behind ``after`` whose keys were asked for, each once: after a purge, servers before
+    2.10 deliver a message again for each key that is gone.
+    """
     batch = to_arrow(columns, len(plan.bucket.prefix))
-    if columns.count and columns.seq.view("q")[0] <= after:
-        batch = batch.filter(pc.greater(batch["revision"], after))
+    if columns.count:
+        revisions = batch["revision"]
+        before = pa.concat_arrays([pa.array([after], pa.int64()), revisions[:-1]])
+        if not pc.all(pc.greater(revisions, before)).as_py():
+            batch = batch.filter(pc.greater(revisions, pc.cumulative_max(before)))
     if patterns := plan.leftover():
         wanted = [any(matches(key.as_py(), one) for one in patterns) for key in batch["key"]]
         batch = batch.filter(pa.array(wanted, pa.bool_()))

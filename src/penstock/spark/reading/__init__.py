@@ -10,6 +10,7 @@
 ``source``, ``streaming``     the classes Spark calls, on the driver
 ``plan``, ``tasks``           one partition, and what an executor does with it
 ``one_range``, ``ranges``     the messages of a partition as Arrow batches (``arrow``), by
-                              ``consumers``, ``direct`` gets or from the files (``segments``)
+                              ``consumers``, ``direct`` gets in batches, ``gets`` of one message
+                              each, or from the files (``segments``)
 ============================  ====================================================================
 """

@@ -119,7 +119,10 @@ class Tables:
         """A table without rows, or the one that somebody else makes at this moment."""
         check_partitions(schema, partition_by)
         if place.folder is not None:
-            place.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                place.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                raise TableError(f"cannot make the table {place}: {problem}") from None
         try:
             DeltaTable.create(
                 place.uri,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -29,7 +30,6 @@ from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from datetime import datetime
 
     from penstock.spark.tables.places import Place
 
@@ -80,7 +80,7 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
                 place.uri, version=version, storage_options=place.storage_options or None
             )
             if time is not None:
-                table.load_as_version(time)
+                _load_at(table, time)
         except TableNotFoundError:
             raise TableError(f"there is no table at {place}") from None
         except (DeltaError, OSError, ValueError) as problem:
@@ -95,6 +95,18 @@ def table_at(place: Place, version: int | None = None, time: datetime | None = N
     if bad:
         raise TableError(f"the table {place} uses {', '.join(bad)}, which is not supported")
     return table
+
+
+def _load_at(table: DeltaTable, time: datetime) -> None:
+    """Make it the table at a time; ValueError when there was none yet."""
+    # Asked of the newest version: of an older one delta-rs numbers commits wrongly.
+    made = {commit.get("version"): commit.get("timestamp") for commit in table.history()}
+    table.load_as_version(time)
+    # Before the first version there is, delta-rs gives that one.
+    begin = made.get(table.version())
+    if isinstance(begin, int) and begin > time.timestamp() * 1000:
+        text = datetime.fromtimestamp(begin / 1000, UTC).isoformat(timespec="milliseconds")
+        raise ValueError(f"its log begins at {text}")
 
 
 def files_of(

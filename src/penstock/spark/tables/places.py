@@ -13,6 +13,7 @@ Knows nothing of Spark, and of Delta only that ``deltalake`` opens the same plac
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+_FRAME = re.compile(r"[0-9]+: |at /|stack backtrace:")
 _OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
 
 
 class TableError(RuntimeError):
-    """A table cannot be read or written as asked. The text says which, why, and what would help."""
+    """A table cannot be read or written as asked. The text says which, why, and what would help, in
+    one line: colours and traces that libraries put into theirs are left out.
+    """
+
+    def __init__(self, text: str) -> None:
+        """The text, of any number of lines."""
+        lines = (line.strip() for line in _COLOURS.sub("", text).splitlines())
+        super().__init__(" ".join(line for line in lines if line and not _FRAME.match(line)))
 
 
 class Folder(Protocol):

@@ -126,7 +126,13 @@ class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAva
         starting = self._options.starting
         if starting == "snapshot":
             return Position(table, version, 0, True).to_json()
-        return Position(table, version + 1 if starting == "latest" else int(starting)).to_json()
+        first = version + 1 if starting == "latest" else int(starting)
+        if first > version + 1:
+            raise TableError(
+                f"startingVersion is {first}, but the table {self._options.place} is at version"
+                f" {version}"
+            )
+        return Position(table, first).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """The end of the next micro-batch; ``start`` itself when there is nothing to do.

@@ -89,16 +89,20 @@ class _Writer:
         if task is None:
             raise RuntimeError("not called by a task of Spark")
         prefix = f"{name}-{self._token}-{task.partitionId():05d}-{task.taskAttemptId()}"
-        return tuple(
-            write_rows(
-                batches,
-                self._options.place,
-                self._schema,
-                prefix,
-                partition_by=self._partition_by,
-                rows_per_file=self._options.rows_per_file,
+        try:
+            return tuple(
+                write_rows(
+                    batches,
+                    self._options.place,
+                    self._schema,
+                    prefix,
+                    partition_by=self._partition_by,
+                    rows_per_file=self._options.rows_per_file,
+                )
             )
-        )
+        except OSError as problem:
+            place = self._options.place
+            raise TableError(f"cannot write files of the table {place}: {problem}") from problem
 
 
 class DeltaWriter(_Writer, DataSourceArrowWriter):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.models import StreamConfig, StreamInfo
     from penstock.spark.writing.options import WriteOptions
 
-WINDOW_WANTED_SECONDS = 60.0
+WINDOW_WANTED_SECONDS = 20.0
 _NS = 1_000_000_000
 _PREFIXES = {"stream": "", "bucket": "KV_", "object store": "OBJ_"}
 
@@ -144,9 +144,10 @@ def _check_window(config: StreamConfig) -> None:
         )
     if seconds < WINDOW_WANTED_SECONDS:
         warnings.warn(
-            f"stream {name} knows a message id again for {seconds:g} s only: two attempts at one"
-            " partition that run at the same time may write rows twice. Set duplicate_window to"
-            " more than a partition takes, or exactlyOnce=batch",
+            f"stream {name} knows a message id again for {seconds:g} s only: of two attempts at one"
+            " partition that run at the same time, rows that are on their way for a quarter of that"
+            " may be written twice. Set duplicate_window to more (2 minutes are usual), or"
+            " exactlyOnce=batch",
             stacklevel=3,
         )
     if config.retention != "limits":
