@@ -6,6 +6,7 @@
 ``keys``       which keys there are, and what they mean
 ``model``      sources, steps and sinks
 ``graph``      who reads whom
+``fields``     the keys of a section, each as what it must be
 ``sections``   one source, step or sink out of its section of the file
 ``reading``    the whole file
 ``options``    options of formats, by the parsers of the formats themselves

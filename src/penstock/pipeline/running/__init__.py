@@ -7,6 +7,7 @@
 ``engine``       queries started, watched and stopped
 ``supervising``  what any job does with its streaming queries
 ``numbers``      how far they are, for a screen and for programs
+``job``          a run from begin to end, for programs
 ``command``      ``penstock pipeline run``
 ``status``       how far a pipeline is, without Spark
 ===============  ===================================================================================
