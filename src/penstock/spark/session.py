@@ -70,7 +70,9 @@ def session(
     from pyspark.sql import SparkSession
 
     from penstock.spark import register
+    from penstock.spark.workers import use_installed_pyspark
 
+    use_installed_pyspark(local=master.startswith("local"))
     java_options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     chosen = {**_SETTINGS, "spark.driver.extraJavaOptions": java_options, **(settings or {})}
     conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
