@@ -103,7 +103,7 @@ def delta_seconds(spark, url: str, count: int) -> float:
         begin = time.perf_counter()
         query = (
             spark.readStream.format("jetstream")
-            .options(servers=url, stream=SOURCE)
+            .options(servers=url, stream=SOURCE, startingOffsets="earliest")
             .load()
             .writeStream.format("jetstream_delta")
             .option("path", f"{folder}/table")
@@ -164,14 +164,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=20, help="micro-batches of one message")
-    parser.add_argument("--only", nargs="*", help="rows that contain one of these")
+    parser.add_argument("--only", nargs="*", help="rows that begin with one of these")
     parser.add_argument("--json", help="write the figures there")
     arguments = parser.parse_args()
     only = arguments.only
     figures = Figures()
 
     def wanted(row: str) -> bool:
-        return not only or any(each in row for each in only)
+        return not only or any(row.startswith(each) for each in only)
 
     with LocalServer() as server:
         if wanted("delta") or wanted("micro-batch"):

@@ -28,7 +28,7 @@ def test_only_the_archives_of_spark_go():
     assert os.environ["PYSPARK_PYTHON"] != sys.executable
     lib = "/opt/my spark/python/lib"
     archives = [f"{lib}/pyspark.zip", f"{lib}/py4j-0.10.9.9-src.zip"]
-    mine = ["/home/anna/lib", "/home/anna/my files/*.zip", "/x/pyspark.zip"]
+    mine = ["/srv/anna/lib", "/srv/anna/my files/*.zip", "/x/pyspark.zip"]
     assert path_of_a_worker(*archives, *mine) == mine
     assert path_of_a_worker(mine[0], archives[0], mine[1], archives[1]) == mine[:2]
     assert path_of_a_worker(*archives) == [""]

@@ -5,8 +5,8 @@ in it, so every process that Spark starts (a query needs half a dozen kinds of t
 what it imports. Where the same PySpark is installed for this Python, the workers run it through a
 script that takes the archive off their path again::
 
-    PYTHONPATH    .../pyspark/python/lib/pyspark.zip:.../py4j-0.10.9.9-src.zip:/home/anna/lib
-             ->   /home/anna/lib
+    PYTHONPATH    .../pyspark/python/lib/pyspark.zip:.../py4j-0.10.9.9-src.zip:/srv/anna/lib
+             ->   /srv/anna/lib
 
 Knows nothing of sessions.
 """
@@ -57,7 +57,7 @@ def use_installed_pyspark(*, local: bool) -> None:
 
 def _installed() -> bool:
     """Whether this Python has PySpark, and what it needs, as files of its own."""
-    import py4j
+    import py4j  # type: ignore[import-untyped]  # has no types
     import pyspark
 
     return not any(".zip" in (module.__file__ or ".zip") for module in (py4j, pyspark))
