@@ -22,6 +22,7 @@ from penstock.errors import (
     ConnectionLost,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     Timeout,
 )
 from penstock.nuid import Nuid
@@ -50,7 +51,7 @@ PENDING_BYTES_MAX = 128 * 1024 * 1024
 class Question:
     """A request whose answer is waited for later; made by ``BlockingClient.ask``."""
 
-    __slots__ = ("answer", "inbox", "subject", "transport")
+    __slots__ = ("answer", "complaint", "inbox", "subject", "transport")
 
     def __init__(self, subject: str, inbox: str, transport: Transport | None) -> None:
         """Sent over this transport, and answered over no other."""
@@ -58,6 +59,8 @@ class Question:
         self.inbox = inbox
         self.transport = transport
         self.answer: Message | None = None
+        self.complaint: Exception | None = None
+        """What the server had complained about last when it was asked."""
 
 
 class BlockingClient:
@@ -396,8 +399,8 @@ class BlockingClient:
     ) -> BlockingMessage:
         """Publish and wait for one answer.
 
-        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
-        publish raises.
+        Raises NoResponders, Timeout, PermissionsViolation where the server says so, ConnectionLost
+        when the connection broke meanwhile, and what publish raises.
         """
         question = self.ask(subject, data, headers=headers, raw_headers=raw_headers)
         return self.answer_to(question, timeout)
@@ -419,6 +422,7 @@ class BlockingClient:
             self.connection.subscribe(f"{self._inbox}.*", owner=self)
         self._requests += 1
         question = Question(subject, f"{self._inbox}.{self._requests}", self._transport)
+        question.complaint = self.last_error
         block = raw_headers or encode_header_map(headers)
         self.connection.publish(subject, data, question.inbox, block)
         self._questions[question.inbox] = question
@@ -427,30 +431,43 @@ class BlockingClient:
     def answer_to(self, question: Question, timeout: Duration | None = None) -> BlockingMessage:
         """Wait for the answer.
 
-        Raises NoResponders, Timeout, and ConnectionLost when the connection broke since it was
-        asked.
+        Raises NoResponders, Timeout, PermissionsViolation where the server says so, and
+        ConnectionLost when the connection broke since it was asked.
         """
         try:
             self.wait_until(
-                lambda: question.answer is not None or self._transport is not question.transport,
+                lambda: (
+                    question.answer is not None
+                    or self._transport is not question.transport
+                    or self._forbidden(question) is not None
+                ),
                 timeout,
             )
         finally:
             self.forget(question)
-        answer = question.answer
+        answer, subject = question.answer, question.subject
         if answer is None:
             if self._transport is not question.transport:
-                raise ConnectionLost(f"no answer from {question.subject!r}: {self.last_error}")
-            seconds = self.timeout_of(timeout)
-            raise Timeout(f"no answer from {question.subject!r} in {seconds} s")
+                raise ConnectionLost(f"no answer from {subject!r}: {self.last_error}")
+            if refusal := self._forbidden(question):
+                raise refusal
+            raise Timeout(f"no answer from {subject!r} in {self.timeout_of(timeout)} s")
         if answer.status == 503:
-            raise NoResponders(question.subject)
+            raise NoResponders(subject)
         assert isinstance(answer, BlockingMessage)
         return answer
 
     def forget(self, question: Question) -> None:
         """Nobody waits for the answer any more."""
         self._questions.pop(question.inbox, None)
+
+    def _forbidden(self, question: Question) -> PermissionsViolation | None:
+        """What the server said last, where that is why no answer will come."""
+        said = self.last_error
+        if said is question.complaint or not isinstance(said, PermissionsViolation):
+            return None
+        told = f'"{question.subject}"' in said.text or f'"{self._inbox}.*"' in said.text
+        return said if told else None
 
     def _receive_answer(self, message: Message) -> None:
         question = self._questions.get(message.subject)

@@ -33,6 +33,7 @@ from penstock.spark.writing.composing import (
     binary,
     check_columns,
     fill,
+    refuse_long,
 )
 from penstock.spark.writing.header_columns import lines_of
 from penstock.spark.writing.options import (
@@ -102,7 +103,9 @@ class KvComposer:
         values = binary(batch.column(VALUE))
         plain = not {OPERATION, TTL_COLUMN, REVISION} & set(self.columns) and not values.null_count
         lines = None if plain else self._lines(batch, values, bad)
-        return Messages(pc.binary_join_element_wise(self.prefix, keys, ""), values, lines, bad)
+        subjects = pc.binary_join_element_wise(self.prefix, keys, "")
+        refuse_long(subjects, bad)
+        return Messages(subjects, values, lines, bad)
 
     def _keys(self, batch: pa.RecordBatch, bad: dict[int, str]) -> pa.Array:
         if self.key is None:
