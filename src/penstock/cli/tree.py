@@ -54,6 +54,7 @@ ACCOUNT: dict[str, Row] = {
 SPARK: dict[str, Row] = {
     "watch": ("Show how streaming queries do, as they go.", "spark", "watch"),
     "package": ("Make an archive for the machines of a cluster.", "spark_package", "package"),
+    "prepare": ("Let sessions on this machine start sooner.", "spark_prepare", "prepare"),
 }
 PIPELINE: dict[str, Row] = {
     "check": ("Look a file over and draw its graph.", "pipeline", "check"),

@@ -48,6 +48,21 @@ PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
 
+class Question:
+    """A request whose answer is waited for later; made by ``BlockingClient.ask``."""
+
+    __slots__ = ("answer", "complaint", "inbox", "subject", "transport")
+
+    def __init__(self, subject: str, inbox: str, transport: Transport | None) -> None:
+        """Sent over this transport, and answered over no other."""
+        self.subject = subject
+        self.inbox = inbox
+        self.transport = transport
+        self.answer: Message | None = None
+        self.complaint: Exception | None = None
+        """What the server had complained about last when it was asked."""
+
+
 class BlockingClient:
     """A connection for blocking code; made by ``connect_blocking``."""
 
@@ -64,8 +79,7 @@ class BlockingClient:
         self._transport: Transport | None = None
         self._inbox = ""
         self._requests = 0
-        self._awaited = ""  # reply subject of the one request under way
-        self._answer: Message | None = None
+        self._questions: dict[str, Question] = {}  # by the reply subject
         self._ping_due = 0.0
         self._read_at = 0.0
         self._open()
@@ -388,32 +402,54 @@ class BlockingClient:
         Raises NoResponders, Timeout, PermissionsViolation where the server says so, ConnectionLost
         when the connection broke meanwhile, and what publish raises.
         """
+        question = self.ask(subject, data, headers=headers, raw_headers=raw_headers)
+        return self.answer_to(question, timeout)
+
+    def ask(
+        self,
+        subject: str,
+        data: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        raw_headers: bytes = b"",
+    ) -> Question:
+        """Queue a request; it goes out with the next flush or wait. ``answer_to`` or ``forget`` must
+        follow. Raises what publish raises.
+        """
         self.ensure_open()
         if not self._inbox:
             self._inbox = self.new_inbox()
             self.connection.subscribe(f"{self._inbox}.*", owner=self)
         self._requests += 1
-        self._awaited, self._answer = f"{self._inbox}.{self._requests}", None
-        transport, complaint = self._transport, self.last_error
+        question = Question(subject, f"{self._inbox}.{self._requests}", self._transport)
+        question.complaint = self.last_error
+        block = raw_headers or encode_header_map(headers)
+        self.connection.publish(subject, data, question.inbox, block)
+        self._questions[question.inbox] = question
+        return question
+
+    def answer_to(self, question: Question, timeout: Duration | None = None) -> BlockingMessage:
+        """Wait for the answer.
+
+        Raises NoResponders, Timeout, PermissionsViolation where the server says so, and
+        ConnectionLost when the connection broke since it was asked.
+        """
         try:
-            self.connection.publish(
-                subject, data, self._awaited, raw_headers or encode_header_map(headers)
-            )
             self.wait_until(
                 lambda: (
-                    self._answer is not None
-                    or self._transport is not transport
-                    or (self.last_error is not complaint and self._forbidden(subject) is not None)
+                    question.answer is not None
+                    or self._transport is not question.transport
+                    or self._forbidden(question) is not None
                 ),
                 timeout,
             )
         finally:
-            self._awaited = ""
-        answer = self._answer
+            self.forget(question)
+        answer, subject = question.answer, question.subject
         if answer is None:
-            if self._transport is not transport:
+            if self._transport is not question.transport:
                 raise ConnectionLost(f"no answer from {subject!r}: {self.last_error}")
-            if self.last_error is not complaint and (refusal := self._forbidden(subject)):
+            if refusal := self._forbidden(question):
                 raise refusal
             raise Timeout(f"no answer from {subject!r} in {self.timeout_of(timeout)} s")
         if answer.status == 503:
@@ -421,18 +457,22 @@ class BlockingClient:
         assert isinstance(answer, BlockingMessage)
         return answer
 
-    def _forbidden(self, subject: str) -> PermissionsViolation | None:
-        """What the server said last, where that is why no answer to this subject will come."""
+    def forget(self, question: Question) -> None:
+        """Nobody waits for the answer any more."""
+        self._questions.pop(question.inbox, None)
+
+    def _forbidden(self, question: Question) -> PermissionsViolation | None:
+        """What the server said last, where that is why no answer will come."""
         said = self.last_error
-        if isinstance(said, PermissionsViolation) and (
-            f'"{subject}"' in said.text or f'"{self._inbox}.*"' in said.text
-        ):
-            return said
-        return None
+        if said is question.complaint or not isinstance(said, PermissionsViolation):
+            return None
+        told = f'"{question.subject}"' in said.text or f'"{self._inbox}.*"' in said.text
+        return said if told else None
 
     def _receive_answer(self, message: Message) -> None:
-        if message.subject == self._awaited:
-            self._answer = message
+        question = self._questions.get(message.subject)
+        if question is not None:
+            question.answer = message
 
     def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""

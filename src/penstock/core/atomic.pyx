@@ -8,13 +8,14 @@ The records of all its messages but the last say that more belongs to them. When
 what is there of it aside like any torn end. What the group removes (limits, rollups) is recorded behind it, so what it has
 pushed out is never missing without it.
 
-Knows nothing of batches, of staging or of checks: the drafts have passed them.
+A message waits as its bytes; it becomes a Draft, a Python object, when a rule is to look at it.
+
+Knows nothing of batches, of headers or of checks: the messages have passed them.
 """
-from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy, memset
-from penstock.core.buffer cimport out_reserve
-from penstock.core.draft cimport Draft
+from libc.string cimport memcpy, memmove, memset
+from penstock.core.buffer cimport Out, out_free, out_put, out_reserve
+from penstock.core.draft cimport Draft, draft_of
 from penstock.core.expect cimport RARE_BATCH, PublishHeaders, scan_headers
 from penstock.core.intake cimport REFUSED, Intake
 from penstock.core.log cimport Log
@@ -32,6 +33,79 @@ cdef enum:
     SEGMENT_MAX_BYTES = 4227858432   # offsets in a segment are 32 bits
 
 
+cdef class Group:
+    """Messages that wait to be stored together."""
+
+    def __cinit__(self):
+        memset(&self.bytes, 0, sizeof(Out))
+        memset(&self.members, 0, sizeof(Out))
+        self.drafts = {}
+
+    def __dealloc__(self):
+        out_free(&self.bytes)
+        out_free(&self.members)
+
+    cdef int add(self, Message* m, Draft draft) except -1:
+        cdef Member member
+        memset(&member, 0, sizeof(Member))
+        if draft is not None:
+            self.drafts[self.count] = draft
+        else:
+            member.at = self.bytes.len
+            member.subject_len = m.subject_len
+            member.hlen = m.hlen
+            member.body_len = m.body_len
+            out_reserve(&self.bytes, <size_t>m.subject_len + m.body_len)
+            out_put(&self.bytes, m.subject, m.subject_len)
+            out_put(&self.bytes, m.body, m.body_len)
+        out_put(&self.members, <const char*>&member, sizeof(Member))
+        self.count += 1
+        return 0
+
+    cdef int point(self, size_t i, Message* m) except -1:
+        cdef Draft draft = self.known(i)
+        cdef Member* member
+        memset(m, 0, sizeof(Message))
+        if draft is not None:
+            return draft.point(m)
+        member = &(<Member*>self.members.data)[i]
+        m.subject = self.bytes.data + member.at
+        m.subject_len = member.subject_len
+        m.body = m.subject + member.subject_len
+        m.hlen = member.hlen
+        m.body_len = member.body_len
+        return 0
+
+    cdef Draft known(self, size_t i):
+        return self.drafts.get(i) if self.drafts else None
+
+    cdef Draft draft(self, size_t i):
+        cdef Message m
+        cdef Draft draft = self.known(i)
+        if draft is None:
+            self.point(i, &m)
+            draft = self.drafts[i] = draft_of(&m)
+        return draft
+
+    cdef int end_with(self, const char* line, uint32_t n) except -1:
+        cdef size_t i = self.count - 1
+        cdef Draft draft = self.known(i)
+        cdef Member* member
+        cdef char* end
+        if draft is not None:
+            draft.change(headers=draft.headers[:len(draft.headers) - 2] + line[:n] + b"\r\n")
+            return 0
+        out_reserve(&self.bytes, n)
+        member = &(<Member*>self.members.data)[i]
+        end = self.bytes.data + member.at + member.subject_len + member.hlen - 2
+        memmove(end + n, end, member.body_len - member.hlen + 2)
+        memcpy(end, line, n)
+        member.hlen += n
+        member.body_len += n
+        self.bytes.len += n
+        return 0
+
+
 def store_whole(Intake stream, list drafts) -> list:
     """Store drafts that have passed their checks, all or none of them, as one group; their sequences.
 
@@ -39,39 +113,51 @@ def store_whole(Intake stream, list drafts) -> list:
     the disk takes nothing, or it is too much for one segment; nothing was stored then.
     """
     cdef Draft draft
+    cdef Group group = Group()
+    for draft in drafts:
+        group.add(NULL, draft)
+    store_group(stream, group)
+    return [(<Draft>each).seq for each in drafts]
+
+
+cdef uint64_t store_group(Intake stream, Group group) except? 0:
+    cdef Draft draft
     cdef Message m
     cdef PublishHeaders h
     cdef Log log = stream.log
     cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
-    cdef list given = []
-    for draft in drafts:
-        size += len(draft.subject.encode("utf-8", "surrogateescape")) + len(draft.headers) + len(draft.payload) + log.record_extra
+    cdef size_t i
+    cdef bint asked
+    for i in range(group.count):
+        group.point(i, &m)
+        size += m.subject_len + m.body_len + log.record_extra
     if full(log.usage, size):
         stream.refuse_for_room()
         raise StreamRefused(*stream.refusal)
     try:
-        hold(log, size, <uint32_t>PyList_GET_SIZE(drafts))
+        hold(log, size, <uint32_t>group.count)
     except OSError as error:
         raise StreamRefused(503, 10077, error.strerror or str(error)) from error
     first = log.last_seq + 1
     ts_ns = max(stream.hub.now_ns, log.last_ts_ns)
     failure = None
     try:
-        for draft in drafts:
-            memset(&m, 0, sizeof(Message))
-            draft.point(&m)
+        for i in range(group.count):
+            group.point(i, &m)
             scan_headers(m.body, m.hlen, &h)
-            if stream.append(&m, &h, ts_ns, draft.flags, &seq) == REFUSED:
+            asked = stream.rules is not None and (stream.every or h.rare & ~RARE_BATCH)
+            draft = group.draft(i) if asked else group.known(i)
+            if stream.append(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq) == REFUSED:
                 raise StreamRefused(*stream.refusal)
-            given.append(seq)
-            draft.seq = seq
-            draft.skipped = log.appended == known
+            if draft is not None:
+                draft.seq = seq
+                draft.skipped = log.appended == known
             known = log.appended
-            try:
-                if stream.rules is not None and (stream.every or h.rare & ~RARE_BATCH):
+            if asked:
+                try:
                     stream.rules.ask(STAGE_STORED, draft)
-            except Exception as error:
-                failure = error            # the others are stored all the same
+                except Exception as error:
+                    failure = error            # the others are stored all the same
     except BaseException:
         let_go(log, first, False)
         raise
@@ -80,7 +166,7 @@ def store_whole(Intake stream, list drafts) -> list:
     stream.commit()
     if failure is not None:
         raise failure
-    return given
+    return seq
 
 
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1:

@@ -23,6 +23,11 @@ cdef class Batched:
     cdef int take(self, Message* m) except -1
 
 
+cdef class Gathered:
+    # Takes the messages of atomic batches, and answers them (core/gathering).
+    cdef int take(self, Message* m, Draft draft) except -1             # REFUSED or HANDLED
+
+
 cdef class Intake(Sink):
     cdef readonly Router router
     cdef Hub hub
@@ -38,6 +43,7 @@ cdef class Intake(Sink):
     cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
     cdef bint batching                       # the message being accepted is of a fast-ingest batch
     cdef public Batched batched              # None: fast-ingest batches are refused
+    cdef public Gathered gathered            # None: atomic batches are refused
     cdef public bint every                   # rules are asked for each message, not only those with rare headers
     cdef AckQueue acks
     cdef MessageIds ids
@@ -53,6 +59,7 @@ cdef class Intake(Sink):
     cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
     cdef int refuse(self, int code, int err_code, str description) except -1
     cdef int weigh(self, Message* m) except -1
+    cdef bint gathers(self, PublishHeaders* h) noexcept
     cdef int check_size(self, Message* m) except -1
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED

@@ -56,6 +56,13 @@ cdef class Batched:
         return 0
 
 
+cdef class Gathered:
+    """What a stream hands the messages of atomic batches to."""
+
+    cdef int take(self, Message* m, Draft draft) except -1:
+        return REFUSED
+
+
 cdef class Intake(Sink):
     """The taking half of a Stream."""
 
@@ -158,7 +165,7 @@ cdef class Intake(Sink):
                 m = &own
                 self.tidied(m)
                 scan_headers(m.body, m.hlen, &h)
-            if h.rare and self.rules is not None and (draft is None or h.untidy):
+            if h.rare and self.rules is not None and (h.untidy if draft is not None else not self.gathers(&h)):
                 own = m[0]
                 m = &own
                 draft = draft_of(m)
@@ -399,6 +406,10 @@ cdef class Intake(Sink):
         self.refusal_text = text
         return REFUSED
 
+    cdef bint gathers(self, PublishHeaders* h) noexcept:
+        """Whether a message is of an atomic batch, and so kept as it is until the batch is whole."""
+        return h.rare & RARE_BATCH and self.gathered is not None and not self.batching
+
     cdef int check_size(self, Message* m) except -1:
         """REFUSED for what is too large for the stream; 0: it is not."""
         if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
@@ -417,6 +428,8 @@ cdef class Intake(Sink):
                     return self.refuse_for_room()
                 if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
                     return self.refuse(400, 10054, "message size exceeds maximum allowed")
+                if self.gathered is not None:
+                    return self.gathered.take(m, draft)
                 outcome = self.ask(BATCH, m, h, draft)
                 if outcome:
                     return outcome

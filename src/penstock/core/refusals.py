@@ -27,6 +27,8 @@ STAGE_STORED: Final = 6
 STAGE_FAST_BATCH: Final = 7
 STAGE_ARRIVED: Final = 8
 STAGE_COUNT: Final = 9
+STAGED: Final = "staged"
+"""In the notes of a draft of an atomic batch: what of the batch comes before it (core/staged)."""
 HANDLED: Final = True
 """Returned by a rule at a stage: it has dealt with the message, nothing is stored or answered."""
 

@@ -12,6 +12,7 @@ SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
 SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
 
 class Batched: ...
+class Gathered: ...
 
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
@@ -30,6 +31,7 @@ class Stream(Sink):
     rules: Rules | None
     """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
     batched: Batched | None  # takes the messages of fast-ingest batches; None: they are refused
+    gathered: Gathered | None  # takes the messages of atomic batches; None: they are refused
     every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with rare headers
     def store(
         self,

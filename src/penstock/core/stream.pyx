@@ -24,7 +24,7 @@ from penstock.core.router cimport Message, Router
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
-from penstock.core.intake import Batched, StreamRefused
+from penstock.core.intake import Batched, Gathered, StreamRefused
 from penstock.core.recall import recalling
 
 SYNC_ALWAYS = 1

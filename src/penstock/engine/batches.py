@@ -1,7 +1,6 @@
 """How many batches publishers have open on all streams of a server, and what they may ask for.
 
-Counts only: the batches themselves are kept by the streams' rules (`engine/rules/atomic`,
-`engine/rules/fast_batches`).
+Counts only: the batches themselves are kept by the streams (`core/gathering`, `core/ingest`).
 """
 
 from penstock.core.ingest import Inflight
@@ -20,8 +19,7 @@ class OpenBatches:
         """Nothing is open."""
         self.limits = limits
         self.atomic_per_stream = limits.max_inflight_per_stream or ATOMIC_PER_STREAM
-        self.atomic_total = limits.max_inflight_total or ATOMIC_TOTAL
         self.fast_per_stream = limits.max_inflight_per_stream or FAST_PER_STREAM
-        self.atomic = 0
-        self.staged_bytes = 0
+        self.atomic = Inflight(limits.max_inflight_total or ATOMIC_TOTAL)
+        self.staged_bytes = Inflight(limits.max_staged_bytes)
         self.fast = Inflight(limits.max_inflight_total or FAST_TOTAL)

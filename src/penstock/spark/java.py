@@ -96,16 +96,29 @@ def _ask(home: Path, *arguments: str) -> str | None:
     return done.stdout + done.stderr
 
 
+def _noted(home: Path, name: str) -> str | None:
+    """What the file ``release`` of a Java says, which costs no start of it."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    try:
+        text = (home / "release").read_text()
+    except (OSError, ValueError):
+        return None
+    match = re.search(rf'^{name}="([^"]+)"$', text, re.MULTILINE)
+    return match[1] if match else None
+
+
 def java_version(home: Path) -> int | None:
     """The major version (8, 17, 21...) of the Java in a folder; None when none there runs."""
-    said = _ask(home, "-version")
+    noted = _noted(home, "JAVA_VERSION")
+    said = f'version "{noted}"' if noted is not None else _ask(home, "-version")
     match = re.search(r'version "(?:1\.)?([0-9]+)', said) if said is not None else None
     return int(match[1]) if match else None
 
 
 def has_vector_module(home: Path) -> bool:
     """Whether this Java starts with the argument Spark gives it."""
-    said = _ask(home, "--list-modules")
+    said = _noted(home, "MODULES") or _ask(home, "--list-modules")
     return said is not None and _VECTOR_MODULE in said
 
 
@@ -119,13 +132,7 @@ def shim(home: Path, cache: Path | None = None) -> Path:
     text = _SHIM.format(
         module=_VECTOR_MODULE, java=str(home / "bin" / "java").replace("'", "'\\''")
     )
-    if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that another process never runs half a script.
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(script)
+    write_script(script, text)
     return folder
 
 
@@ -146,5 +153,21 @@ exec '{java}' "$@"
 
 
 def _cache_folder() -> Path:
+    return cache_folder() / "java"
+
+
+def cache_folder() -> Path:
+    """Where scripts that are made for this machine are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "penstock" / "java"
+    return Path(base) / "penstock"
+
+
+def write_script(script: Path, text: str) -> None:
+    """Make a program of this text, unless it is there; another process never runs half of it."""
+    if script.exists() and script.read_text() == text:
+        return
+    script.parent.mkdir(parents=True, exist_ok=True)
+    draft = script.with_name(f"{script.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.chmod(0o755)
+    draft.replace(script)

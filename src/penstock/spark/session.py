@@ -63,22 +63,30 @@ def session(
     :class:`penstock.spark.java.JavaNotFoundError`. The environment variables of other Spark
     installations are taken out of this process's environment.
     """
-    ensure_java()
+    home = ensure_java()
     for variable in _FOREIGN:
         os.environ.pop(variable, None)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from penstock.spark import register
+    from penstock.spark.classes import java_options
+    from penstock.spark.workers import use_installed_pyspark
 
-    java_options = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-    chosen = {**_SETTINGS, "spark.driver.extraJavaOptions": java_options, **(settings or {})}
+    use_installed_pyspark(local=master.startswith("local"))
+    options = " ".join([*log_options(), *java_options(home)])
+    chosen = {**_SETTINGS, "spark.driver.extraJavaOptions": options, **(settings or {})}
     conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
     if SparkContext._active_spark_context is None and log_file is not None:
         SparkContext(conf=conf, gateway=_launch(conf, log_file))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     register(spark)
     return spark
+
+
+def log_options() -> list[str]:
+    """What Java is started with to be silent."""
+    return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
 
 
 def _launch(conf: SparkConf, log_file: Path) -> JavaGateway:

@@ -85,8 +85,8 @@ def test_a_batch_is_given_up_after_its_time(house: House) -> None:
     assert event[1] == "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
     assert (told["batch"], told["reason"], told["stream"]) == ("b", "timeout", "S")
     assert put(house, "b", 3, COMMIT)["error"]["err_code"] == 10176
-    assert house.engine.accounts["$G"].batches.atomic == 0
-    assert house.engine.accounts["$G"].batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic.count == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes.count == 0
 
 
 @pytest.mark.parametrize("end", ["delete", "update", "restart"])
@@ -94,15 +94,15 @@ def test_open_batches_end_with_the_stream(tmp_path: Path, end: str) -> None:
     house = House(tmp_path)
     house.stream(allow_atomic=True)
     put(house, "b", 1)
-    assert house.engine.accounts["$G"].batches.atomic == 1
+    assert house.engine.accounts["$G"].batches.atomic.count == 1
     if end == "delete":
         house.ok("STREAM.DELETE.S")
     elif end == "update":
         house.ok("STREAM.UPDATE.S", {"name": "S"})
     else:
         house = house.restart()
-    assert house.engine.accounts["$G"].batches.atomic == 0
-    assert house.engine.accounts["$G"].batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic.count == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes.count == 0
     if end == "restart":
         assert put(house, "b", 2, COMMIT)["error"]["err_code"] == 10176
 
@@ -125,10 +125,10 @@ def test_limits_are_settings(tmp_path: Path) -> None:
     assert put(house, "d", 1, subject="T")["error"]["err_code"] == 10210
     assert put(house, "a", 2) is None
     assert put(house, "a", 3)["error"]["description"] == "atomic publish batch is too large: 2"
-    assert put(house, "a", 1, body=b"y" * 19_000)["error"]["err_code"] == 10023
+    assert put(house, "a", 1, body=b"y" * 19_900)["error"]["err_code"] == 10023
     house.pass_time(2 * SECOND)
-    assert house.engine.accounts["$G"].batches.atomic == 0
-    assert house.engine.accounts["$G"].batches.staged_bytes == 0
+    assert house.engine.accounts["$G"].batches.atomic.count == 0
+    assert house.engine.accounts["$G"].batches.staged_bytes.count == 0
 
 
 def test_rollups_and_ends_within_a_batch(tmp_path: Path) -> None:
@@ -225,10 +225,112 @@ def test_batches_do_what_the_model_does(steps: list[tuple[str, int, str]]) -> No
             count = before + (end == COMMIT)
             assert answer == {"stream": "S", "seq": len(stored), "batch": batch, "count": count}
         assert messages(house) == stored
-    assert house.engine.accounts["$G"].batches.atomic == len(is_open)
+    assert house.engine.accounts["$G"].batches.atomic.count == len(is_open)
 
 
 def test_header_blocks_without_a_line() -> None:
     assert without(block("A: 1", "B: 2", "A: 3"), b"A") == block("B: 2")
     assert without(block("A: 1"), b"A") == b""
     assert without(block("AB: 1"), b"A") == block("AB: 1")
+
+
+LAST = "Nats-Expected-Last-Sequence: {}".format
+OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence: {}".format
+SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject: {}".format
+ID = "Nats-Msg-Id: {}".format
+ROLLUP = "Nats-Rollup: sub"
+
+
+@pytest.mark.parametrize(
+    ("batch", "err_code"),
+    [
+        ([("s.c", LAST(2)), ("s.a",)], 0),
+        ([("s.c", LAST(1)), ("s.a",)], 10071),
+        ([("s.c",), ("s.a", LAST(3))], 10164),
+        ([("s.c",), ("s.a", LAST(2))], 10071),
+        ([("s.c",), ("s.a", OF_SUBJECT(1))], 0),
+        ([("s.a", OF_SUBJECT(1)), ("s.b", OF_SUBJECT(2))], 0),
+        ([("s.a", OF_SUBJECT(2)), ("s.b",)], 10071),
+        ([("s.a",), ("s.b",), ("s.a", OF_SUBJECT(1))], 10164),
+        ([("s.a",), ("s.b", OF_SUBJECT(1), SUBJECT("s.a"))], 10164),
+        ([("s.c",), ("s.d", OF_SUBJECT(2), SUBJECT("s.*"))], 0),
+        ([("s.c", SUBJECT("s.a")), ("s.d",)], 10193),
+        ([("s.a", "Nats-Expected-Last-Msg-Id: x"), ("s.b",)], 10177),
+        ([("s.a", "Nats-Expected-Stream: S"), ("s.b",)], 0),
+        ([("s.a",), ("s.b", "Nats-Expected-Stream: T")], 10060),
+        ([("s.c", ID("new")), ("s.c", ID("newer"))], 0),
+        ([("s.c", ID("new")), ("s.c", ID("new"))], 10201),
+        ([("s.c",), ("s.c", ID("there"))], 10201),
+        # among plain messages, ones that a rule is asked about
+        ([("s.c",), ("s.a", ROLLUP), ("s.c", OF_SUBJECT(0))], 10164),
+        ([("s.c",), ("s.a", ROLLUP), ("s.b", OF_SUBJECT(2))], 0),
+        ([("s.c",), ("s.b",), ("s.c", ROLLUP)], 10111),
+        ([("s.c",), ("s.a", "Nats-Rollup: no")], 10111),
+        ([("s.c", "Nats-TTL: 9"), ("s.a",)], 10166),
+        ([("s.c",), ("s.a", "Nats-Incr: 1")], 10168),
+        ([("s.c",), ("s.a", "Nats-Schedule: @at 2030-01-01T00:00:00Z")], 10188),
+    ],
+)
+def test_what_a_batch_is_checked_for(
+    tmp_path: Path, batch: list[tuple[str, ...]], err_code: int
+) -> None:
+    """As nats-server does (tests/compat holds both to it): all of a batch, or nothing."""
+    house = House(tmp_path)
+    house.stream(allow_atomic=True, allow_rollup_hdrs=True, subjects=["s.*"])
+    house.publish("s.a", b"a", block(ID("there")))
+    house.publish("s.b", b"b")
+    answer = None
+    for number, (subject, *lines) in enumerate(batch, 1):
+        commit = [COMMIT] if number == len(batch) else []
+        body = b"%d" % number
+        answer = put(house, "c", number, *lines, *commit, subject=subject, body=body)
+    assert answer is not None
+    if err_code:
+        assert answer["error"]["err_code"] == err_code
+        assert messages(house) == [b"a", b"b"]
+    else:
+        assert answer["count"] == len(batch)
+        assert answer["seq"] == 2 + len(batch)
+        assert messages(house)[-len(batch) :] == [b"%d" % n for n in range(1, len(batch) + 1)]
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+def test_headers_are_stored_as_they_came(tmp_path: Path, ruled: bool) -> None:
+    """But for the API level; and what `eob` ends gets the commit. Whether a rule sees all messages or not."""
+    house = House(tmp_path)
+    fields = {"republish": {"src": ">", "dest": "seen.>"}} if ruled else {}
+    house.stream(allow_atomic=True, subjects=["s.*"], **fields)
+    put(house, "h", 1, "A: 1", "Nats-Required-Api-Level: 1", subject="s.a", body=b"one")
+    put(house, "h", 2, "B: 2", ID("two"), subject="s.b", body=b"")
+    put(house, "h", 3, EOB, subject="s.c", body=b"not stored")
+    log = house.engine.accounts["$G"].streams["S"].core.log
+    assert log.last_seq == 2
+    stored = [log.get(seq) for seq in (1, 2)]
+    found = [(m.subject, m.headers, m.payload) for m in stored if m is not None]
+    ours = ("Nats-Batch-Id: h", "Nats-Batch-Sequence: {}".format)
+    assert found == [
+        ("s.a", block(ours[0], ours[1](1), "A: 1"), b"one"),
+        ("s.b", block(ours[0], ours[1](2), "B: 2", ID("two"), COMMIT), b""),
+    ]
+    assert house.publish("s.d", b"x", block(ID("two")))["duplicate"] is True
+
+
+def test_room_is_looked_at_for_all_of_a_batch(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    limits = {"discard": "new", "max_msgs_per_subject": 2, "discard_new_per_subject": True}
+    house.stream(allow_atomic=True, subjects=["s.*"], max_msgs=6, **limits)
+
+    def commit(subjects: str) -> int:
+        answer = None
+        for number, letter in enumerate(subjects, 1):
+            more = [COMMIT] if number == len(subjects) else []
+            answer = put(house, "r", number, *more, subject=f"s.{letter}")
+        assert answer is not None
+        return int(answer["error"]["err_code"]) if "error" in answer else 0
+
+    assert commit("aba") == 0
+    assert commit("ba") == 10077
+    assert commit("cc") == 0
+    assert commit("de") == 10077
+    assert commit("b") == 0
+    assert len(messages(house)) == 6

@@ -14,10 +14,9 @@ from penstock.api import errors_generated as errors
 from penstock.core.draft import Draft
 from penstock.core.expect import value
 from penstock.core.log import StoredMessage
-from penstock.core.refusals import STAGE_COUNT, STAGE_COUNTER
+from penstock.core.refusals import STAGE_COUNT, STAGE_COUNTER, STAGED
 from penstock.engine.rules import blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
-from penstock.engine.rules.staged import STAGED
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account

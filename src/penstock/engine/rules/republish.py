@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
 from penstock.core.draft import Draft
-from penstock.core.refusals import STAGE_COUNT, STAGE_STORED
+from penstock.core.refusals import STAGE_COUNT, STAGE_STORED, STAGED
 from penstock.engine import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.blocks import STATUS
-from penstock.engine.rules.staged import STAGED
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account

@@ -16,12 +16,11 @@ from penstock.core.draft import Draft
 from penstock.core.expect import value
 from penstock.core.lifetimes import marked, prune
 from penstock.core.log import StoredMessage
-from penstock.core.refusals import STAGE_SCHEDULE, STAGE_STORED, parse_ttl
+from penstock.core.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
 from penstock.core.stream import StreamRefused
 from penstock.engine.rules import blocks, lifetimes, rollup, transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 from penstock.engine.rules.saved import SavedAgenda
-from penstock.engine.rules.staged import STAGED
 from penstock.engine.settings import MILLISECOND, SECOND
 from penstock.engine.subject_rules import any_collision
 from penstock.engine.timetables import Due, TimetableError, ZoneError, due, zone_of

@@ -33,9 +33,9 @@ from penstock.spark.writing.composing import (
     binary,
     check_columns,
     fill,
-    header_value,
     refuse_long,
 )
+from penstock.spark.writing.header_columns import lines_of
 from penstock.spark.writing.options import (
     SINK_ROWS,
     Pattern,
@@ -126,24 +126,29 @@ class KvComposer:
         return pc.fill_null(keys, "")
 
     def _lines(self, batch: pa.RecordBatch, values: pa.Array, bad: dict[int, str]) -> pa.Array:
-        missing = pc.is_null(values).to_pylist()
-        columns = {
-            name: batch.column(name).to_pylist() if name in self.columns else None
-            for name in (OPERATION, TTL_COLUMN, REVISION)
-        }
-        operations, ttls, revisions = columns.values()
+        operations = self._operations(batch, values, bad)
+        sources = [
+            (name, batch.column(column))
+            for name, column in ((TTL, TTL_COLUMN), (EXPECTED_LAST_SUBJECT_SEQ, REVISION))
+            if column in self.columns
+        ]
+        if not sources:
+            return operations
+        return pc.binary_join_element_wise(operations, lines_of(sources, None, (), bad), b"")
+
+    def _operations(self, batch: pa.RecordBatch, values: pa.Array, bad: dict[int, str]) -> pa.Array:
+        """The header line that says what a message does, if it is no put."""
+        missing = pc.is_null(values)
+        if OPERATION not in self.columns and self.null_value != REFUSE:
+            return pc.if_else(missing, pa.scalar(_NO_VALUE[self.null_value]), pa.scalar(b""))
+        asked = batch.column(OPERATION).to_pylist() if OPERATION in self.columns else []
         made: list[bytes] = []
-        for row in range(batch.num_rows):
+        for row, none in enumerate(missing.to_pylist()):
             try:
-                asked = None if operations is None else operations[row]
-                line = self._operation(asked, missing[row])
-                for name, given in ((TTL, ttls), (EXPECTED_LAST_SUBJECT_SEQ, revisions)):
-                    if given is not None and given[row] is not None:
-                        line += header_value(name, given[row])
+                made.append(self._operation(asked[row] if asked else None, none))
             except ValueError as error:
                 bad.setdefault(row, str(error))
-                line = b""
-            made.append(line)
+                made.append(b"")
         return pa.array(made, pa.binary())
 
     def _operation(self, asked: str | None, missing: bool) -> bytes:

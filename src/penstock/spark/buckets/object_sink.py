@@ -24,11 +24,12 @@ from penstock.spark.parsing import OptionError, Row, parse, size
 from penstock.spark.servers import SERVER_ROWS, take_servers
 from penstock.spark.writing.composing import (
     HEADER_MAPS,
+    PUBLISHING,
     SUBJECT_BYTES_MAX,
     TEXTS,
     check_columns,
-    headers_of,
 )
+from penstock.spark.writing.header_columns import headers_of
 from penstock.spark.writing.options import (
     ERROR_ROWS,
     PROGRESS_ROW,
@@ -232,7 +233,7 @@ class _Partition:
             raise ValueError("it has no data")
         held = data.encode() if isinstance(data, str) else data
         assert held is None or isinstance(held, bytes)
-        headers = headers_of(row.get(HEADERS))
+        headers = headers_of(row.get(HEADERS), PUBLISHING)
         return name, held, str(row.get(DESCRIPTION) or ""), headers
 
     def _retrying(self, act: Callable[[ObjectStore], bool]) -> bool:

@@ -11,6 +11,9 @@ A batch is stored whole or not at all, its marker with it, so the last marker on
 exactly which rows are in. The marker expects the one before it to be the last on its subject: of
 two attempts at one partition only one can store a batch, and the other learns it.
 
+While the server stores a batch, the rows of the next one are made and sent; its marker, which is
+its commit, goes when the answer has come that the batch before is stored.
+
 Knows nothing of Spark.
 """
 
@@ -19,15 +22,12 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from penstock.client.jetstream import (
-    EXPECTED_LAST_SUBJECT_SEQ,
-    decode_pub_ack,
-    encode_header_map,
-)
+from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_ack
 from penstock.core.outflow import Encoder
 from penstock.errors import (
     ApiError,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from penstock.client.blocking import BlockingClient, Question
     from penstock.client.blocking_jetstream import JetStream
     from penstock.core.outflow import Rows
     from penstock.spark.writing.composing import Messages
@@ -91,24 +92,43 @@ class Piece(NamedTuple):
     """Number in the partition of the batch's first row."""
 
 
+class Batch(NamedTuple):
+    """Rows that are stored together: those of the partition before ``end`` that no batch before has."""
+
+    pieces: tuple[Piece, ...]
+    end: int
+    done: bool
+
+
+class Commit(NamedTuple):
+    """A marker that was sent and is not answered yet."""
+
+    client: BlockingClient
+    question: Question
+
+
 def write_atomically(
     plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatch], errors: RowErrors
 ) -> Written:
     """Write the rows of one partition, in order; see :func:`penstock.spark.writing.writer.write_partition`."""
     writer: AtomicWriter | None = None
     count = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        messages = plan.composer.compose(batch)
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            messages = plan.composer.compose(batch)
+            if writer is None:
+                writer = AtomicWriter(plan, task, errors, fingerprint(messages))
+            writer.add(messages, count)
+            count += messages.count
         if writer is None:
-            writer = AtomicWriter(plan, task, errors, fingerprint(messages))
-        writer.add(messages, count)
-        count += messages.count
-    if writer is None:
-        return Written(0)
-    errors.close()
-    writer.finish(count)
+            return Written(0)
+        errors.close()
+        writer.finish(count)
+    finally:
+        if writer is not None:
+            writer.forget()
     return Written(count, writer.already, errors.count)
 
 
@@ -138,6 +158,8 @@ class AtomicWriter:
         self._pieces: list[Piece] = []
         self._pending = 0
         self._pending_bytes = 0
+        self._queue: deque[Batch] = deque()  # not known to be stored, oldest first: two at most
+        self._commit: Commit | None = None  # of the oldest
         self._committed = 0
         self._done = False
         self._marker_seq = 0
@@ -161,52 +183,92 @@ class AtomicWriter:
 
     def finish(self, count: int) -> None:
         """Store the rest, and that it is the rest."""
-        if self._done and self._committed != count:
+        if self._committed > count or (self._done and self._committed != count):
             raise self._other_rows()
         self._store(done=True)
+        self._retrying(self._complete)
+
+    def forget(self) -> None:
+        """Wait for no answer any more."""
+        if self._commit is not None:
+            self._commit.client.forget(self._commit.question)
+            self._commit = None
 
     @staticmethod
     def _bytes(messages: Messages, start: int, stop: int) -> int:
         return int(messages.payloads.slice(start, stop - start).nbytes)
 
     def _store(self, *, done: bool) -> None:
-        end = max((piece.first + piece.stop for piece in self._pieces), default=self._committed)
-        self._retrying(lambda: self._attempt(end, done=done))
+        end = max((piece.first + piece.stop for piece in self._pieces), default=0)
+        queued = self._queue[-1].end if self._queue else self._committed
+        self._queue.append(Batch(tuple(self._pieces), max(end, queued), done))
         self._pieces.clear()
         self._pending = self._pending_bytes = 0
+        self._retrying(self._advance)
 
-    def _attempt(self, end: int, *, done: bool) -> None:
-        """Store what is not in yet of the rows before ``end``; raises what a server may refuse."""
-        if self._committed >= end and (self._done or not done):
-            return
+    def _advance(self) -> None:
+        """Commit what is queued, but let the last answer be open; raises what a server may refuse."""
+        if self._commit is None:
+            while self._queue and self._is_in(self._queue[0]):
+                self._queue.popleft()
+            if self._queue:
+                self._ask(self._queue[0], *self._send(self._queue[0]))
+        for batch in list(self._queue)[1:]:
+            sent = self._send(batch)
+            self._hear()
+            self._ask(batch, *sent)
+
+    def _complete(self) -> None:
+        """Commit what is queued."""
+        self._advance()
+        if self._commit is not None:
+            self._hear()
+
+    def _is_in(self, batch: Batch) -> bool:
+        return self._committed >= batch.end and (self._done or not batch.done)
+
+    def _send(self, batch: Batch) -> tuple[str, int]:
+        """Send the rows that are not in yet; the id of the atomic batch, and the number of its next
+        message.
+        """
         client = connect(self._options, self._deadline)
-        batch = self._nuid.next()
-        encoder = self._encoder(batch)
+        batch_id = self._nuid.next()
+        encoder = self._encoder(batch_id)
         number = 1
-        for piece in self._pieces:
+        for piece in batch.pieces:
             start = max(piece.start, self._committed - piece.first)
             if start < piece.stop:
                 data, count = encoder.operations(piece.rows, start, piece.stop, number)
                 number += count
                 client.connection.publish_operations(data, count)
                 client.flush_output()
-        marker = Marker(self._task.epoch, self._first, end, done)
+        return batch_id, number
+
+    def _ask(self, batch: Batch, batch_id: str, number: int) -> None:
+        """Send the marker, which commits."""
+        client = connect(self._options, self._deadline)
+        marker = Marker(self._task.epoch, self._first, batch.end, batch.done)
         headers = {
             EXPECTED_LAST_SUBJECT_SEQ: str(self._marker_seq),
-            "Nats-Batch-Id": batch,
+            "Nats-Batch-Id": batch_id,
             "Nats-Batch-Sequence": str(number),
             "Nats-Batch-Commit": "1",
         }
         if self._plan.target.rollup:
             headers["Nats-Rollup"] = "sub"
-        answer = client.request(
-            self._subject,
-            msgspec.json.encode(marker),
-            timeout=self._options.servers.request_timeout_seconds,
-            raw_headers=encode_header_map(headers),
-        )
+        question = client.ask(self._subject, msgspec.json.encode(marker), headers=headers)
+        self._commit = Commit(client, question)
+        client.flush_output()
+
+    def _hear(self) -> None:
+        """What the server says of the oldest batch."""
+        assert self._commit is not None
+        client, question = self._commit
+        self._commit = None
+        answer = client.answer_to(question, self._options.servers.request_timeout_seconds)
         self._marker_seq = decode_pub_ack(answer.data).seq
-        self._committed, self._done = end, done
+        batch = self._queue.popleft()
+        self._committed, self._done = batch.end, batch.done
 
     def _encoder(self, batch: str) -> Encoder:
         taken = connect(self._options, self._deadline).server_info.max_payload
@@ -251,6 +313,7 @@ class AtomicWriter:
                 forget_client(self._options.servers)
                 error = failure
             look = True
+            self.forget()
             if time.monotonic() >= self._deadline:
                 raise WriteError(
                     f"{self._task}: no batch could be stored in stream {self._plan.target.stream}"

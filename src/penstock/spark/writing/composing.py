@@ -7,8 +7,8 @@ rows that cannot be one, each with its reason.
     ────  ───────  ───────  ──────  ───    ──►     ────────   ──────────────────────   ────────
     ...   null     de       null    1h             o.de       Nats-TTL: 1h CR LF       ...
 
-What is the same for all rows, and payloads, cost nothing per row; headers and what else is written
-as header lines are made row by row. Knows nothing of servers, and sends nothing.
+What is the same for all rows, and payloads, cost nothing per row; header lines are made by Arrow
+(:mod:`penstock.spark.writing.header_columns`). Knows nothing of servers, and sends nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from penstock.client.jetstream import EXPECTED_LAST_SEQ as LAST_SEQ
 from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ as LAST_SUBJECT_SEQ
 from penstock.client.jetstream import MSG_ID, TTL
 from penstock.core.outflow import SEND, SKIP, UNNUMBERED, Column, Rows
-from penstock.core.wire import encode_headers
 from penstock.spark.parsing import OptionError
+from penstock.spark.writing.header_columns import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ LINES: dict[str, tuple[str, tuple[str, ...]]] = {
 EXPECTATIONS = tuple(column for column in LINES if column.startswith("expected_"))
 # How a message is published is said by options and columns, never by a map of headers: in a copy of
 # a stream these are of the first publish.
-_PUBLISHING = frozenset(
+PUBLISHING = frozenset(
     {
         *(LINES[column][0].lower() for column in (ID, *EXPECTATIONS)),
         "nats-expected-stream",
@@ -209,7 +209,9 @@ class MessageComposer:
         lines = None
         present = [name for name in LINES if name in self.columns]
         if present or HEADERS in self.columns:
-            lines = self._lines(batch, present, bad)
+            sources = [(LINES[name][0], batch.column(name)) for name in present]
+            maps = batch.column(HEADERS) if HEADERS in self.columns else None
+            lines = lines_of(sources, maps, PUBLISHING, bad)
         if ID in self.columns:
             named = frozenset(pc.indices_nonzero(pc.is_valid(batch.column(ID))).to_pylist())
         return Messages(subjects, payloads, lines, bad, named)
@@ -227,22 +229,6 @@ class MessageComposer:
         for row in pc.indices_nonzero(pc.is_null(given)).to_pylist():
             bad[row] = "it has no subject"
         return given
-
-    def _lines(self, batch: pa.RecordBatch, present: list[str], bad: dict[int, str]) -> pa.Array:
-        sources = [(LINES[name][0], batch.column(name).to_pylist()) for name in present]
-        maps = batch.column(HEADERS).to_pylist() if HEADERS in self.columns else None
-        made: list[bytes] = []
-        for row in range(batch.num_rows):
-            try:
-                block = b"" if maps is None else header_lines(maps[row])
-                for header, values in sources:
-                    if values[row] is not None:
-                        block += header_value(header, values[row])
-            except ValueError as error:
-                bad.setdefault(row, str(error))
-                block = b""
-            made.append(block)
-        return pa.array(made, pa.binary())
 
 
 def binary(array: pa.Array) -> pa.Array:
@@ -276,33 +262,3 @@ def refuse_long(subjects: bytes | pa.Array, bad: dict[int, str]) -> None:
     for row in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, SUBJECT_BYTES_MAX), False)):
         at = row.as_py()
         bad.setdefault(at, f"its subject has {sizes[at].as_py()} bytes, more than a server takes")
-
-
-def headers_of(given: object) -> dict[str, list[str]]:
-    """A map column's value as headers, without those that say how a message is published."""
-    headers: dict[str, list[str]] = {}
-    pairs = given if isinstance(given, list) else []
-    for name, value in pairs:
-        if value is None or name.lower() in _PUBLISHING:
-            continue
-        values = [value] if isinstance(value, str) else value
-        headers[name] = [one for one in values if one is not None]
-    return headers
-
-
-def header_lines(given: object) -> bytes:
-    """A map column's value as header lines; ValueError on what a header cannot hold."""
-    headers = headers_of(given)
-    return encode_headers(headers)[len(b"NATS/1.0\r\n") : -2] if headers else b""
-
-
-def header_value(header: str, value: object) -> bytes:
-    """A header line of a text or a number; ValueError when no header can hold it."""
-    if isinstance(value, int):
-        if value < 0:
-            raise ValueError(f"{header} would be {value}, less than 0")
-        return f"{header}: {value}\r\n".encode()
-    text = str(value)
-    if not text or "\r" in text or "\n" in text or text != text.strip():
-        raise ValueError(f"{header} would be {text!r:.80}, which no header can hold")
-    return f"{header}: {text}\r\n".encode()

@@ -1,0 +1,68 @@
+"""The Python that Spark starts for its workers on this machine.
+
+Spark puts its own archive of PySpark before everything else on their path. There is nothing compiled
+in it, so every process that Spark starts (a query needs half a dozen kinds of them) would compile
+what it imports. Where the same PySpark is installed for this Python, the workers run it through a
+script that takes the archive off their path again::
+
+    PYTHONPATH    .../pyspark/python/lib/pyspark.zip:.../py4j-0.10.9.9-src.zip:/srv/anna/lib
+             ->   /srv/anna/lib
+
+Knows nothing of sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from penstock.spark.java import cache_folder, write_script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCRIPT = """#!/bin/sh
+# Runs Python with the PySpark that is installed, and not Spark's archive of its sources.
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+    case $entry in
+    */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip) ;;
+    *) kept="$kept:$entry" ;;
+    esac
+done
+export PYTHONPATH="${{kept#:}}"
+exec {python} "$@"
+"""
+
+
+def use_installed_pyspark(*, local: bool) -> None:
+    """Set PYSPARK_PYTHON for the workers of a session that is to be started, unless the user has
+    set it. ``local``: they run on this machine.
+    """
+    script = _script()
+    given = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if given not in (sys.executable, str(script)):
+        return
+    if not local or os.name != "posix" or not _installed():
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        return
+    write_script(script, _SCRIPT.format(python=shlex.quote(sys.executable)))
+    os.environ["PYSPARK_PYTHON"] = str(script)
+
+
+def _installed() -> bool:
+    """Whether this Python has PySpark, and what it needs, as files of its own."""
+    import py4j  # type: ignore[import-untyped]  # has no types
+    import pyspark
+
+    return not any(".zip" in (module.__file__ or ".zip") for module in (py4j, pyspark))
+
+
+def _script() -> Path:
+    name = re.sub(r"[^A-Za-z0-9]+", "-", sys.executable).strip("-")
+    return cache_folder() / "python" / name

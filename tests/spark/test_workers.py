@@ -1,0 +1,53 @@
+"""The Python that Spark's workers run on this machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.spark.workers import use_installed_pyspark
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
+def path_of_a_worker(*path: str) -> list[str]:
+    """What is before everything else on the path of a worker that was given this."""
+    command = [os.environ["PYSPARK_PYTHON"], "-c", "import os; print(os.environ['PYTHONPATH'])"]
+    environment = {**os.environ, "PYTHONPATH": ":".join(path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip().split(":")
+
+
+def test_only_the_archives_of_spark_go():
+    use_installed_pyspark(local=True)
+    assert os.environ["PYSPARK_PYTHON"] != sys.executable
+    lib = "/opt/my spark/python/lib"
+    archives = [f"{lib}/pyspark.zip", f"{lib}/py4j-0.10.9.9-src.zip"]
+    mine = ["/srv/anna/lib", "/srv/anna/my files/*.zip", "/x/pyspark.zip"]
+    assert path_of_a_worker(*archives, *mine) == mine
+    assert path_of_a_worker(mine[0], archives[0], mine[1], archives[1]) == mine[:2]
+    assert path_of_a_worker(*archives) == [""]
+
+
+def test_it_is_this_python_with_its_packages():
+    use_installed_pyspark(local=True)
+    command = [os.environ["PYSPARK_PYTHON"], "-c", "import sys, msgspec; print(sys.executable)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == sys.executable
+
+
+def test_what_a_user_says_stays(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
+    use_installed_pyspark(local=True)
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python/bin/python3"
+
+
+def test_other_machines_do_not_have_the_script():
+    use_installed_pyspark(local=True)
+    use_installed_pyspark(local=False)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
