@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline import files
+from penstock.pipeline.logs import files
 from penstock.pipeline.logs.files import (
     BadLogPathError,
     Follower,
