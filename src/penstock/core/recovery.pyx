@@ -19,6 +19,7 @@ from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
@@ -32,7 +33,7 @@ from penstock.core.record cimport (
     SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Range, Ranges, get_sealed_half, get_segment_head, is_packed_head,
     is_sealed_head, mend_segment_head, ranges_add, ranges_free,
 )
-from penstock.core.scan cimport Opened, guessed, never_written, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guessed, never_written, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -370,7 +371,7 @@ cdef int count(Log log, Opened o) except -1:
         return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.live_bytes = 0
-    elif o.sidecar is not None and not o.touched:
+    elif o.sidecar is not None and not o.touched and o.sidecar.row_count == s.subject_count:
         merge_rows(log.subjects_table, s, o.sidecar.rows)
         o.sidecar = None
     else:
@@ -422,6 +423,7 @@ cdef class Rebuild:
         """Fill s.entries again and write its sidecar anew."""
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
+        cdef Scan found
         cdef uint32_t i
         fresh.first = s.first
         fresh.salt = s.salt
@@ -434,7 +436,7 @@ cdef class Rebuild:
         fresh.sealed = True
         log.segments.serials += 1
         fresh.serial = log.segments.serials
-        scan(log, fresh)
+        found = scan(log, fresh)
         if fresh.count < s.count:
             fresh.push_holes(s.count - fresh.count)
         s.entries = fresh.entries
@@ -442,12 +444,16 @@ cdef class Rebuild:
         fresh.entries = NULL
         fresh.cap = 0
         if self.opened:
-            # What its entries name is what it names. While the log is being opened its sidecar may still be asked, whose rows are in
-            # the order of its subjects: then the few of this segment are named twice, and are not forgotten before the next opening.
+            # What its entries name is what it names.
             s.subjects, fresh.subjects = fresh.subjects, s.subjects
             s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
             s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
             log.subjects_table.leave(fresh)
+        else:
+            take_subjects(log, s, fresh)
+        if found.damaged or s.damaged:
+            say_again(log, s)
+        ranges_free(&s.removes)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
         for i in range(s.count):
@@ -463,3 +469,39 @@ cdef class Rebuild:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+
+
+cdef int say_again(Log log, Segment s) except -1:
+    """Its index file will not be believed any more, and may be the only one to know some of its removals: they are written once more."""
+    cdef Ranges said
+    cdef size_t k
+    for k in range(s.count):
+        if s.entries[k].offset and not is_live(s, k):
+            ranges_add(&log.ranges, s.first + k, 1)
+    memset(&said, 0, sizeof(Ranges))
+    try:
+        read_ranges(log.segments, s, &said)
+        for k in range(said.count):
+            ranges_add(&log.ranges, said.items[k].first, said.items[k].count)
+    finally:
+        ranges_free(&said)
+    if s.removed_below > 1:
+        ranges_add(&log.ranges, 1, s.removed_below - 1)
+    return 0
+
+
+cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
+    """While the log is being opened its sidecar may still be asked, whose rows are in the order of its subjects: those that it does
+    not know come behind them.
+    """
+    cdef uint32_t k
+    cdef set known = {s.subjects[k] for k in range(s.subject_count)}
+    for k in range(fresh.subject_count):
+        if fresh.subjects[k] in known:
+            log.subjects_table.leave_one(fresh.subjects[k])
+        else:
+            s.add_subject(fresh.subjects[k])
+    free(fresh.subjects)
+    fresh.subjects = NULL
+    fresh.subject_count = fresh.subject_cap = 0
+    return 0

@@ -210,7 +210,7 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
             return None
         if not evidence and (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
-        if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
+        if get64(head, 16) != s.first or get64(head, 48) >> 63 or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
             return None
         if not evidence and (get64(head, 24) != s.size or get32(head, 104)):
             return None
