@@ -15,8 +15,9 @@ the median of the rounds. Rows, all into Spark's no-op sink on local[2] unless t
     tuples              a Python source that hands over one row at a time
     nats-py pull, push  no Spark: a loop of fetch and ack, an ordered push consumer's callback
 
-and the time of micro-batches of one message. With --linear: streams of so many million messages,
-read once each, and the time per message.
+then writing the rows of a Parquet file into a stream, in each way of being exact, the stream into a
+Delta table, as a batch and as a query, and the time of micro-batches of one message. With --linear:
+streams of so many million messages, read once each, and the time per message.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import nats
+from deltalake import DeltaTable
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.client import StreamConfig, connect_blocking
@@ -43,6 +45,8 @@ from penstock.spark.session import end_session, session
 from penstock.testing import LocalServer
 
 STREAM = "SPARKBENCH"
+WRITTEN = "SPARKWRITTEN"
+WAYS = ("none", "ids", "batch")
 PAYLOAD = b"x" * 128
 PARTITION = 100_000
 SCHEMA = "stream string, seq long, subject string, ts timestamp, data binary"
@@ -257,11 +261,80 @@ def micro_batches(spark, options: dict[str, str], count: int) -> list[float]:
     return spans[3:]
 
 
+def writing_seconds(spark, side: Side, way: str, rows: str, count: int) -> float:
+    """How long a batch write of the rows in a Parquet file into an empty stream takes."""
+    with connect_blocking(side.url) as client:
+        jetstream = client.jetstream(timeout=60)
+        if any(name == WRITTEN for name in jetstream.stream_names()):
+            jetstream.delete_stream(WRITTEN)
+        subjects = ["written.>", f"spark.progress.{WRITTEN}.>"]
+        jetstream.create_stream(
+            StreamConfig(name=WRITTEN, subjects=subjects, allow_atomic=way == "batch")
+        )
+        options = {"servers": side.url, "stream": WRITTEN, "exactlyOnce": way}
+        frame = spark.read.parquet(rows).selectExpr("'written.rows' as subject", "data")
+        begin = time.perf_counter()
+        frame.write.format("jetstream").options(**options).mode("append").save()
+        seconds = time.perf_counter() - begin
+        state = jetstream.stream_info(WRITTEN, subjects_filter="written.>").state
+        found = (state.subjects or {}).get("written.rows", 0)
+        if found != count:
+            raise SystemExit(f"writing, {way}, {side.name}: {found} messages instead of {count}")
+        jetstream.delete_stream(WRITTEN)
+    return seconds
+
+
+def table_seconds(spark, side: Side, count: int, *, streaming: bool) -> float:
+    """How long it takes until all of a stream is in a new Delta table."""
+    options = {"servers": side.url, "stream": STREAM}
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        if streaming:
+            frame = spark.readStream.format("jetstream").options(**options)
+            writer = frame.option("startingOffsets", "earliest").load().writeStream
+            query = (
+                writer.format("jetstream_delta")
+                .option("checkpointLocation", f"{folder}/checkpoint")
+                .trigger(availableNow=True)
+                .start(f"{folder}/table")
+            )
+            query.awaitTermination()
+        else:
+            frame = spark.read.format("jetstream").options(**options).load()
+            frame.write.format("jetstream_delta").mode("append").save(f"{folder}/table")
+        seconds = time.perf_counter() - begin
+        found = DeltaTable(f"{folder}/table").count()
+        if found != count:
+            raise SystemExit(f"into a table, {side.name}: {found} rows instead of {count}")
+    return seconds
+
+
+def compare_writing(
+    spark, sides: list[Side], arguments: argparse.Namespace, table: Table, rows: str
+) -> None:
+    """The rows of one round that write."""
+    for side in sides:
+        for way in WAYS:
+            row = f"writing, {way}, {side.name}"
+            if not arguments.only or any(each in row for each in arguments.only):
+                seconds = writing_seconds(spark, side, way, rows, arguments.messages)
+                table.add(row, arguments.messages / seconds)
+        for how in ("batch", "query"):
+            row = f"into a Delta table, {how}, {side.name}"
+            if not arguments.only or any(each in row for each in arguments.only):
+                streaming = how == "query"
+                taken = table_seconds(spark, side, arguments.messages, streaming=streaming)
+                table.add(row, taken, "s")
+
+
 def compare(spark, sides: list[Side], arguments: argparse.Namespace, table: Table) -> None:
     """Every row, round by round."""
     messages = arguments.messages
     rows = reads_of(sides)
     tuples = {"url": sides[0].url, "messages": str(messages)}
+    first = "into a Delta table, first query of the session"
+    if not arguments.only or any(each in first for each in arguments.only):
+        table.add(first, table_seconds(spark, sides[0], messages, streaming=True), "s")
     with tempfile.TemporaryDirectory() as folder:
         for row, (how, options) in rows.items():
             found = spark.read.format(how).options(**options).load().count()
@@ -282,6 +355,7 @@ def compare(spark, sides: list[Side], arguments: argparse.Namespace, table: Tabl
                 table.add(f"nats-py pull, {side.name}", rate)
                 rate = asyncio.run(push_rate(side.url, min(messages, 10 * arguments.fetched)))
                 table.add(f"nats-py push, {side.name}", rate)
+            compare_writing(spark, sides, arguments, table, f"{folder}/rows")
     for side in sides if not arguments.only or "micro" in arguments.only else ():
         common = {"servers": side.url, "stream": STREAM}
         ways = {"wire": common}

@@ -62,12 +62,15 @@ def test_a_renewed_file_is_used_by_the_next_connect(tmp_path: Path) -> None:
     [
         ({"creds": "/missing.creds"}, "cannot read /missing.creds"),
         ({"nkey": "/missing.nk"}, "cannot read /missing.nk"),
-        ({"nkey": ACCOUNT.seed[:-1] + "A"}, "cannot read"),
+        ({"nkey": ACCOUNT.seed[:-1] + "A"}, "no seed of a user"),
+        ({"nkey": ACCOUNT.seed}, "no seed of a user"),
+        ({"nkey": USER.seed[:-3]}, "no seed of a user"),
     ],
 )
 def test_credentials_that_are_none(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(CredentialsError, match=words):
+    with pytest.raises(CredentialsError, match=words) as caught:
         signed_fields(Options(**fields), NONCE)
+    assert "/missing" in str(caught.value) or fields["nkey"] not in str(caught.value)
 
 
 def test_a_file_without_a_seed(tmp_path: Path) -> None:

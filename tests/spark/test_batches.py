@@ -176,7 +176,7 @@ class World:
         end = offsets_from_json(json.loads(text))
         ranges = batch_ranges(self.begin, end)
         assert batch_ranges(self.begin, end) == ranges
-        assert batch_problems(ranges, end, view.states) == []
+        assert batch_problems(self.begin, ranges, end, view.states) == []
         rows = 0
         for name, wanted in ranges.items():
             life = self.streams[name]
@@ -273,9 +273,14 @@ def test_a_batch_that_cannot_be_read_any_more():
         (state_of("A", 1, 1), "ends at sequence 1, before the last one read, 2"),
         (state_of("A", 1, 9, born="2030-01-01T00:00:00Z"), "created again"),
     ):
-        [problem] = batch_problems(wanted, end, {} if state is None else {"A": state})
+        [problem] = batch_problems({}, wanted, end, {} if state is None else {"A": state})
         assert text in problem
-    assert batch_problems(wanted, end, {"A": state_of("A", 3, 9)}) == []
+    assert batch_problems({}, wanted, end, {"A": state_of("A", 3, 9)}) == []
+    # What lay before 6 was seen to be empty when the batch before was planned.
+    begin = {"A": Offset("A", 2, BORN, next=6)}
+    assert batch_problems(begin, wanted, end, {"A": state_of("A", 6, 9)}) == []
+    [problem] = batch_problems(begin, wanted, end, {"A": state_of("A", 7, 9)})
+    assert "begins at sequence 7; 6 and later" in problem
 
 
 def test_what_was_passed_is_moved_over():

@@ -105,6 +105,7 @@ places = st.builds(
     st.sampled_from([BORN, "2027-01-01T00:00:00Z"]),
     st.none() | st.integers(1, 2**63 - 1),
     st.none() | st.integers(1, 2**20),
+    st.none() | st.integers(1, 2**63 - 1),
 )
 
 

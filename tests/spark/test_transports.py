@@ -46,7 +46,7 @@ class Place:
         self.compression = "s2" if variant == "compressed" else "none"
         self.process = ServerProcess(kind, arguments=arguments)
         self.process.start()
-        self.transports = ["auto", "consumer"]
+        self.transports = ["auto", "consumer", "get"]
         if version_of(kind) >= (2, 11):
             self.transports.append("direct")
         if kind == "penstock":

@@ -22,6 +22,7 @@ from penstock.errors import (
     ConnectionLost,
     NoResponders,
     PenstockError,
+    PermissionsViolation,
     Timeout,
 )
 from penstock.nuid import Nuid
@@ -384,8 +385,8 @@ class BlockingClient:
     ) -> BlockingMessage:
         """Publish and wait for one answer.
 
-        Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
-        publish raises.
+        Raises NoResponders, Timeout, PermissionsViolation where the server says so, ConnectionLost
+        when the connection broke meanwhile, and what publish raises.
         """
         self.ensure_open()
         if not self._inbox:
@@ -393,13 +394,18 @@ class BlockingClient:
             self.connection.subscribe(f"{self._inbox}.*", owner=self)
         self._requests += 1
         self._awaited, self._answer = f"{self._inbox}.{self._requests}", None
-        transport = self._transport
+        transport, complaint = self._transport, self.last_error
         try:
             self.connection.publish(
                 subject, data, self._awaited, raw_headers or encode_header_map(headers)
             )
             self.wait_until(
-                lambda: self._answer is not None or self._transport is not transport, timeout
+                lambda: (
+                    self._answer is not None
+                    or self._transport is not transport
+                    or (self.last_error is not complaint and self._forbidden(subject) is not None)
+                ),
+                timeout,
             )
         finally:
             self._awaited = ""
@@ -407,11 +413,22 @@ class BlockingClient:
         if answer is None:
             if self._transport is not transport:
                 raise ConnectionLost(f"no answer from {subject!r}: {self.last_error}")
+            if self.last_error is not complaint and (refusal := self._forbidden(subject)):
+                raise refusal
             raise Timeout(f"no answer from {subject!r} in {self.timeout_of(timeout)} s")
         if answer.status == 503:
             raise NoResponders(subject)
         assert isinstance(answer, BlockingMessage)
         return answer
+
+    def _forbidden(self, subject: str) -> PermissionsViolation | None:
+        """What the server said last, where that is why no answer to this subject will come."""
+        said = self.last_error
+        if isinstance(said, PermissionsViolation) and (
+            f'"{subject}"' in said.text or f'"{self._inbox}.*"' in said.text
+        ):
+            return said
+        return None
 
     def _receive_answer(self, message: Message) -> None:
         if message.subject == self._awaited:

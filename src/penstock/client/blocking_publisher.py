@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError, PublishFailed
+from penstock.errors import PenstockError, PermissionsViolation, PublishFailed
 
 from .jetstream import Headers, publish_headers
 from .publishing import Pending, Window
@@ -44,6 +44,7 @@ class Publisher:
         inbox = self.client.new_inbox()
         self._window = Window(inbox, window, timeout, attempts_max)
         self._reconnects = self.client.reconnects
+        self._complaint = self.client.last_error
         self.client.attach(f"{inbox}.*", self)
 
     def __enter__(self) -> Publisher:
@@ -118,11 +119,25 @@ class Publisher:
         while not done():
             deadline = self._window.next_deadline()
             left = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            self.client.wait_until(lambda: done() or self.client.lost_since(self._reconnects), left)
+            self.client.wait_until(
+                lambda: (
+                    done()
+                    or self.client.lost_since(self._reconnects)
+                    or self.client.last_error is not self._complaint
+                ),
+                left,
+            )
             self._look()
 
     def _look(self) -> None:
-        """Send again or give up what is overdue, or was under way when the connection broke."""
+        """Send again or give up what is overdue, or was under way when the connection broke; give
+        up what the server said may not be published.
+        """
+        complaint = self._complaint
+        self._complaint = self.client.last_error
+        if self._complaint is not complaint and isinstance(self._complaint, PermissionsViolation):
+            for entry in self._window.forbidden(self._complaint):
+                self._fail(entry, self._complaint)
         lost = self.client.lost_since(self._reconnects)
         if lost:
             self.client.ensure_open()

@@ -25,6 +25,7 @@ from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
     ConsumerNotFound,
+    MessageNotFound,
     NoResponders,
     PenstockError,
     PullError,
@@ -91,14 +92,12 @@ class ColumnReader:
         self.rows_received = 0
         self.last_seq = 0
         """Stream sequence of the last message received."""
-        self.gap = False
-        """Whether whoever reads saw that a message was lost on the way."""
         self._subject = js.plans.subjects.next_message(stream, consumer)
         self._rows = rows
         self._batch = batch
         self._max_bytes = max_bytes
         self._in_flight = in_flight
-        self._stop_seq = stop_seq
+        self.stop_seq = stop_seq
         self._kind = (headers_only, replies)
         self._current = self._columns()
         self._ready: deque[Columns] = deque()
@@ -205,7 +204,7 @@ class ColumnReader:
         deadline = time.monotonic() + self.client.timeout_of(timeout)
         while not self._ready:
             if self._current.count and (
-                self._current.last_pending == 0 or self.last_seq >= self._stop_seq - 1
+                self._current.last_pending == 0 or self.last_seq >= self.stop_seq - 1
             ):
                 return self._take()
             if self.client.lost_since(self._reconnects):
@@ -242,13 +241,17 @@ class ColumnReader:
             min(left, quiet),
         )
         if not came and left > quiet:
-            self._outstanding = 0
+            self.pull_anew()
         return True
+
+    def pull_anew(self) -> None:
+        """No request is under way, whatever was counted: the next read sends some."""
+        self._outstanding = 0
 
     def _pull(self) -> None:
         """Keep requests under way, but ask for no more than the range can hold."""
         while self._outstanding <= self._batch * (self._in_flight - 1):
-            room = self._stop_seq - 1 - self.last_seq - self._outstanding
+            room = self.stop_seq - 1 - self.last_seq - self._outstanding
             if room <= 0 and self._outstanding:
                 return
             count = 1 if self._oversize else max(1, min(self._batch, room))
@@ -283,9 +286,9 @@ def read_range(
     Uses consumers of its own, without acks, and starts another one behind the last row when one is
     lost; ``begun`` is called after each of them was made. With ``headers_only`` payloads stay with
     the server, with ``replies`` the ack subjects are kept (:class:`WireColumns`). Ends where the
-    stream ends now if that is before ``stop_seq``. Raises Timeout when a pending message does not
-    come, ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...), and
-    what a pull raises when consumer after consumer gives nothing.
+    stream ends now if that is before ``stop_seq``. Raises Timeout when a message that is there does
+    not come, ConnectionClosed when no server can be reached again, ApiError (StreamNotFound ...),
+    and what a pull raises when consumer after consumer gives nothing.
     """
     filters = [filter_subjects] if isinstance(filter_subjects, str) else list(filter_subjects)
     position = max(1, start_seq)
@@ -300,7 +303,7 @@ def read_range(
         try:
             if begun is not None:
                 begun()
-            if info.num_pending == 0:
+            if info.num_pending == 0 and not _follows(js, stream, position, stop_seq, filters):
                 return
             reader = ColumnReader(
                 js,
@@ -314,7 +317,7 @@ def read_range(
                 replies=replies,
             )
             reader.last_seq = position - 1
-            for columns in _without_gap(js, reader, stream, info.name, timeout):
+            for columns in _without_gap(js, reader, stream, info.name, filters, timeout):
                 barren = 0
                 position = columns.last_seq + 1
                 over = columns.last_pending == 0
@@ -322,11 +325,11 @@ def read_range(
                 if columns.count:
                     yield columns
                 if over or position >= stop_seq:
-                    return
-            # Not the end: what servers say is pending may be too little after a purge (2.9). A new
-            # consumer has counted anew.
+                    break
+            if position >= stop_seq or not _follows(js, stream, position, stop_seq, filters):
+                return
             if barren >= BARREN_MAX:
-                raise Timeout(f"message {position} or later is pending, but does not come")
+                raise Timeout(f"message {position} or later is there, but does not come")
         except (ConnectionLost, ConsumerDeleted, ConsumerNotFound, NoResponders, PullError):
             if barren >= BARREN_MAX:
                 raise
@@ -352,34 +355,63 @@ def _range_consumer(position: int, filters: list[str], headers_only: bool) -> Co
 
 
 def _without_gap(
-    js: JetStream, reader: ColumnReader, stream: str, consumer: str, timeout: Duration | None
+    js: JetStream,
+    reader: ColumnReader,
+    stream: str,
+    consumer: str,
+    filters: list[str],
+    timeout: Duration | None,
 ) -> Iterator[Columns]:
-    """Batches of a fresh consumer, until one shows that something was lost on the way (``gap`` of
-    the reader), or the messages that were pending are not there any more.
+    """Batches of a fresh consumer, until something was lost on the way, the consumer believes that
+    it has given all, or there is nothing more to give.
     """
-    received = 0
+    received = idle = 0
     deadline = time.monotonic() + js.client.timeout_of(timeout)
     while True:
         columns = reader.read(min(QUIET_S, max(0.001, deadline - time.monotonic())))
         if not columns.count:
-            if _delivered_all(js, stream, consumer, received):
+            if not _follows(js, stream, reader.last_seq + 1, reader.stop_seq, filters):
                 return
+            info = js.consumer_info(stream, consumer)
+            idle = 0 if info.num_pending else idle + 1
+            if idle > 1 or (idle and info.delivered.consumer_seq == received):
+                return
+            if not info.num_waiting:
+                # A request whose max_bytes were used up exactly is over without a status.
+                reader.pull_anew()
             if time.monotonic() < deadline:
                 continue
             seq = reader.last_seq + 1
-            raise Timeout(f"message {seq} or later is pending, but does not come")
+            raise Timeout(f"message {seq} or later is there, but does not come")
         received += columns.count
         if columns.last_consumer_seq != received:
-            reader.gap = True
             return
         yield columns
+        idle = 0
         deadline = time.monotonic() + js.client.timeout_of(timeout)
 
 
-def _delivered_all(js: JetStream, stream: str, consumer: str, received: int) -> bool:
-    """Whether a consumer has nothing more for us: what was pending was removed meanwhile."""
-    info = js.consumer_info(stream, consumer)
-    return info.num_pending == 0 and info.delivered.consumer_seq == received
+def next_stored(js: JetStream, stream: str, position: int, filters: Iterable[str]) -> int | None:
+    """The sequence of the first message from there on that one of the filters, or without filters
+    everything, lets through; None when there is none. Every server since 2.9 knows it exactly.
+    """
+    found = []
+    for subject in list(filters) or [">"]:
+        try:
+            found.append(js.get_message(stream, position, next_by_subject=subject).seq)
+        except MessageNotFound:
+            continue
+    return min(found, default=None)
+
+
+def _follows(js: JetStream, stream: str, position: int, stop_seq: int, filters: list[str]) -> bool:
+    """Whether the stream has a message with ``position <= seq < stop_seq`` that is wanted.
+
+    Asked before a range is taken to be over: what servers count as pending may be too little or too
+    much after a purge (2.9).
+    """
+    found = next_stored(js, stream, position, filters)
+    return found is not None and found < stop_seq
 
 
 def _discard(js: JetStream, stream: str, consumer: str) -> None:

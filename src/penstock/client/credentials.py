@@ -8,6 +8,7 @@ Files are read at every connect, so that renewed credentials are used by the nex
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from .options import Options
 
 INSTALL = "signing needs the package cryptography: pip install 'penstock[nkeys]'"
+
+
+_SEED_LIKE = re.compile(r"S[A-Z2-7]{5,}")
 
 
 class CredentialsError(ValueError):
@@ -57,6 +61,9 @@ def _seed(text: str) -> str:
     if text.startswith("SU") and len(text) == 58:
         with contextlib.suppress(NkeyError):
             return read_seed(text)
+    if _SEED_LIKE.fullmatch(text) and not Path(text).exists():
+        # A seed that was not copied whole, or a nkey of another kind: a secret all the same.
+        raise CredentialsError("the nkey is no seed of a user, and no file that there is")
     return read_seed(_read(text))
 
 

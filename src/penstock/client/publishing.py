@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NoResponders, PenstockError, Timeout
+from penstock.errors import NoResponders, PenstockError, PermissionsViolation, Timeout
 
 from .jetstream import decode_pub_ack
 
@@ -110,6 +110,15 @@ class Window:
             return entry, decode_pub_ack(message.data)
         except PenstockError as error:
             return entry, error
+
+    def forbidden(self, complaint: PermissionsViolation) -> list[Pending]:
+        """The entries that the server has refused with this, oldest first: no ack will come."""
+        refused = [
+            entry for entry in self._pending.values() if f'"{entry.subject}"' in complaint.text
+        ]
+        for entry in refused:
+            del self._pending[entry.reply]
+        return refused
 
     def next_deadline(self) -> float | None:
         """When the oldest entry is overdue."""

@@ -118,12 +118,12 @@ def jetstream_for(servers: Servers) -> JetStream:
     )
 
 
-def stream_info(servers: Servers, stream: str) -> StreamInfo:
-    """What the server says of a stream. Raises :class:`ReadError`; :class:`StreamMissing` for one
-    that is not there.
+def stream_info(servers: Servers, stream: str, *, deleted_details: bool = False) -> StreamInfo:
+    """What the server says of a stream, with all holes in it if asked for. Raises
+    :class:`ReadError`; :class:`StreamMissing` for one that is not there.
     """
     try:
-        return jetstream_for(servers).stream_info(stream)
+        return jetstream_for(servers).stream_info(stream, deleted_details=deleted_details)
     except StreamNotFound:
         raise StreamMissing(f"there is no stream {stream} on {servers}") from None
     except NoResponders:
@@ -143,4 +143,12 @@ def state_of(info: StreamInfo) -> StreamState:
     # A stream never written to reports 0 and 0.
     first = state.first_seq if state.messages else state.last_seq + 1
     born = format_time(info.created)
-    return StreamState(info.config.name, born, first, state.last_seq, state.messages, state.bytes)
+    return StreamState(
+        info.config.name,
+        born,
+        first,
+        state.last_seq,
+        state.messages,
+        state.bytes,
+        info.config.retention,
+    )

@@ -17,9 +17,10 @@ Knows nothing of Spark.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,7 +30,13 @@ from penstock.client import columns as bulk
 from penstock.client.models import ConsumerConfig
 from penstock.core.subjects import matches
 from penstock.core.wire import decode_headers
-from penstock.errors import ApiError, PenstockError, Timeout
+from penstock.errors import (
+    ApiError,
+    MessageNotFound,
+    PenstockError,
+    PermissionsViolation,
+    Timeout,
+)
 from penstock.spark.asking import Asking
 from penstock.spark.buckets.kv_bucket import BucketError, look
 from penstock.spark.buckets.kv_options import overlapping
@@ -49,8 +56,10 @@ PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
 _BATCH_BYTES = 4 * 2**20
 _RETRY_EVERY_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
+_UNAVAILABLE = 503
 _INACTIVE_NS = 60_000_000_000
 _FILTERS_MAX = 64
+PARTS_MAX = 16
 _SEVERAL_FILTERS = (2, 10)  # the first version whose consumers take more than one filter
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _MARKERS = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DELETE}  # left by the server itself
@@ -85,8 +94,20 @@ class KvPlan:
 
 
 def _takes_filters(options: KvOptions) -> bool:
-    version = client_for(options.servers).server_info.version.partition("-")[0].split(".")
-    return tuple(int(part) for part in version[:2] if part.isdigit()) >= _SEVERAL_FILTERS
+    return client_for(options.servers).server_info.version_at_least(*_SEVERAL_FILTERS)
+
+
+def parts_of(options: KvOptions) -> list[KvOptions]:
+    """The read of a state in parts, each of some patterns of keys, that can be read side by side: a
+    key is in one of them. One part where a key may match two patterns.
+    """
+    keys = options.keys
+    if len(keys) < 2 or overlapping(keys):
+        return [options]
+    if len(keys) > PARTS_MAX and not _takes_filters(options):
+        return [options]  # of each part all keys would travel
+    count = min(len(keys), PARTS_MAX)
+    return [replace(options, keys=keys[part::count]) for part in range(count)]
 
 
 def read_changes(plan: KvPlan, wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -223,16 +244,29 @@ def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
             ),
         )
         try:
-            if info.num_pending:
-                yield from _consume(plan, jetstream, info.name)
+            if goal := _last_held(plan, jetstream):
+                yield from _consume(plan, jetstream, info.name, goal)
         finally:
             _discard(jetstream, plan.bucket.stream, info.name)
 
     yield from _persistently(plan, attempt)
 
 
-def _consume(plan: KvPlan, jetstream: JetStream, consumer: str) -> Iterator[Columns]:
-    """What a consumer has, until nothing is pending; ends early when something was lost."""
+def _last_held(plan: KvPlan, jetstream: JetStream) -> int:
+    """The revision of the last operation that the bucket has of the keys, 0 when there is none."""
+    last = 0
+    for subject in plan.subjects():
+        with contextlib.suppress(MessageNotFound):
+            last = max(last, jetstream.get_message(plan.bucket.stream, last_by_subject=subject).seq)
+    return last
+
+
+def _consume(plan: KvPlan, jetstream: JetStream, consumer: str, goal: int) -> Iterator[Columns]:
+    """What a consumer has up to the revision ``goal`` at least, or whatever the last one is if that
+    is gone. What servers count as pending is no measure: before 2.10 it may be wrong after a purge.
+
+    Timeout when something was lost on the way, or does not come.
+    """
     rows = plan.options.batch_rows
     patience = plan.options.servers.request_timeout_seconds
     reader = bulk.ColumnReader(
@@ -249,11 +283,11 @@ def _consume(plan: KvPlan, jetstream: JetStream, consumer: str) -> Iterator[Colu
                     raise Timeout("messages were lost on the way")
                 yield columns
                 quiet_since = time.monotonic()
-                if columns.last_pending == 0:
-                    return
-            elif jetstream.consumer_info(plan.bucket.stream, consumer).num_pending == 0:
-                return  # what was counted as pending has been overwritten
-            elif time.monotonic() - quiet_since > patience:
+                if columns.last_pending:
+                    continue
+            if reader.last_seq >= goal or reader.last_seq >= _last_held(plan, jetstream):
+                return
+            if time.monotonic() - quiet_since > patience:
                 raise Timeout("keys are pending, but do not come")
     finally:
         reader.close()
@@ -287,7 +321,8 @@ def _persistently(
         except (PenstockError, ReadError) as error:
             if isinstance(error, BucketError):
                 raise
-            if isinstance(error, ApiError):
+            refused = isinstance(error, ApiError) and error.code != _UNAVAILABLE
+            if refused or isinstance(error, PermissionsViolation):
                 raise ReadError(f"bucket {bucket.name}: {error}") from error
             trouble = error
             forget_client(servers)

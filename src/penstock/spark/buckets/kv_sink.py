@@ -34,6 +34,7 @@ from penstock.spark.writing.composing import (
     check_columns,
     fill,
     header_value,
+    refuse_long,
 )
 from penstock.spark.writing.options import (
     SINK_ROWS,
@@ -102,7 +103,9 @@ class KvComposer:
         values = binary(batch.column(VALUE))
         plain = not {OPERATION, TTL_COLUMN, REVISION} & set(self.columns) and not values.null_count
         lines = None if plain else self._lines(batch, values, bad)
-        return Messages(pc.binary_join_element_wise(self.prefix, keys, ""), values, lines, bad)
+        subjects = pc.binary_join_element_wise(self.prefix, keys, "")
+        refuse_long(subjects, bad)
+        return Messages(subjects, values, lines, bad)
 
     def _keys(self, batch: pa.RecordBatch, bad: dict[int, str]) -> pa.Array:
         if self.key is None:

@@ -124,6 +124,14 @@ class _PartitionReader:
             yield from read_state(plan, partition.range.last, Gone[partition.gone])
 
 
+def _state_partitions(
+    options: KvOptions, bucket: Bucket, bound: int, gone: str
+) -> list[KvPartition]:
+    from penstock.spark.buckets.kv_reading import parts_of
+
+    return [KvPartition(part, bucket, Range(1, bound), gone) for part in parts_of(options)]
+
+
 class KvReader(_PartitionReader, DataSourceReader):
     """A batch read: the state at a revision, which is fixed when Spark plans it."""
 
@@ -132,7 +140,7 @@ class KvReader(_PartitionReader, DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One, or none when the bucket never held anything."""
+        """One for each pattern of keys, or none when the bucket never held anything."""
         options = self._options
         bucket = look(Asking(options.servers), options.bucket)
         bound, gone = bucket.last, "NEWER"
@@ -144,7 +152,7 @@ class KvReader(_PartitionReader, DataSourceReader):
                     f" {bucket.last}"
                 )
             bound = options.ending
-        return [KvPartition(options, bucket, Range(1, bound), gone)] if bound else []
+        return _state_partitions(options, bucket, bound, gone) if bound else []
 
 
 class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -211,7 +219,7 @@ class KvStreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAv
         if goal.born != bucket.born or goal.revision <= begin.revision:
             return []  # planned of a bucket that is gone, which _continue said
         if begin.state:
-            return [KvPartition(self._options, bucket, Range(1, goal.revision), "LEAVE")]
+            return _state_partitions(self._options, bucket, goal.revision, "LEAVE")
         most = self._options.max_records_per_partition
         return [
             KvPartition(self._options, bucket, Range(first, min(first + most - 1, goal.revision)))

@@ -1,8 +1,9 @@
 """Writing ``format("jetstream_object")``: rows become objects of an object store, each row once.
 
-The id of an object's chunks follows from the row it is made of, so an object that was written
-before is known by its meta message, and the chunks of an attempt that was cut off are replaced. How
-many rows of a partition are done is told to its progress record after each of them.
+The id of an object's chunks follows from the row it is made of and the attempt to write it, so an
+object that was written before is known by its meta message, and the chunks of an attempt that was
+cut off are removed. How many rows of a partition are done is told to its progress record after each
+of them; an attempt that another one has followed learns it then, and gives way.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from penstock.errors import ConnectionClosed, PenstockError, PublishFailed, Timeout
+from penstock.errors import ConnectionClosed, NoResponders, PenstockError, PublishFailed, Timeout
 from penstock.nuid import DIGITS
 from penstock.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from penstock.spark.connection import forget_client, jetstream_for
 from penstock.spark.parsing import OptionError, Row, parse, size
 from penstock.spark.servers import SERVER_ROWS, take_servers
-from penstock.spark.writing.composing import HEADER_MAPS, TEXTS, check_columns, headers_of
+from penstock.spark.writing.composing import (
+    HEADER_MAPS,
+    SUBJECT_BYTES_MAX,
+    TEXTS,
+    check_columns,
+    headers_of,
+)
 from penstock.spark.writing.options import (
     ERROR_ROWS,
     PROGRESS_ROW,
@@ -51,6 +58,8 @@ if TYPE_CHECKING:
 NAME, DATA, DESCRIPTION, HEADERS = "name", "data", "description", "headers"
 DELETE, REFUSE = "delete", "refuse"
 _NUID_LENGTH = 22
+NAME_BYTES_MAX = SUBJECT_BYTES_MAX * 3 // 4 - 200
+"""It is the subject of its meta message, four bytes for three."""
 
 
 def _chunk(text: str) -> int:
@@ -127,6 +136,8 @@ def write_objects(plan: ObjectPlan, task: Task, batches: Iterable[pa.RecordBatch
         objects.finish(count)
     except PenstockError as error:
         raise WriteError(f"{task} into object store {plan.bucket}: {error}") from error
+    finally:
+        errors.drop()
     return Written(count, objects.already, errors.count)
 
 
@@ -156,12 +167,19 @@ class _Partition:
             self.already += 1
             return
         assert self._progress is not None
-        nuid = nuid_of(f"{self._task.id}{number}")
+        attempt = 0 if self._progress.record is None else self._progress.record.attempt
+        # Each attempt has chunks of its own: another one may still be writing.
+        *earlier, nuid = [
+            nuid_of(f"{self._task.id}{number}" + (f":{each}" if each else ""))
+            for each in range(attempt + 1)
+        ]
 
         def act(store: ObjectStore) -> bool:
             if data is None:
                 return store.delete(name)
-            return store.put(name, data, nuid, description=description, headers=headers)
+            return store.put(
+                name, data, nuid, description=description, headers=headers, earlier=earlier
+            )
 
         self.already += not self._retrying(act)
         self._progress.over(self._js()).advance(number + 1)
@@ -189,6 +207,8 @@ class _Partition:
         name, data = row[NAME], row[DATA]
         if not name or not isinstance(name, str):
             raise ValueError("it has no name")
+        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise ValueError(f"its name has more than {NAME_BYTES_MAX} bytes")
         if data is None and self._plan.null_data == REFUSE:
             raise ValueError("it has no data")
         held = data.encode() if isinstance(data, str) else data
@@ -204,10 +224,10 @@ class _Partition:
             connect(options, deadline)
             try:
                 return act(ObjectStore(self._js(), self._plan.bucket, self._plan.chunk_bytes))
-            except (ConnectionClosed, Timeout, OSError) as error:
+            except (ConnectionClosed, NoResponders, Timeout, OSError) as error:
                 failure: Exception = error
             except PublishFailed as error:
-                if not isinstance(error.failures[0][2], Timeout):
+                if not isinstance(error.failures[0][2], Timeout | NoResponders):
                     raise
                 failure = error
             if time.monotonic() >= deadline:

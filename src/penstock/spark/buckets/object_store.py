@@ -6,7 +6,9 @@
     $O.<bucket>.M.<base64url(name)>  what the object is, as JSON; replaces what was there before
 
 An object is there once its meta message is: readers never see half of one. The id of its chunks is
-given by who writes it, so that a write that was cut off can be known, and its chunks removed.
+given by who writes it, so that a write that was cut off can be known, and its chunks removed. A
+meta message expects the one before it to be what the writer saw, so that of several writers of one
+name each knows what it replaces, and whose chunks to remove.
 
 Knows nothing of Spark.
 """
@@ -21,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import MessageNotFound, PenstockError
+from penstock.errors import MessageNotFound, PenstockError, WrongLastSequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from penstock.client.blocking_jetstream import JetStream
 
@@ -75,14 +77,18 @@ class ObjectStore:
 
     def info(self, name: str) -> Meta | None:
         """What the object of this name is, deleted ones too; None when there never was one."""
+        return self._look(name)[0]
+
+    def _look(self, name: str) -> tuple[Meta | None, int]:
+        """The same, and the sequence of what says so, 0 when there is nothing."""
         try:
             found = self._js.get_message(self._stream, last_by_subject=self._meta_subject(name))
         except MessageNotFound:
-            return None
+            return None, 0
         try:
-            return msgspec.json.decode(found.data, type=Meta)
+            return msgspec.json.decode(found.data, type=Meta), found.seq
         except msgspec.MsgspecError:
-            return None  # not of an object: it is replaced
+            return None, found.seq  # not of an object: it is replaced
 
     def put(
         self,
@@ -92,13 +98,16 @@ class ObjectStore:
         *,
         description: str = "",
         headers: Mapping[str, Sequence[str]] | None = None,
+        earlier: Collection[str] = (),
     ) -> bool:
-        """Store an object; False when it is there with this id already.
+        """Store an object; False when it is there already, with this id or one of ``earlier``
+        attempts to store the same.
 
         Raises what publishing raises; the chunks are removed then, as far as that is possible.
         """
-        before = self.info(name)
-        if before is not None and before.nuid == nuid and not before.is_deleted:
+        same = {nuid, *earlier}
+        before, seq = self._look(name)
+        if before is not None and before.nuid in same and not before.is_deleted:
             return False
         view = memoryview(data)
         self._drop_chunks(nuid)
@@ -118,18 +127,26 @@ class ObjectStore:
                 or msgspec.UNSET,
                 options=MetaOptions(self._chunk_bytes),
             )
-            self._publish_meta(meta)
+            while True:
+                with contextlib.suppress(WrongLastSequence):
+                    self._publish_meta(meta, seq)
+                    break
+                before, seq = self._look(name)
+                if before is not None and before.nuid in same and not before.is_deleted:
+                    if before.nuid != nuid:
+                        self._drop_chunks(nuid)
+                    return False
         except PenstockError:
             with contextlib.suppress(PenstockError):
                 self._drop_chunks(nuid)
             raise
-        if before is not None and before.nuid and before.nuid != nuid:
-            self._drop_chunks(before.nuid)
+        for old in {*earlier, before.nuid if before is not None else ""} - {nuid, ""}:
+            self._drop_chunks(old)
         return True
 
     def delete(self, name: str) -> bool:
         """Leave the word that the object is deleted, and drop its chunks; False when there is none."""
-        before = self.info(name)
+        before, seq = self._look(name)
         if before is None or before.is_deleted:
             return False
         gone = msgspec.structs.replace(
@@ -140,7 +157,10 @@ class ObjectStore:
             digest="",
             mtime=datetime.now(UTC).isoformat(),
         )
-        self._publish_meta(gone)
+        try:
+            self._publish_meta(gone, seq)
+        except WrongLastSequence:
+            return self.delete(name)
         self._drop_chunks(before.nuid)
         return True
 
@@ -153,9 +173,14 @@ class ObjectStore:
                 publisher.publish(subject, bytes(data[start : start + size]))
         return -(-len(data) // size)
 
-    def _publish_meta(self, meta: Meta) -> None:
+    def _publish_meta(self, meta: Meta, replaced: int) -> None:
         subject = self._published + self._meta_subject(meta.name)
-        self._js.publish(subject, msgspec.json.encode(meta), headers={"Nats-Rollup": "sub"})
+        self._js.publish(
+            subject,
+            msgspec.json.encode(meta),
+            headers={"Nats-Rollup": "sub"},
+            expected_last_subject_seq=replaced,
+        )
 
     def _meta_subject(self, name: str) -> str:
         encoded = base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()

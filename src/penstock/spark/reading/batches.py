@@ -193,7 +193,7 @@ def moved_on(begin: Mapping[str, Offset], view: View) -> Offsets:
 def same_places(left: Mapping[str, Offset], right: Mapping[str, Offset]) -> bool:
     """Whether two offsets are at the same sequences of the same lives of the same streams."""
     return left.keys() == right.keys() and all(
-        left[name].bare() == right[name].bare() for name in left
+        left[name].place == right[name].place for name in left
     )
 
 
@@ -212,8 +212,21 @@ def batch_ranges(begin: Mapping[str, Offset], end: Mapping[str, Offset]) -> dict
     return ranges
 
 
+def empty_below(begin: Mapping[str, Offset], goal: Offset) -> int:
+    """The sequence below which a batch that ends at ``goal`` was seen to hold nothing, 0 where that
+    is not known.
+    """
+    start = begin.get(goal.stream)
+    if start is None or start.born != goal.born or start.next is None:
+        return 0
+    return start.next
+
+
 def batch_problems(
-    ranges: Mapping[str, Range], end: Mapping[str, Offset], states: Mapping[str, StreamState]
+    begin: Mapping[str, Offset],
+    ranges: Mapping[str, Range],
+    end: Mapping[str, Offset],
+    states: Mapping[str, StreamState],
 ) -> list[str]:
     """What of a planned batch cannot be read any more, in words."""
     problems = []
@@ -225,7 +238,8 @@ def batch_problems(
                 " more"
             )
             continue
-        step = what_is_next(Offset(name, wanted.first - 1, goal.born), state)
+        passed = min(empty_below(begin, goal) - 1, wanted.last)
+        step = what_is_next(Offset(name, wanted.first - 1, goal.born), state, passed)
         if step.problem:
             problems.append(f"stream {name} {step.problem}")
         elif state.last_seq < goal.seq:

@@ -1,5 +1,5 @@
-"""Reading a partition with a consumer of our own: works with every server and stream that has
-consumers without acks.
+"""Reading a partition with a consumer of our own: works with every server, for streams that keep
+their messages whoever reads them.
 
 Pull requests overlap, and what comes is parsed straight into columns (:mod:`penstock.client.columns`).
 The server applies the subject filters where it can, and keeps the payloads where no column needs
@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.client import columns as bulk
+from penstock.errors import ApiError
 from penstock.spark.connection import client_for, jetstream_for
 from penstock.spark.reading.patterns import askable, cover
+from penstock.spark.reading.plan import UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 4 * 2**20
 SEVERAL_FILTERS = (2, 10)
 """The first version of servers whose consumers take more than one filter."""
+_TOO_MANY_CONSUMERS = 10026
 
 
 def read(reading: Reading) -> Iterator[Columns]:
@@ -31,7 +34,17 @@ def read(reading: Reading) -> Iterator[Columns]:
 
     Where the server cannot apply all filters at once (it is too old for several, or two of them
     match the same subjects), it is asked for what covers them, and messages come that match none.
+    UnfitError: the stream, or the account, has as many consumers as it may.
     """
+    try:
+        yield from _read(reading)
+    except ApiError as error:
+        if error.err_code != _TOO_MANY_CONSUMERS:
+            raise
+        raise UnfitError(f"no consumer can be made to read it: {error}") from error
+
+
+def _read(reading: Reading) -> Iterator[Columns]:
     plan = reading.plan
     yield from bulk.read_range(
         jetstream_for(plan.servers),

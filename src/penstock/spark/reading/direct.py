@@ -23,6 +23,7 @@ from penstock.core.wire_columns import DirectColumns
 from penstock.errors import ConnectionLost, PenstockError, Timeout
 from penstock.spark.connection import client_for, jetstream_for, state_of
 from penstock.spark.reading.consumers import BATCH_BYTES
+from penstock.spark.reading.patterns import cover
 from penstock.spark.reading.plan import UnfitError
 
 if TYPE_CHECKING:
@@ -47,12 +48,19 @@ _PENDING = "Nats-Num-Pending"
 
 def is_better(reading: Reading, info: StreamInfo) -> bool:
     """Whether this is the way to read a partition of that stream: short, and exact."""
-    config = info.config
     return (
         reading.last - reading.position < SHORT_ROWS
         and len(reading.plan.subjects) < 2
         and "reply" not in reading.plan.columns
-        and config.allow_direct
+        and is_exact(reading, info)
+    )
+
+
+def is_exact(reading: Reading, info: StreamInfo) -> bool:
+    """Whether a partition can be read so, with nobody answering who may be behind."""
+    config = info.config
+    return (
+        config.allow_direct
         and config.num_replicas < 2
         and client_for(reading.plan.servers).server_info.version_at_least(*BATCHES)
     )
@@ -129,7 +137,7 @@ class _Answers:
             seq=reading.position,
             batch=count,
             max_bytes=BATCH_BYTES,
-            next_by_subj=plan.subjects[0] if len(plan.subjects) == 1 else "",
+            next_by_subj=cover(plan.subjects) if plan.subjects else "",
         )
         reply = f"{self._inbox}.{self._requests}"
         reconnects = self._client.reconnects

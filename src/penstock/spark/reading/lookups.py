@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.client.columns import next_stored
 from penstock.client.models import ConsumerConfig
 from penstock.errors import ApiError, MessageNotFound, StreamNotFound
 from penstock.spark.asking import Asking
@@ -87,6 +88,31 @@ class Lookups:
             self._ends[state.stream] = ((state.born, state.last_seq, subjects), end)
         return min(end, state.last_seq)
 
+    def next_behind(self, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int | None:
+        """The sequence of the first message behind ``seq`` that filters let through, or that is
+        still to come; None where that is the next sequence, or cannot be told.
+        """
+        if seq >= self.end(state, subjects):
+            found: int | None = state.last_seq + 1
+        elif subjects or state.has_holes:
+            few = subjects if len(subjects) <= _FILTERS_ASKED else (cover(subjects),)
+            found = self._ask(
+                f"stream {state.stream}",
+                lambda js: next_stored(js, state.stream, seq + 1, few),
+            )
+        else:
+            return None
+        if found is None or found <= seq + 1 or not self.begins_by(state, seq + 1):
+            return None
+        return found
+
+    def begins_by(self, state: StreamState, seq: int) -> bool:
+        """Whether the stream still begins there or before that: nothing behind was dropped since it
+        was looked at.
+        """
+        now = self.state(state.stream)
+        return now is not None and now.born == state.born and now.first_seq <= seq
+
     def _last_of(self, stream: str, subject: str) -> int:
         try:
             return self._ask(
@@ -102,14 +128,16 @@ class Lookups:
     def sequence_at(self, state: StreamState, at: datetime) -> int | None:
         """The sequence of the first message stored at or after a time, None when there is none yet.
 
-        Found by way of a consumer that would start there, which every server since 2.9 knows; on a
-        stream that takes no such consumer, as a work queue, by halving.
+        Found by way of a consumer that would start there, which every server since 2.9 knows; where
+        retention goes by the consumers, or no more of them may be made, by halving.
         """
         nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
         if nanoseconds <= 0:
             return state.first_seq if state.first_seq <= state.last_seq else None
         if nanoseconds > _NANOSECONDS_MAX:
             return None
+        if state.retention != "limits":
+            return self._sequence_between(state, nanoseconds)
         config = ConsumerConfig(
             deliver_policy="by_start_time",
             opt_start_time=nanoseconds,

@@ -10,7 +10,9 @@ stream was created. Of one stream and of several::
 ``born`` tells a stream from one of the same name that was deleted and made again: sequences of the
 two have nothing to do with one another. The batch between two offsets is ``(start, end]``; where it
 cannot begin behind the start (the stream joined the query with this batch, was made again, or lost
-messages), ``from`` in its end says where it begins. ``mean`` is the mean size of a message where
+messages), ``from`` in its end says where it begins. ``next``, where it is given, is the next message
+that was there for the reader when the batch was planned: what lies between was empty, so the begin
+of the stream may move over it without a loss. ``mean`` is the mean size of a message where
 partitions are cut by it. So all of a batch follows from its two offsets, and a batch that is run
 again gives the same rows in the same partitions.
 
@@ -47,6 +49,12 @@ class StreamState:
     last_seq: int
     messages: int
     bytes: int
+    retention: str = "limits"
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether messages between the first and the last one are not there."""
+        return self.last_seq - self.first_seq + 1 > self.messages
 
     @property
     def mean_bytes(self) -> int:
@@ -57,7 +65,8 @@ class StreamState:
 @dataclass(frozen=True)
 class Offset:
     """The last sequence read of one life of a stream; ``begin`` and ``mean_bytes`` of the batch
-    that ends here, where they had to be written down.
+    that ends here, where they had to be written down, and ``next``: no message for this reader lay
+    between ``seq`` and there.
     """
 
     stream: str
@@ -65,6 +74,17 @@ class Offset:
     born: str
     begin: int | None = None
     mean_bytes: int | None = None
+    next: int | None = None
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Where it is, whatever else it says."""
+        return self.stream, self.seq, self.born
+
+    @property
+    def passed(self) -> int:
+        """Up to where, at least ``seq``, there was nothing more for this reader."""
+        return self.seq if self.next is None else max(self.seq, self.next - 1)
 
     def to_json(self) -> dict[str, str | int]:
         """The form of a query of one stream."""
@@ -76,10 +96,12 @@ class Offset:
             fields["from"] = self.begin
         if self.mean_bytes is not None:
             fields["mean"] = self.mean_bytes
+        if self.next is not None:
+            fields["next"] = self.next
         return fields
 
     def bare(self) -> Offset:
-        """The place alone, as a later batch starts from it."""
+        """The place and what is behind it, as a later batch starts from it."""
         return replace(self, begin=None, mean_bytes=None)
 
 
@@ -106,14 +128,12 @@ def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
 
 
 def _offset(stream: str, fields: Mapping[str, Any]) -> Offset:
-    begin, mean = fields.get("from"), fields.get("mean")
-    return Offset(
-        stream,
-        int(fields["seq"]),
-        str(fields["born"]),
-        None if begin is None else int(begin),
-        None if mean is None else int(mean),
-    )
+    def number(name: str) -> int | None:
+        value = fields.get(name)
+        return None if value is None else int(value)
+
+    seq, born = int(fields["seq"]), str(fields["born"])
+    return Offset(stream, seq, born, number("from"), number("mean"), number("next"))
 
 
 @dataclass(frozen=True)
@@ -175,9 +195,10 @@ def what_is_next(offset: Offset | None, state: StreamState, passed: int = 0) -> 
     """From behind ``offset`` to the end of the stream, after a look at whether the two still fit.
 
     Without an offset the stream is new to the query: all that it holds. ``passed`` is a sequence up
-    to which, behind ``offset``, there was nothing for this reader when it looked; what was there
-    may go without a loss. After a loss the range is what can still be read: all of a stream that
-    was made again, and what comes after the end of one that went back.
+    to which, behind ``offset``, there was nothing for this reader when it looked, beside what the
+    offset itself says of that; so far the stream's begin may move without a loss. After a loss the
+    range is what can still be read: all of a stream that was made again, and what comes after the
+    end of one that went back.
     """
     everything = Range(state.first_seq, state.last_seq)
     if offset is None:
@@ -197,7 +218,7 @@ def what_is_next(offset: Offset | None, state: StreamState, passed: int = 0) -> 
     if offset.seq + 1 >= state.first_seq:
         return Next(Range(offset.seq + 1, state.last_seq), moved=False)
     problem = None
-    behind = max(offset.seq, min(passed, state.last_seq)) + 1
+    behind = max(offset.seq, min(max(passed, offset.passed), state.last_seq)) + 1
     if behind < state.first_seq:
         problem = f"begins at sequence {state.first_seq}; {behind} and later were not read yet"
     return Next(everything, moved=True, problem=problem)

@@ -5,8 +5,15 @@ Three things are looked at whenever the server is asked, with :meth:`Reading.loo
 was not made again, that it does not end before the partition does, and where it begins. A message
 that was deleted leaves a hole, and holes are passed over. But where the stream's begin has come
 into a hole that the read saw, or past it, messages may have been dropped before they were read: a
-loss. With a subject filter the same holds for what lies between two messages that match; whether
-one of those dropped would have matched, nobody can say any more.
+loss, unless the hole was there before::
+
+    planned                1 . . . 5 6 . 8      the plan says below which sequence nothing was: 5
+    at the first look      1 . . . 5 6 . 8      the server lists what is not there: 2, 3, 4, 7
+    read                           5 6 . 8
+    the stream by then                   8      nobody dropped 7: no loss
+
+With a subject filter the same holds for what lies between two messages that match; whether one of
+those dropped would have matched, nobody can say any more.
 
 Knows nothing of transports, Arrow or Spark.
 """
@@ -14,17 +21,19 @@ Knows nothing of transports, Arrow or Spark.
 from __future__ import annotations
 
 import warnings
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from penstock.spark.connection import state_of, stream_info
-from penstock.spark.reading.offsets import DataLossError
+from penstock.spark.reading.offsets import TO_GO_ON, DataLossError
 
 if TYPE_CHECKING:
     from penstock.client.models import StreamInfo
     from penstock.core.columns import Columns
     from penstock.spark.reading.plan import ReadPlan
 
-_TO_GO_ON = "To go on with what is left, set failOnDataLoss to false"
+HOLES_MAX = 10_000
+"""A stream with more holes is not asked where they are."""
 
 
 class StreamGone(Exception):
@@ -45,6 +54,8 @@ class Reading:
         """Where the stream began at a moment when what is at hand was read already, if known."""
         self.closing: StreamInfo | None = None
         """What the server said of the stream when everything was read already, if known."""
+        self._holes: frozenset[int] | None = None
+        """What of the partition was not there at the first look, as far as the server said."""
 
     @property
     def over(self) -> bool:
@@ -59,6 +70,14 @@ class Reading:
         """
         plan = self.plan
         info = self.info = stream_info(plan.servers, plan.stream)
+        if self._holes is None:
+            self._holes = frozenset()
+            if plan.fail_on_data_loss and 0 < info.state.num_deleted <= HOLES_MAX:
+                info = self.info = stream_info(plan.servers, plan.stream, deleted_details=True)
+                wanted = plan.range
+                self._holes = frozenset(
+                    seq for seq in info.state.deleted if wanted.first <= seq <= wanted.last
+                )
         state = state_of(info)
         if state.born != plan.born:
             self._lose(f"was deleted and created again (at {state.born}, before that {plan.born})")
@@ -70,7 +89,7 @@ class Reading:
 
     def take(self, columns: Columns) -> None:
         """The next rows are these. Raises as :meth:`look`, and DataLossError when the stream's
-        begin has come into what is missing before or between them.
+        begin has come into what is missing before or between them, and was not missing before.
         """
         after = self.position - 1
         sequences = columns.seq.view("q")
@@ -108,6 +127,12 @@ class Reading:
             self._lose(f"lost {len(damaged)} messages from {damaged[0]} on to damage of its disk")
 
     def _lose_between(self, first: int, last: int) -> None:
+        first = max(first, self.plan.empty_below)
+        holes = self._holes or frozenset()
+        lost = filterfalse(holes.__contains__, range(first, last + 1))
+        first = next(lost, last + 1)
+        if first > last:
+            return
         what = f"dropped messages from {first} to {last} before they were read"
         if self.plan.subjects:
             what += f" (which of them were on {', '.join(self.plan.subjects)} cannot be told)"
@@ -116,5 +141,5 @@ class Reading:
     def _lose(self, what: str) -> None:
         text = f"stream {self.plan.stream} {what}"
         if self.plan.fail_on_data_loss:
-            raise DataLossError(f"{text}. {_TO_GO_ON}")
+            raise DataLossError(f"{text}. {TO_GO_ON}")
         warnings.warn(f"{text}; going on with what is left", stacklevel=3)

@@ -9,7 +9,7 @@ Knows nothing of Spark and does no I/O.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,15 @@ FEW = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A range of one life of a stream. ``mean_bytes`` of its messages, where that is known."""
+    """A range of one life of a stream. ``mean_bytes`` of its messages, and ``empty_below``, a
+    sequence below which there is none of them, where that is known.
+    """
 
     stream: str
     born: str
     range: Range
     mean_bytes: int | None = None
+    empty_below: int = 0
 
 
 def cut(parts: Sequence[Part], options: Options) -> list[Part]:
@@ -69,10 +72,7 @@ def _longest(part: Part, options: Options) -> int:
 def _pieces(part: Part, count: int) -> list[Part]:
     whole, length = part.range, len(part.range)
     bounds = [whole.first + length * index // count for index in range(count + 1)]
-    return [
-        Part(part.stream, part.born, Range(low, high - 1), part.mean_bytes)
-        for low, high in pairwise(bounds)
-    ]
+    return [replace(part, range=Range(low, high - 1)) for low, high in pairwise(bounds)]
 
 
 def packed(pieces: Sequence[Part], options: Options) -> list[list[Part]]:

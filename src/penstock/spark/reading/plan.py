@@ -41,9 +41,10 @@ AUTO = "auto"
 CONSUMER = "consumer"
 DIRECT = "direct"
 SEGMENTS = "segments"
-TRANSPORTS = (AUTO, CONSUMER, DIRECT, SEGMENTS)
-"""Ways to read: a consumer of its own, batches of direct gets, the files of a Penstock store; and
-the best of them that server and stream have."""
+GET = "get"
+TRANSPORTS = (AUTO, CONSUMER, DIRECT, GET, SEGMENTS)
+"""Ways to read: a consumer of its own, batches of direct gets, a request for each message, the
+files of a Penstock store; and the best of them that server and stream have."""
 
 BATCH_ROWS = 8192
 
@@ -59,8 +60,9 @@ class ReadPlan:
     ``born`` is the life of the stream that ``range`` was planned for. ``subjects`` are the filters,
     none for every subject. ``columns`` are names of :data:`COLUMNS` in the order of the rows.
     ``segments`` is the folder of a Penstock store, or of this stream in it, as the executor sees
-    it. Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later, are left out; 0
-    stands for no limit.
+    it. ``empty_below`` is a sequence below which the range was seen to hold nothing: what was not
+    there cannot be lost. Messages stored before ``not_before_ns``, or at ``not_after_ns`` or later,
+    are left out; 0 stands for no limit.
     """
 
     servers: Servers
@@ -75,6 +77,7 @@ class ReadPlan:
     fail_on_data_loss: bool = True
     not_before_ns: int = 0
     not_after_ns: int = 0
+    empty_below: int = 0
 
     def __post_init__(self) -> None:
         """ValueError for a column or a transport that there is none of, or a batch without rows or

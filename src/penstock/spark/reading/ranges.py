@@ -1,8 +1,9 @@
 """The messages of a partition as Arrow batches, read on an executor.
 
-Three transports give the same rows: a consumer of our own, batches of direct gets, and the files of
-a Penstock store where they can be seen. Which one is used is the plan's choice, or ours by what the
-plan, the server and the stream have; one that turns out not to fit gives way to the next.
+Four transports give the same rows: a consumer of our own, batches of direct gets, a request for
+each message, and the files of a Penstock store where they can be seen. Which one is used is the
+plan's choice, or ours by what the plan, the server and the stream have; one that turns out not to
+fit gives way to the next. A stream whose retention goes by its consumers is never read by one.
 
 A read is exact whatever happens to the server meanwhile: it goes on behind the last row it handed
 out, with another connection, consumer or transport; :mod:`penstock.spark.reading.one_range` watches for
@@ -17,9 +18,15 @@ import time
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.errors import ApiError, PenstockError, StreamNotFound, Timeout
+from penstock.errors import (
+    ApiError,
+    PenstockError,
+    PermissionsViolation,
+    StreamNotFound,
+    Timeout,
+)
 from penstock.spark.connection import ReadError, StreamMissing, forget_client
-from penstock.spark.reading import consumers, direct
+from penstock.spark.reading import consumers, direct, gets
 from penstock.spark.reading import plan as plans
 from penstock.spark.reading.arrow import to_arrow
 from penstock.spark.reading.one_range import Reading, StreamGone
@@ -38,6 +45,7 @@ Answer = TypeVar("Answer")
 
 _RETRY_EVERY_SECONDS = 0.2
 _UNAVAILABLE = 503
+LIMITS = "limits"
 
 
 def read_range(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
@@ -80,12 +88,25 @@ def _transports(reading: Reading) -> Iterator[Transport]:
         from penstock.spark.reading import segments as files
 
         yield files.read
-    if plan.transport == plans.DIRECT or (
-        plan.transport != plans.CONSUMER
-        and _patiently(reading, lambda: direct.is_better(reading, reading.look()))
-    ):
+    if plan.transport in (plans.AUTO, plans.SEGMENTS, plans.CONSUMER):
+        info = _patiently(reading, reading.look)
+        kept = info.config.retention == LIMITS
+        if not kept and plan.transport == plans.CONSUMER:
+            raise ReadError(
+                f"stream {plan.stream} has {info.config.retention} retention: a consumer of ours"
+                " would take messages away from others. Leave out the option transport"
+            )
+        if plan.transport != plans.CONSUMER and _patiently(
+            reading, lambda: (direct.is_better if kept else direct.is_exact)(reading, info)
+        ):
+            yield direct.read
+        if kept:
+            yield consumers.read
+    elif plan.transport == plans.DIRECT:
         yield direct.read
-    yield consumers.read
+        if _patiently(reading, reading.look).config.retention == LIMITS:
+            yield consumers.read
+    yield gets.read
 
 
 def _persistently(reading: Reading, transport: Transport) -> Iterator[Columns]:
@@ -135,6 +156,10 @@ class _Patience:
             raise StreamMissing(f"there is no stream {plan.stream} on {plan.servers}") from None
         if isinstance(error, ApiError) and error.code != _UNAVAILABLE:
             raise ReadError(f"stream {plan.stream}: {error}") from error
+        if isinstance(error, PermissionsViolation):
+            raise ReadError(f"stream {plan.stream}: {error}") from error
+        if isinstance(error.__cause__, PermissionsViolation):
+            raise error
         # After a Timeout the connection is good: the server is slow, or a message that was counted
         # is not there any more.
         if not isinstance(error, Timeout | ApiError):

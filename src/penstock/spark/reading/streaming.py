@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,6 +21,7 @@ from penstock.spark.reading.batches import (
     available,
     batch_problems,
     batch_ranges,
+    empty_below,
     moved_on,
     next_end,
     refuse_loss,
@@ -121,7 +123,7 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         if same_places(begin, end):
             return start
         self._batch_at = time.monotonic()
-        return self._json(end)
+        return self._json(self._with_next(begin, end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
         """The ends of all streams when last looked at; Spark shows it in the query's progress."""
@@ -138,9 +140,15 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
         begin, goal = self._offsets(start), self._offsets(end)
         ranges = batch_ranges(begin, goal)
         states = self._look(goal)
-        self._tell(batch_problems(ranges, goal, states))
+        self._tell(batch_problems(begin, ranges, goal, states))
         parts = [
-            Part(name, goal[name].born, wanted, goal[name].mean_bytes)
+            Part(
+                name,
+                goal[name].born,
+                wanted,
+                goal[name].mean_bytes,
+                empty_below(begin, goal[name]),
+            )
             for name, wanted in ranges.items()
             if name in states and states[name].born == goal[name].born
         ]
@@ -174,13 +182,33 @@ class JetStreamStreamReader(PartitionReader, DataSourceStreamReader, SupportsTri
             return moved_on(begin, view)
         return end
 
+    def _with_next(self, begin: Offsets, end: Offsets) -> Offsets:
+        """The end of a batch, and where there are holes or filters, what comes behind it."""
+        states = self._states or {}
+        found = {}
+        for name, offset in end.items():
+            state = states.get(name)
+            if state is not None and (name not in begin or offset.place != begin[name].place):
+                seq = self._lookups.next_behind(state, offset.seq, self._options.subjects)
+                offset = replace(offset, next=seq)
+            found[name] = offset
+        return found
+
     def _passed_by(
         self, begin: Offsets, states: Mapping[str, StreamState], ends: Mapping[str, int]
     ) -> dict[str, int]:
         """How far each stream has been seen to hold nothing behind ``begin`` for the filters."""
         for name, offset in begin.items() if self._bound is None else ():
             state = states.get(name)
-            if state is not None and state.born == offset.born and ends[name] <= offset.seq:
+            if state is None or state.born != offset.born or ends[name] > offset.seq:
+                continue
+            known = self._passed.get(name)
+            passed = offset.passed
+            if known is not None and known.born == offset.born:
+                passed = max(passed, known.seq)
+            # What the filters let through was asked behind the state: it counts only if nothing was
+            # dropped until then.
+            if state.last_seq > passed and self._lookups.begins_by(state, passed + 1):
                 self._passed[name] = Offset(name, state.last_seq, state.born)
         return {
             name: passed.seq

@@ -62,6 +62,7 @@ def plan_of(piece: Part, options: Options, filters: tuple[str, ...]) -> ReadPlan
         transport=options.transport,
         segments=options.segments,
         fail_on_data_loss=options.fail_on_data_loss,
+        empty_below=piece.empty_below,
     )
 
 

@@ -60,6 +60,8 @@ _PUBLISHING = frozenset(
         "nats-batch-commit",
     }
 )
+SUBJECT_BYTES_MAX = 3900
+"""Servers take 4,096 bytes of a line, reply subject and sizes included, and hang up on more."""
 _TOKEN = r"^[^\s.*>\x00-\x1f\x7f]+$"
 
 
@@ -203,6 +205,7 @@ class MessageComposer:
         subjects = self._subjects(batch, bad)
         payloads = binary(batch.column(DATA))
         named: frozenset[int] = frozenset()
+        refuse_long(subjects, bad)
         lines = None
         present = [name for name in LINES if name in self.columns]
         if present or HEADERS in self.columns:
@@ -263,6 +266,16 @@ def fill(pattern: Pattern, batch: pa.RecordBatch, bad: dict[int, str]) -> bytes 
             bad.setdefault(row, f"column {part} is {shown!r:.80}, no token of a subject")
         parts.append(pc.fill_null(values, ""))
     return pc.binary_join_element_wise(*parts, "")
+
+
+def refuse_long(subjects: bytes | pa.Array, bad: dict[int, str]) -> None:
+    """Add rows to ``bad`` whose subject is longer than servers take."""
+    if isinstance(subjects, bytes):
+        return  # an option, and looked at there
+    sizes = pc.binary_length(subjects)
+    for row in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, SUBJECT_BYTES_MAX), False)):
+        at = row.as_py()
+        bad.setdefault(at, f"its subject has {sizes[at].as_py()} bytes, more than a server takes")
 
 
 def headers_of(given: object) -> dict[str, list[str]]:

@@ -11,6 +11,16 @@ meanwhile. ``after`` is where the stream ended then. Who finds the record of its
 the first to write this partition, and reads from ``after`` on which of its message ids the stream
 has: so what is in is known however long ago it was. ``rows`` is how many there are once all are in.
 
+The attempt before may be alive: a task that Spark runs twice to be quicker, or believes dead. Both
+send the same rows under the same ids, which the stream knows again for its duplicate window ``W``,
+and beyond that ``attempt`` keeps them apart::
+
+    first attempt     claims ── looks each W/4 at the record ──────── finds attempt 1: gives way
+    second attempt              claims as attempt 1, reads what is in ───── W/2 later: reads again
+
+The first one sends nothing more W/4 after the second has claimed, so the second one knows all that
+the first one stored when it reads again, and what it sends before that is sent within W.
+
 Knows nothing of Spark and of Arrow.
 """
 
@@ -18,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +38,7 @@ import msgspec
 from penstock.client.columns import read_range
 from penstock.client.jetstream import MSG_ID
 from penstock.client.models import StreamConfig
+from penstock.client.stored import read_stored
 from penstock.errors import (
     ApiError,
     MessageNotFound,
@@ -58,6 +70,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int = UNFINISHED
     done: int = 0
     """So many rows from the first on are in, where a writer says so as it goes."""
+    attempt: int = 0
+    """How many attempts were begun before the one that writes now."""
 
 
 @dataclass
@@ -77,6 +91,14 @@ class Found:
     dropped_before: int = 0
     last: int = -1
     """The last row that is there."""
+
+    def add(self, more: Found) -> None:
+        """What was found later, too."""
+        self.rows |= more.rows
+        self.ids |= more.ids
+        self.newer += more.newer
+        self.dropped_before = max(self.dropped_before, more.dropped_before)
+        self.last = max(self.last, more.last)
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
@@ -110,6 +132,9 @@ class Progress:
         """The record as it is now, once begun."""
         self.found = Found()
         """What earlier attempts wrote."""
+        self._scanned = 0  # up to this sequence
+        self._ours_at = 0.0  # the record was ours then
+        self._scan_at: float | None = None  # when an attempt before must have given way
 
     @property
     def finished(self) -> bool:
@@ -117,20 +142,62 @@ class Progress:
         return self.record is not None and self.record.rows != UNFINISHED
 
     def begin(self, first: str, *, own_ids: bool) -> None:
-        """Say that this partition is being written, or learn what of it is in the stream; see
+        """Say that this partition is being written, and learn what of it is in the stream; see
         :meth:`claim`.
         """
         if not self.claim(first) and not self.finished:
             assert self.record is not None
+            self._scan_at = time.monotonic() + self._target.window_seconds / 2
             self.found = self.scan(self.record.after, own_ids=own_ids)
 
+    @property
+    def look_due(self) -> bool:
+        """Whether :meth:`look` must be called before another row is sent."""
+        now = time.monotonic()
+        if self._scan_at is not None and now >= self._scan_at:
+            return True
+        return now >= self._ours_at + self._target.window_seconds / 4
+
+    @property
+    def scan_due(self) -> bool:
+        """Whether :meth:`scan_again` must be called before another row is sent."""
+        return self._scan_at is not None and time.monotonic() >= self._scan_at
+
+    def look(self) -> None:
+        """See that no other attempt has begun; one that is through makes this one finished.
+
+        :class:`WriteError` when this attempt must give way.
+        """
+        assert self.record is not None
+        begun = time.monotonic()
+        known, revision = self._read()
+        if known is not None and revision == self._revision:
+            self._ours_at = begun
+        elif known is None:
+            raise WriteError(
+                f"{self._task}: its progress record {self._key()} is gone: the write was ended, or"
+                " somebody removed it"
+            )
+        elif known.epoch > self._task.epoch:
+            raise self._overtaken(known.epoch)
+        elif known.rows != UNFINISHED:
+            self.record, self._revision = known, revision
+        else:
+            raise WriteError(f"another attempt at {self._task} has begun: this one gives way")
+
+    def scan_again(self, *, own_ids: bool) -> None:
+        """Find what an attempt before stored until it gave way."""
+        self._scan_at = None
+        self.found.add(self.scan(self._scanned, own_ids=own_ids))
+
     def claim(self, first: str) -> bool:
-        """Say that this partition is being written; False when that was said before.
+        """Say that this attempt writes the partition; False when another one said so before.
 
         ``first`` tells its first row from others. Raises :class:`WriteError` when a later epoch was
         begun, or the rows are others than the first time.
         """
         while True:
+            self._ours_at = time.monotonic()
             known, self._revision = self._read()
             if known is None or known.epoch < self._task.epoch or known.born != self._target.born:
                 end = self._js.stream_info(self._stream()).state.last_seq
@@ -140,14 +207,15 @@ class Progress:
                     return True
                 continue
             if known.epoch > self._task.epoch:
-                raise WriteError(
-                    f"{self._task} of {self._task.writer} is overtaken: epoch {known.epoch} was"
-                    " begun. Two queries run with one checkpoint, or it is an old copy"
-                )
+                raise self._overtaken(known.epoch)
             if known.first != first:
                 raise self._other_rows()
-            self.record = known
-            return False
+            if known.rows != UNFINISHED:
+                self.record = known
+                return False
+            with contextlib.suppress(WrongLastSequence):
+                self._write(msgspec.structs.replace(known, attempt=known.attempt + 1))
+                return False
 
     def scan(self, after: int, *, own_ids: bool) -> Found:
         """Which rows of this task the stream has behind a sequence; with ``own_ids`` also the ids
@@ -156,11 +224,12 @@ class Progress:
         js, stream, target = self._js, self._stream(), self._target
         found = Found(kept=target.kept_of_subject)
         numbered = re.compile(re.escape(f"{MSG_ID}: {self._task.id}".encode()) + rb"([0-9]+)\r\n")
-        state = js.stream_info(stream).state
+        info = js.stream_info(stream)
+        state = info.state
         filters = (target.filter,) if target.filter else ()
-        for columns in read_range(
-            js, stream, after + 1, state.last_seq + 1, filter_subjects=filters
-        ):
+        # Where retention goes by the consumers, one of ours would take rows away.
+        read = read_range if info.config.retention == "limits" else read_stored
+        for columns in read(js, stream, after + 1, state.last_seq + 1, filter_subjects=filters):
             headers = bytes(columns.headers_data.view())
             found.rows.update(map(int, numbered.findall(headers)))
             if own_ids:
@@ -168,6 +237,7 @@ class Progress:
                 found.ids.update(one.decode("utf-8", "replace") for one in every)
             if found.kept:
                 found.newer.update(_subjects(columns))
+        self._scanned = max(after, state.last_seq)
         found.last = max(found.rows, default=-1)
         if state.first_seq > after + 1 and found.rows:
             found.dropped_before = min(found.rows)
@@ -194,9 +264,21 @@ class Progress:
             if self.record.rows != rows:
                 raise self._other_rows()
             return
-        # An attempt that runs at the same time may say the same: the record is right either way.
-        with contextlib.suppress(WrongLastSequence):
-            self._write(msgspec.structs.replace(self.record, rows=rows))
+        # Another attempt may have begun, or be through: all rows are in either way.
+        while not self.finished:
+            try:
+                self._write(msgspec.structs.replace(self.record, rows=rows))
+            except WrongLastSequence:
+                known, self._revision = self._read()
+                if known is None or known.epoch != self._task.epoch:
+                    return
+                self.record = known
+
+    def _overtaken(self, epoch: int) -> WriteError:
+        return WriteError(
+            f"{self._task} of {self._task.writer} is overtaken: epoch {epoch} was begun. Two"
+            " queries run with one checkpoint, or it is an old copy"
+        )
 
     def _other_rows(self) -> WriteError:
         return WriteError(

@@ -3,13 +3,16 @@ with its reason.
 
 A side output is a folder of Parquet files, one per partition and run of a write, or a subject that
 a stream stores. A file is named for what it is about, so that a partition that is written again
-replaces its own; messages carry an id, by which the stream knows them for its duplicate window.
+replaces its own, and has a name nobody else uses until it is whole; messages carry an id, by which
+the stream knows them for its duplicate window.
 
 Knows nothing of Spark; what is an error of a row, and what ends the write, :func:`judge` says.
 """
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -137,6 +140,7 @@ class RowErrors:
         self._task = task
         self._held: list[tuple[int, str, bytes, bytes, str]] = []
         self._file: pq.ParquetWriter | None = None
+        self._unfinished: Path | None = None
 
     def add(self, row: int, reason: str, message: Sent) -> None:
         """This row cannot be written. :class:`WriteError` where that fails the write."""
@@ -164,9 +168,20 @@ class RowErrors:
                 )  # what an earlier attempt could not write, this one did
             else:
                 self._file.close()
-                path.with_suffix(".tmp").replace(path)
+                assert self._unfinished is not None
+                self._unfinished.replace(path)
+                self._unfinished = None
         except (OSError, pa.ArrowException) as error:
             raise self._failure(error) from None
+
+    def drop(self) -> None:
+        """The attempt ends: a file that is not whole goes."""
+        if self._unfinished is None or self._file is None:
+            return
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._unfinished.unlink(missing_ok=True)
 
     def _release(self) -> None:
         if not self._held:
@@ -212,7 +227,8 @@ class RowErrors:
         if self._file is None:
             path = self._path()
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = pq.ParquetWriter(path.with_suffix(".tmp"), _SCHEMA)
+            self._unfinished = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+            self._file = pq.ParquetWriter(self._unfinished, _SCHEMA)
         rows = list(zip(*self._held, strict=True))
         task, count = self._task, len(self._held)
         columns = [

@@ -11,10 +11,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID
+from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
 from penstock.client.rows import RowPublisher
 from penstock.core.outflow import TOO_LARGE
+from penstock.core.subjects import matches
 from penstock.errors import (
+    ApiError,
     ConnectionClosed,
     NoResponders,
     PenstockError,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.writing.composing import Messages
     from penstock.spark.writing.options import WriteOptions
-    from penstock.spark.writing.progress import Progress
+    from penstock.spark.writing.progress import Found, Progress
     from penstock.spark.writing.row_errors import RowErrors
     from penstock.spark.writing.target import Target
 
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 RETRY_EVERY_SECONDS = 0.2
 # A server that stops, or has just begun, may know no stream for a moment.
+_DENIALS = 3  # a server that says so often that there is no stream is not just stopping
 _PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
 
 
@@ -130,15 +133,23 @@ class Sender:
         """How many of them it had already."""
         return self._publisher.flow.duplicates
 
-    def send(self, messages: Messages, first: int, skip: list[int]) -> None:
-        """Send a batch of rows, but those to ``skip``; waits only while the window is full."""
+    def send(self, messages: Messages, first: int, known: Callable[[], list[int]]) -> int:
+        """Send a batch of rows, but those that are ``known`` to be in the stream; how many they
+        are. Waits only while the window is full.
+
+        :class:`WriteError` when another attempt at the partition has begun.
+        """
         self._own_ids = self._own_ids or bool(messages.named)
         for row, reason in messages.bad.items():
             self._errors.add(first + row, reason, unsent(messages, first + row, first))
+        skip = known()
         rows = messages.rows(first, skip)
         flow = self._publisher.flow
         at = 0
         while at < rows.count:
+            if self._look():
+                skip = known()
+                rows = messages.rows(first, skip)
             try:
                 at = self._publisher.publish(rows, at)
             except (PenstockError, OSError) as error:
@@ -146,9 +157,11 @@ class Sender:
             self._take_refusals(messages, first)
             if flow.full:
                 self._wait(flow.outstanding // 2)
+        return len(skip)
 
     def finish(self) -> None:
-        """Wait for every ack."""
+        """Wait for every ack. :class:`WriteError` as :meth:`send`."""
+        self._look()
         self._wait(0)
 
     def close(self) -> None:
@@ -156,6 +169,28 @@ class Sender:
         self._publisher.close()
         if self._publisher.flow.outstanding:
             forget_client(self._options.servers)
+
+    def _look(self) -> bool:
+        """Look for another attempt when it is time to; whether more is known now.
+
+        What was not sent until then is looked at again, too: rows may have waited here for long.
+        """
+        progress = self._progress
+        if progress is None or not progress.look_due:
+            return False
+        patiently(self._options, lambda js: progress.over(js).look())
+        if not progress.scan_due and not progress.finished:
+            return False
+        self._publisher.close()
+        if not progress.finished:
+            patiently(self._options, lambda js: progress.over(js).scan_again(own_ids=self._own_ids))
+        self._settle_found(progress.found)
+        try:
+            self._publisher.open(client_for(self._options.servers))
+            self._publisher.send_again()
+        except (PenstockError, OSError) as error:
+            self._recover(error)
+        return True
 
     def _wait(self, outstanding_max: int) -> None:
         patience = self._options.servers.request_timeout_seconds
@@ -180,12 +215,65 @@ class Sender:
     def _take_failures(self) -> None:
         failures = self._publisher.flow.failures[:]
         self._publisher.flow.failures.clear()
+        unheard = []
         for row, operation, headers, payload in failures:
             message = message_of(operation)
             reason = judge(message.subject, headers, payload, self._where)
             if reason == no_stream(message.subject) and self._target.takes(message.subject):
-                raise WriteError(f"{self._where} is gone: {reason}")
-            self._errors.add(row, reason, message)
+                unheard.append((row, message))
+            else:
+                self._errors.add(row, reason, message)
+        if unheard:
+            self._repeat(unheard)
+
+    def _repeat(self, unheard: list[tuple[int, Sent]]) -> None:
+        """Nobody took these messages, but the stream did when it was looked at: the server is about
+        to stop, or the stream is gone. When it is there again they come first, so that rows stay in
+        order; :class:`WriteError` otherwise.
+        """
+        self._publisher.close()
+        self._await_stream(unheard[0][1].subject)
+
+        def publish(js: JetStream) -> None:
+            while unheard:
+                row, sent = unheard[0]
+                answer = js.client.request(
+                    sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
+                )
+                try:
+                    decode_pub_ack(answer.data)
+                except ApiError:
+                    reason = judge(sent.subject, b"", answer.data, self._where)
+                    self._errors.add(row, reason, sent)
+                del unheard[0]
+
+        patiently(self._options, publish)
+        try:
+            self._publisher.open(client_for(self._options.servers))
+            self._publisher.send_again()
+        except (PenstockError, OSError) as error:
+            self._recover(error)
+
+    def _await_stream(self, subject: str) -> None:
+        """Until the server has the stream; :class:`WriteError` when it says it has not, or stays
+        away.
+        """
+        deadline = time.monotonic() + self._options.servers.retry_timeout_seconds
+        denied = 0
+        while True:
+            try:
+                stream = jetstream_for(self._options.servers).stream_info(str(self._target.stream))
+                if any(matches(subject, taken) for taken in stream.config.subjects):
+                    return
+                denied = _DENIALS
+            except StreamNotFound:
+                denied += 1
+            except (ReadError, *_PASSING):
+                denied = 0
+                forget_client(self._options.servers)
+            if denied >= _DENIALS or time.monotonic() >= deadline:
+                raise WriteError(f"{self._where} is gone: {no_stream(subject)}")
+            time.sleep(RETRY_EVERY_SECONDS)
 
     def _recover(self, error: Exception) -> None:
         """Another connection, and over it whatever the stream does not have yet."""
@@ -204,6 +292,8 @@ class Sender:
             forget_client(self._options.servers)
             try:
                 client = connect(self._options, deadline)
+                if self._progress is not None:
+                    self._progress.over(jetstream_for(self._options.servers)).look()
                 self._settle()
                 self._publisher.open(client)
                 self._publisher.send_again()
@@ -229,9 +319,13 @@ class Sender:
             return
         after = max(self._progress.record.after, flow.floor_seq)
         js = jetstream_for(self._options.servers)
-        found = self._progress.over(js).scan(after, own_ids=self._own_ids)
+        self._settle_found(self._progress.over(js).scan(after, own_ids=self._own_ids))
+
+    def _settle_found(self, found: Found) -> None:
+        flow = self._publisher.flow
+        through = self._progress is not None and self._progress.finished
         for number, row, operation in flow.unanswered():
             message = message_of(operation)
             own = message.header(MSG_ID) if self._own_ids else None
-            if found.has(row, message.subject, own):
+            if through or found.has(row, message.subject, own):
                 flow.settle(number)

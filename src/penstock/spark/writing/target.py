@@ -46,6 +46,8 @@ class Target:
     progress_subject: str = ""
     subjects: tuple[str, ...] = ()
     """What it takes."""
+    window_seconds: float = 0.0
+    """For how long it knows a message id again."""
 
     def takes(self, subject: str) -> bool:
         """Whether the stream took this subject when it was looked at."""
@@ -94,6 +96,7 @@ def look_at(
         filter=subjects if fixed and config.subject_transform is None else None,
         progress_subject=progress,
         subjects=tuple(config.subjects),
+        window_seconds=config.duplicate_window / _NS,
     )
 
 

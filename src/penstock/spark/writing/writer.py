@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import uuid
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from penstock.api.times import format_time
 from penstock.errors import PenstockError
 from penstock.spark.connection import jetstream_for
 from penstock.spark.parsing import OptionError
@@ -26,7 +28,7 @@ from penstock.spark.writing.atomic import forget_markers, write_atomically
 from penstock.spark.writing.composing import ID, MessageComposer
 from penstock.spark.writing.options import BATCH, IDS, NONE, parse_write_options
 from penstock.spark.writing.plan import WritePlan, Written, fingerprint
-from penstock.spark.writing.progress import Progress, forget
+from penstock.spark.writing.progress import Found, Progress, forget
 from penstock.spark.writing.row_errors import RowErrors, Task, WriteError
 from penstock.spark.writing.sending import Sender, patiently
 from penstock.spark.writing.target import look_at
@@ -55,6 +57,8 @@ def write_partition(plan: WritePlan, task: Task, batches: Iterable[pa.RecordBatc
     except PenstockError as error:
         where = plan.target.stream or plan.options.servers
         raise WriteError(f"{task} into {where}: {error}") from error
+    finally:
+        errors.drop()
 
 
 def _write_one_by_one(
@@ -74,13 +78,14 @@ def _write_one_by_one(
                 progress = _begin(plan, task, messages, ID in batch.schema.names)
             if progress is None or not progress.finished:
                 sender = sender or Sender(options, target, errors, progress, task.id)
-                skip = [] if progress is None else _known(progress, messages, batch, count)
-                already += len(skip)
-                sender.send(messages, count, skip)
+                already += sender.send(
+                    messages, count, partial(_known, progress, messages, batch, count)
+                )
             count += messages.count
         if sender is not None:
             sender.finish()
             already += sender.duplicates
+            _check_same(plan)
     finally:
         if sender is not None:
             sender.close()
@@ -92,6 +97,21 @@ def _write_one_by_one(
         begun = progress
         patiently(options, lambda js: begun.over(js).finish(count))
     return Written(count, already, errors.count)
+
+
+def _check_same(plan: WritePlan) -> None:
+    """:class:`WriteError` when the stream that was written is not the one that is there now: what was
+    acknowledged first went with the other.
+    """
+    name = plan.target.stream
+    if name is None:
+        return
+    info = patiently(plan.options, lambda js: js.stream_info(name))
+    if format_time(info.created) != plan.target.born:
+        raise WriteError(
+            f"stream {name} was deleted and created again while it was written (at"
+            f" {format_time(info.created)}, before that {plan.target.born}): run the write again"
+        )
 
 
 def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Progress:
@@ -106,9 +126,13 @@ def _begin(plan: WritePlan, task: Task, messages: Messages, own_ids: bool) -> Pr
     return patiently(plan.options, begin)
 
 
-def _known(progress: Progress, messages: Messages, batch: pa.RecordBatch, first: int) -> list[int]:
-    """The rows of a batch that earlier attempts wrote."""
-    found = progress.found
+def _known(
+    progress: Progress | None, messages: Messages, batch: pa.RecordBatch, first: int
+) -> list[int]:
+    """The rows of a batch that other attempts wrote."""
+    found = Found() if progress is None else progress.found
+    if progress is not None and progress.finished:
+        return list(range(messages.count))
     if not found:
         return []
     ids = batch.column(ID).to_pylist() if messages.named else [None] * messages.count

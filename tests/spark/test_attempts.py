@@ -1,0 +1,208 @@
+"""Two attempts at one partition, both alive: a task that Spark runs twice to be quicker, or that it
+believes dead. Each row is there once, whatever the duplicate window."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from penstock.client.models import StreamConfig
+from penstock.spark.buckets.object_store import ObjectStore
+from penstock.spark.connection import forget_client
+from penstock.spark.writing.plan import WritePlan
+from penstock.spark.writing.row_errors import WriteError
+from penstock.spark.writing.writer import write_partition
+from tests.spark.test_writer import command_of
+from tests.spark.writing import (
+    DATA,
+    SECOND_NS,
+    Sink,
+    batches,
+    broker,
+    payloads,
+    sink,
+    task,
+    write,
+)
+
+__all__ = ["broker", "sink"]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.filterwarnings("ignore:stream .* knows a message id"),
+]
+
+WINDOW_NS = SECOND_NS // 5
+BEYOND_SECONDS = 0.3  # the window itself is what must pass
+ROWS = [b"row %d" % n for n in range(1000)]
+
+
+class Stopped(Exception):
+    """What ends an attempt in the middle."""
+
+
+def plans(sink: Sink, **given: object) -> tuple[WritePlan, WritePlan]:
+    """The same write twice, each over a connection of its own, as in two workers."""
+    given = {"subject": f"{sink.low}.rows", "maxInFlight": 64, **given}
+    first = sink.plan(DATA, **given)
+    second = sink.plan(DATA, **given, requestTimeout="9s")
+    assert first.options.servers != second.options.servers
+    return first, second
+
+
+def interrupted(at: dict[int, Callable[[], None]], size: int = 50) -> Iterator[pa.RecordBatch]:
+    """The rows, and what happens before some of the batches is asked for."""
+    for number, batch in enumerate(batches(payloads(1000), DATA, size)):
+        at.get(number, lambda: None)()
+        yield batch
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def pause() -> None:
+    time.sleep(BEYOND_SECONDS)
+
+
+def test_the_second_is_through_before_the_first_wakes_up(sink):
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink)
+
+    def overtake() -> None:
+        assert write(second, payloads(1000)).rows == 1000
+        pause()
+
+    written = write_partition(first, task(), interrupted({7: overtake}))
+    assert written.rows == 1000
+    assert [data for _, data in sink.stored()] == ROWS
+    forget_client(second.options.servers)
+
+
+def test_the_first_gives_way_when_a_second_has_begun(sink):
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink)
+
+    def overtake() -> None:
+        with pytest.raises(Stopped):
+            write_partition(second, task(), interrupted({13: stop}))
+        pause()
+
+    with pytest.raises(WriteError, match=r"another attempt at partition 0 .* gives way"):
+        write_partition(first, task(), interrupted({7: overtake}))
+    write(first, payloads(1000))
+    assert [data for _, data in sink.stored()] == ROWS
+    forget_client(second.options.servers)
+
+
+def test_the_second_learns_what_the_first_wrote_before_it_gave_way(sink):
+    sink.make(duplicate_window=2 * WINDOW_NS)
+    first, second = plans(sink)
+    begun, written, gone_on = threading.Event(), threading.Event(), threading.Event()
+    outcome: list[str] = []
+
+    def let_the_second_begin() -> None:
+        begun.set()
+        assert written.wait(20)
+
+    def let_the_second_go_on() -> None:
+        gone_on.set()
+        assert done.wait(20)
+
+    def attempt() -> None:
+        at = {5: let_the_second_begin, 9: let_the_second_go_on}
+        try:
+            write_partition(first, task(), interrupted(at))
+        except WriteError as error:
+            outcome.append(str(error))
+        gone_on.set()
+
+    def wait_for_the_first() -> None:
+        written.set()
+        assert gone_on.wait(20)
+        time.sleep(2 * BEYOND_SECONDS)
+
+    done = threading.Event()
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    try:
+        assert begun.wait(20)
+        # It claims, reads what is there, writes two batches, and falls asleep.
+        assert write_partition(second, task(), interrupted({2: wait_for_the_first})).rows == 1000
+    finally:
+        done.set()
+        written.set()
+        thread.join()
+        forget_client(second.options.servers)
+    assert [data for _, data in sink.stored()] == ROWS
+
+
+def test_a_write_that_was_ended_is_not_gone_on_with(sink):
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink)
+
+    def end() -> None:
+        js = sink.js
+        js.purge_stream("KV_penstock_spark", filter_subject="$KV.penstock_spark.query.>")
+        pause()
+
+    with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
+        write_partition(first, task(), interrupted({7: end}))
+    forget_client(second.options.servers)
+
+
+@pytest.mark.slow
+def test_processes_that_write_the_same_for_longer_than_the_window(sink):
+    sink.make(duplicate_window=WINDOW_NS)
+    options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 50}
+    options["subject"] = f"{sink.low}.rows"
+    running = []
+    for wait in (0.015, 0.008, 0.004):
+        running.append(
+            subprocess.Popen(
+                command_of(options, wait), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        assert running[-1].stdout is not None
+        assert running[-1].stdout.readline() == "begun\n"
+    outcomes = [process.communicate(timeout=60) for process in running]
+    assert any("Written(rows=3000" in out for out, _ in outcomes), outcomes
+    assert [data for _, data in sink.stored()] == [b"row %d" % n for n in range(3000)]
+
+
+def test_two_attempts_at_an_object(sink):
+    """Chunks of an attempt that is overtaken never get into what the other one has stored."""
+    bucket = sink.name
+    sink.js.create_stream(
+        StreamConfig(
+            name=f"OBJ_{bucket}",
+            subjects=[f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
+            allow_rollup_hdrs=True,
+            discard="new",
+        )
+    )
+    data = bytes(range(256)) * 64
+    stores = [ObjectStore(sink.js, bucket, 1024) for _ in range(2)]
+    publish = stores[0]._publish_chunks
+
+    def slowly(view: memoryview, nuid: str) -> int:
+        assert stores[1].put("a", data, "B", earlier=["A"])
+        return publish(view, nuid)
+
+    stores[0]._publish_chunks = slowly  # type: ignore[method-assign]  # in its middle the other one runs
+    assert not stores[0].put("a", data, "A", earlier=["B"])
+    found = stores[1].info("a")
+    assert found is not None
+    assert found.nuid == "B"
+    chunks = [
+        (row[2], row[4])
+        for columns in sink.js.read_columns(f"OBJ_{bucket}", 1, 1000)
+        for row in columns.rows()
+    ]
+    held = [chunk for subject, chunk in chunks if subject.startswith(f"$O.{bucket}.C.")]
+    assert b"".join(held) == data
+    sink.js.delete_stream(f"OBJ_{bucket}")
