@@ -154,12 +154,13 @@ def test_a_removal_that_only_a_bad_index_knows_stays() -> None:
         log.close()
 
 
-def test_an_index_with_another_name_than_the_records_have_does_no_harm() -> None:
+@pytest.mark.parametrize("size", [80, 800])
+def test_an_index_with_another_name_than_the_records_have_does_no_harm(size: int) -> None:
     """Its checksums are right, but for those of its entries: they are made again, with names that it does not know."""
     target = SimDisk()
     log = Log("log", PyDisk(target), segment_bytes=4096)
     for seq in range(1, 6):
-        log.add(seq, "s.a" if seq == 3 else "s.b", b"m" * 800)
+        log.add(seq, "s.a" if seq == 3 else "s.b", b"m" * size)
     log.flush()
     log.close()
     path = "log/00000000000000000001.idx"
@@ -180,3 +181,4 @@ def test_an_index_with_another_name_than_the_records_have_does_no_harm() -> None
     log.close()
     log = Log("log", PyDisk(target), segment_bytes=4096)
     assert log.subjects() == {"s.a": 1, "s.b": 2, "s.c": 1}
+    assert log.next_of("s.a", 1).seq == 3

@@ -135,7 +135,9 @@ def test_a_stream_that_is_sealed(sink, mode):
 @pytest.mark.parametrize("again", [False, True])
 def test_a_stream_that_goes_while_it_is_written(sink, mode, again):
     given = made(sink, mode)
-    plan = sink.plan(DATA, **given, atomicRows=20, maxInFlight=32, retryTimeout="1s", requestTimeout="1s")
+    plan = sink.plan(
+        DATA, **given, atomicRows=20, maxInFlight=32, retryTimeout="1s", requestTimeout="1s"
+    )
 
     def goes():
         for number, batch in enumerate(batches(payloads(500), DATA, 50)):

@@ -47,6 +47,8 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # An index file without entries (core/floor) that says no more than the segment does is as good as before.
     log.index_kept = o.sidecar is not None or (
         o.evidence is not None and o.evidence.size == 0 and o.evidence.last_seq < s.first + s.count)
+    if log.index_kept:
+        log.floor = o.sidecar.last_seq if o.sidecar is not None else o.evidence.last_seq
     if told < s.first + s.count:
         told = 0                             # nothing behind the end was told as lost yet
     if o.scan is not None and o.scan.group_at:
