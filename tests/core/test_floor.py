@@ -113,7 +113,9 @@ def test_one_that_was_closed_keeps_what_its_index_says() -> None:
 
 
 def test_an_encrypted_log_has_one() -> None:
-    cipher = Vault.of("key", "", "aes", random=random.Random(1).randbytes).new()
+    vault = Vault.of("key", "", "aes", random=random.Random(1).randbytes)
+    assert vault is not None
+    cipher = vault.new()
     disk = SimDisk()
     log = opened(disk, cipher=cipher)
     fill(log, 20)

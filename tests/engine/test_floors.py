@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from penstock.core.disk import PyDisk
 from penstock.engine import floors
 from tests.engine.house import SECOND, House
@@ -43,7 +45,9 @@ def test_a_stream_that_was_cut_after_a_kill_gives_no_sequence_again() -> None:
     assert len([line for line in house.reports if " lost: " in line]) == 3
 
 
-def test_all_streams_have_their_turn_when_there_are_very_many(monkeypatch) -> None:
+def test_all_streams_have_their_turn_when_there_are_very_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(floors, "AT_ONCE", 2)
     disk = SimDisk()
     house = House(STORE, disk=PyDisk(disk))
