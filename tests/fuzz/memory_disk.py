@@ -71,6 +71,9 @@ class MemoryDisk:
             for name in self.folders
         }
 
+    def link(self, old: str, new: str) -> None:
+        self.files[new] = self.files[old]
+
     def unlink(self, path: str) -> None:
         self.files.pop(path, None)
 

@@ -144,9 +144,11 @@ def delete(account: Account, name: str) -> None:
     entry.core.log.join(None)
     entry.core.close()
     try:
-        entry.core.log.destroy()
-        if moved:
-            account.files.finish_removal(moved)
+        try:
+            entry.core.log.destroy()
+        finally:  # its name is gone for good, whatever becomes of its files
+            if moved:
+                account.files.finish_removal(moved)
     except OSError as error:
         raise errors.StreamDeleteError(error) from error
     account.advisories.stream(name, "delete", account.now_ns)
