@@ -366,6 +366,8 @@ def _decrypted(stream: StreamEntry) -> bool:
 
 
 def _expire(account: Account, now_ns: int) -> None:
+    if account.removals:
+        trouble.remove_again(account, now_ns)
     for stream in account.streams.values():
         if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)

@@ -277,10 +277,11 @@ class StreamFiles:
         twins.write(self.small, self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
-        """Delete a consumer's configuration, durably."""
-        path = self._consumer(consumer)
-        if twins.exists(self._disk, path):
-            twins.remove(self._disk, path)
+        """Delete a consumer's configuration, durably; also when an earlier try had removed it and
+        the disk refused to sync that.
+        """
+        twins.remove(self._disk, self._consumer(consumer))
+        if self._disk.exists(self._consumers):
             self._disk.sync_dir(self._consumers)
 
     def _consumer(self, name: str) -> str:

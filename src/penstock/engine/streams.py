@@ -118,10 +118,11 @@ def delete(account: Account, name: str) -> None:
     """Remove a stream with its consumers and its messages; 10059, 10050."""
     if name in account.offline:
         try:
-            account.files.remove(account.offline[name].files, account.ids.next())
+            moved = account.files.move_away(account.offline[name].files, account.ids.next())
         except OSError as error:
             raise errors.StreamDeleteError(error) from error
         forget_offline(account, name)
+        _finish_removal(account, moved)
         return
     entry = account.stream(name)
     moved = ""
@@ -144,14 +145,24 @@ def delete(account: Account, name: str) -> None:
     entry.core.log.join(None)
     entry.core.close()
     try:
-        try:
-            entry.core.log.destroy()
-        finally:  # its name is gone for good, whatever becomes of its files
-            if moved:
-                account.files.finish_removal(moved)
+        entry.core.log.destroy()
     except OSError as error:
         raise errors.StreamDeleteError(error) from error
+    finally:  # its name is gone for good, whatever becomes of its files
+        if moved:
+            _finish_removal(account, moved)
     account.advisories.stream(name, "delete", account.now_ns)
+
+
+def _finish_removal(account: Account, moved: str) -> None:
+    """Remove a folder that has been moved away; StreamDeleteError, and it is tried again: until
+    then power that goes may bring it back.
+    """
+    try:
+        account.files.finish_removal(moved)
+    except OSError as error:
+        account.removals[moved] = None
+        raise errors.StreamDeleteError(error) from error
 
 
 def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:

@@ -89,6 +89,19 @@ def write_again(account: Account, stream: StreamEntry, now_ns: int) -> None:
     stream.complaints.discard("a configuration file")
 
 
+def remove_again(account: Account, now_ns: int) -> None:
+    """Finish the removal of deleted streams that a disk in trouble has refused."""
+    if now_ns < account.removals_at_ns:
+        return
+    for moved in list(account.removals):
+        try:
+            account.files.finish_removal(moved)
+        except OSError:  # the client that deleted it was told
+            account.removals_at_ns = now_ns + LAST_WAIT_NS
+            return
+        del account.removals[moved]
+
+
 def complain(account: Account, stream: StreamEntry, what: str, error: OSError) -> None:
     """Tell the operator what does not work, until it has worked again only once."""
     if what not in stream.complaints:
