@@ -1,13 +1,13 @@
 """The archive of Spark's classes."""
 
 import shlex
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
 from penstock.spark import classes
-from penstock.spark.java import ensure_java
-from penstock.spark.session import end_session, jvm_pid, session
+from tests.spark.jvm import EVERY_WAY
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +31,36 @@ def test_an_archive_is_of_one_java(tmp_path):
     assert classes.java_options(homes[0]) == []
 
 
+PROGRAM = """
+import shlex, sys
+from pathlib import Path
+from penstock.spark import classes
+from penstock.spark.java import ensure_java
+from penstock.spark.session import end_session, jvm_pid, session
+
+made = classes.prepare()
+assert made == classes.archive(ensure_java())
+assert [path.name for path in made.parent.iterdir()] == [made.name]
+spark = session("prepared", log_file=Path(sys.argv[1]))
+options = spark.conf.get("spark.driver.extraJavaOptions")
+assert f"-XX:SharedArchiveFile={made}" in shlex.split(options)
+assert made.name in Path(f"/proc/{jvm_pid(spark)}/maps").read_text()
+assert spark.range(3).count() == 3
+try:
+    classes.prepare()
+except classes.PrepareError as refused:
+    assert "session" in str(refused)
+else:
+    raise AssertionError("made beside a session")
+assert spark.range(3).count() == 3
+end_session(spark)
+"""
+
+
+@EVERY_WAY
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_session_uses_what_was_prepared(tmp_path):
-    made = classes.prepare()
-    assert made == classes.archive(ensure_java())
-    assert [path.name for path in made.parent.iterdir()] == [made.name]
-    spark = session("prepared", log_file=tmp_path / "log")
-    try:
-        options = spark.conf.get("spark.driver.extraJavaOptions")
-        assert f"-XX:SharedArchiveFile={made}" in shlex.split(options)
-        assert made.name in Path(f"/proc/{jvm_pid(spark)}/maps").read_text()
-        assert spark.range(3).count() == 3
-    finally:
-        end_session(spark)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "log")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

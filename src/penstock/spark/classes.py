@@ -48,11 +48,15 @@ def java_options(home: Path) -> list[str]:
 def prepare() -> Path:
     """Make the archive, over one that is there; where it is.
 
-    To be called where no session was made. :class:`PrepareError` when this Java makes none, or what
-    :func:`penstock.spark.session.session` raises.
+    :class:`PrepareError` when this process has a session, for only a Java that begins can be told to
+    make it, or when this Java makes none; or what :func:`penstock.spark.session.session` raises.
     """
+    from pyspark import SparkContext
+
     from penstock.spark.session import end_session, log_options, session
 
+    if SparkContext._active_spark_context is not None:
+        raise PrepareError("there is a Spark session in this process: prepare in another one")
     path = archive(ensure_java())
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
