@@ -22,6 +22,7 @@ from penstock.pipeline.running.frames import Frames, StepError, keeps_state, sha
 from penstock.pipeline.running.status import status_of
 from tests.peers import available_servers, start_server
 from tests.pipeline.test_run import workers_of
+from tests.spark.jvm import EVERY_WAY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -298,6 +299,7 @@ def test_killed_in_mid_batch_each_row_is_in_each_sink_once(tmp_path, server, js)
     assert {event["event"] for event in events} >= {"started", "progress", "terminated", "summary"}
 
 
+@EVERY_WAY
 def test_workers_may_be_killed_and_ctrl_c_stops_after_the_batch(tmp_path, server, js):
     publish(js, "in", range(300))
     file = written(tmp_path, server, LIGHT, per_batch=20)
