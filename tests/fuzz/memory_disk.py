@@ -71,9 +71,6 @@ class MemoryDisk:
             for name in self.folders
         }
 
-    def link(self, old: str, new: str) -> None:
-        self.files[new] = self.files[old]
-
     def unlink(self, path: str) -> None:
         self.files.pop(path, None)
 

@@ -21,6 +21,8 @@ cdef enum LogCondition:
     CLOSED = 3
 
 
+
+
 cdef class LogFiles:
     cdef readonly Disk disk                  # None for a memory log
     cdef readonly str folder
@@ -58,9 +60,6 @@ cdef class LogFiles:
     cdef public list late                    # what it could not write and what can wait: calls that raise OSError until it is done
     cdef bint unsure_told                    # the file `unsure` says what is not to be believed
     cdef str stale                           # an index file that goes when what it says is written in the log
-    cdef uint64_t floor                      # the highest sequence that an index file says was given: see core/floor
-    cdef bytes floor_head                    # head of the newest segment's, as it was written last; None: there is none, or one that is sealed
-    cdef bint index_kept                     # ... whose index file holds, of before this opening
     cdef readonly int condition              # LogCondition
     cdef readonly int failure                # errno behind FULL or FAILED
     cdef public object guard                 # None, or who notes what messages say before they are removed: see log.pyi

@@ -123,9 +123,6 @@ cdef int doubt_found(Log log) except -1:
         # A compressed one was on the disk before it had its name; of one without a sound head nothing can be made anew.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
             continue
-        if s is not log.active and 0 < s.synced_size < s.written_size:
-            log.unsynced.append(s)           # none failed: the opening has written to it and begun another one
-            continue
         if s is log.active or s.live:
             s.synced_size = 0
             any_left = True

@@ -5,10 +5,6 @@ from penstock.core.segment cimport Segment, SegmentList
 from penstock.core.subject_table cimport SubjectTable
 
 
-cdef enum:
-    INDEX_HEAD_BYTES = 112
-
-
 cdef struct LocalSubject:
     # One row of a sidecar's subject table, as it lies in the file.
     uint32_t live
@@ -42,8 +38,6 @@ cdef class Evidence:
 
 cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1
 cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s)     # None when missing, damaged or of another file; else s is filled
-cdef bytes write_floor(SegmentList segments, Segment s, uint64_t last_seq)      # see core/floor; OSError
-cdef bint is_index_head(const char* head) noexcept          # of INDEX_HEAD_BYTES: whether that is one, and sound
 cdef int doubt_sidecar(SegmentList segments, Segment s) except -1
 cdef Evidence read_evidence(SegmentList segments, Segment s)       # None when there is none; s.salt 0: of a segment of any salt
 cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1         # the ranges a sidecar holds; False when it doesn't hold

@@ -37,6 +37,7 @@ cdef extern from *:
 cdef const char* INDEX_MAGIC = b"PNSTKIDX"
 cdef enum:
     INDEX_VERSION = 1
+    INDEX_HEAD_BYTES = 112
     AT_ONCE = 32
 
 
@@ -94,27 +95,6 @@ cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, 
     free(s.removes.items)
     memset(&s.removes, 0, sizeof(Ranges))
     return True
-
-
-cdef bytes write_floor(SegmentList segments, Segment s, uint64_t last_seq):
-    """One of the newest segment without an entry, which says only how far the sequences have gone. OSError. Its head, where that may be
-    changed in place: else None.
-    """
-    cdef Segment none = Segment()
-    cdef bytes data
-    none.first = s.first
-    none.salt = s.salt
-    data = encode(None, none, last_seq)
-    put32(PyBytes_AS_STRING(data), 104, 1)
-    put32(PyBytes_AS_STRING(data), 108, crc32c(PyBytes_AS_STRING(data), 108, 0))
-    if s.key_number:
-        data = seal_index(segments.cipher, s.key_number, data, 0)
-    segments.disk.write_file_atomic(segments.path(s, ".idx"), data, False)
-    return None if s.key_number else data
-
-
-cdef bint is_index_head(const char* head) noexcept:
-    return memcmp(head, INDEX_MAGIC, 8) == 0 and get32(head, 8) - INDEX_VERSION <= 1 and get32(head, 108) == crc32c(head, 108, 0)
 
 
 cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
@@ -206,11 +186,11 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         size = segments.disk.size(handle)
         if segments.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) != INDEX_HEAD_BYTES:
             return None
-        if not is_index_head(head):
+        if memcmp(head, INDEX_MAGIC, 8) != 0 or get32(head, 8) - INDEX_VERSION > 1 or get32(head, 108) != crc32c(head, 108, 0):
             return None
         if not evidence and (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
-        if get64(head, 16) != s.first or get64(head, 48) >> 63 or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
+        if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
             return None
         if not evidence and (get64(head, 24) != s.size or get32(head, 104)):
             return None

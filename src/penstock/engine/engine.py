@@ -19,7 +19,6 @@ from penstock.engine.account import Account
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
-from penstock.engine.floors import Floors
 from penstock.engine.opening import Opening
 from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
 from penstock.vault import Vault
@@ -86,7 +85,6 @@ class Engine:
         self._rules_at_ns = 0
         self._sync_at_ns = 0
         self._maintain_at_ns = 0
-        self._floors = Floors()
 
     def add(
         self, name: str, router: Router, account_limits: dict[str, AccountLimits] | None = None
@@ -218,7 +216,6 @@ class Engine:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS
         if idle:
             self._idle_at_ns = now_ns + IDLE_INTERVAL_NS
-            self._floors.tick(now_ns, self._all)
         for account in self._all:
             _ring(account, now_ns)
             if save:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 THREADS = 8
 FILES_MAX = 10_000  # more than that and the disk is busy without us
-ENTRIES_FROM_BYTES = 256  # an index file of fewer has none (core/floor)
 
 
 class _Folder:
@@ -37,11 +36,6 @@ def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
                 names = sorted(os.listdir(path))
                 indexed = {name[:-4] for name in names if name.endswith(".idx")}
                 segments = [name for name in names if name.endswith(".seg")]
-                newest = segments[-1][:-4] if segments else ""
-                if newest in indexed:
-                    # that of a process that was killed has no entries: the segment is read
-                    size = os.path.getsize(os.path.join(path, f"{newest}.idx"))
-                    indexed -= {newest} if size < ENTRIES_FROM_BYTES else set()
                 folder = _Folder(path, len(segments) + 2)
                 for name in segments:
                     yield folder, os.path.join(path, name), name[:-4] not in indexed
