@@ -141,6 +141,7 @@ class Checks:
         self.recount(stream, log, found)
         stream.ever_last = max(stream.ever_last, log.last_seq)
         stream.held = {message.payload for message in found.values()}
+        stream.opened_last = log.last_seq
         lost = {s for first, count, _ in log.lost for s in range(first, first + min(count, 10_000))}
         stream.lost |= lost if stream.flips else set()
         if power and self.relaxed(stream):

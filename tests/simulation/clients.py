@@ -205,7 +205,7 @@ class Clients:
                 self.world.counts["publishes sent again"] += 1
                 stream.order.append(publish)  # what it rolls up, it does now
                 if publish.payload not in stream.held:
-                    publish.forgotten.append(stream.ever_last)
+                    publish.forgotten.append(stream.opened_last)
                 self.send(stream, publish, lines, link)
 
     # --- streams ---------------------------------------------------------------------------------

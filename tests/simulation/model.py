@@ -115,6 +115,9 @@ class Stream:
     flips: int = 0  # bits that flipped in its segments: each may cost a message, which is told
     lost: set[int] = field(default_factory=set)  # reported as lost since
     held: set[bytes] = field(default_factory=set)  # payloads seen after the last restart
+    opened_last: int = (
+        0  # its last sequence then; ever_last may have gone with the power, and is given again
+    )
 
     def __post_init__(self) -> None:
         self.limits.append(self.config)
