@@ -67,7 +67,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             else:
                 missing.append((end, s.first - end, "gone"))
         if o.scan is not None:
-            drop_broken(o, o is not last or o.mended)
+            drop_broken(log, opened, orphans, o, o is not last or o.mended)
             missing.extend(o.scan.missing)
         if o.evidence is not None:
             missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
@@ -108,9 +108,11 @@ cdef list not_there(Segment s, list live):
     return parts
 
 
-cdef int drop_broken(Opened o, bint follows) except -1:
+cdef int drop_broken(Log log, list opened, list orphans, Opened o, bint follows) except -1:
     """A group with a hole that no single bit explains never was whole, unless the disk is known to have had all of it: of the newest
     segments any may have reached the disk in part. With `follows`, so is one that the segment ends within (else core/recovery cuts it).
+
+    What a removal names does not count: bytes that are overwritten while the power goes are a hole in a group that was whole.
     """
     cdef Segment s = o.segment
     cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # a sidecar is written when all it tells is synced
@@ -122,12 +124,28 @@ cdef int drop_broken(Opened o, bint follows) except -1:
     for low, high in broken:
         if high <= known:
             continue
+        holes = holes_in(opened, o, low, high)
+        if holes and not explain(log, opened, orphans, holes):
+            continue
         for i in range(low, high):
             if is_live(s, i):
                 s.set_dead(<uint32_t>i)
                 s.live -= 1
                 o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
     return 0
+
+
+cdef list holes_in(list opened, Opened o, uint64_t low, uint64_t high):
+    """The runs of sequences that damaged bytes have taken out of a group; with the group the segment may end."""
+    cdef Segment s = o.segment
+    cdef uint64_t begin = s.first + low, end = s.first + high, next_first
+    cdef Py_ssize_t at = opened.index(o) + 1
+    found = [(first, n, why) for first, n, why in o.scan.missing if why == "damaged bytes" and first < end and first + n > begin]
+    if high == s.count and o.scan.group_at and at < len(opened):
+        next_first = (<Opened>opened[at]).segment.first
+        if next_first > end:
+            found.append((end, next_first - end, "damaged bytes"))
+    return found
 
 
 cdef list explain(Log log, list opened, list orphans, list missing):
