@@ -129,7 +129,9 @@ def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
     folder = tmp_path / "torn"
     folder.mkdir()
     for each in (tmp_path / "S").glob("*.seg"):
-        (folder / each.name).write_bytes(bytes(data) if each.name == path.name else each.read_bytes())
+        (folder / each.name).write_bytes(
+            bytes(data) if each.name == path.name else each.read_bytes()
+        )
     log = Log(str(folder))
     assert contents(log) == expected
     assert log.lost == []

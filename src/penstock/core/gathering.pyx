@@ -133,7 +133,7 @@ cdef class Gathering(Gathered):
             return self.stream.refuse(503, 10077, error.strerror or str(error))
 
     cdef int store(self, OpenBatch b, Message* m, bint before) except -1:
-        cdef int outcome = check_group(self.stream, b.group, self.ttl)
+        cdef int outcome = check_group(self.stream, b.group, self.ttl, COMMIT_LINE_LEN if before else 0)
         cdef uint64_t seq
         if outcome:
             return outcome

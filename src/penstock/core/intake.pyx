@@ -98,6 +98,9 @@ cdef class Intake(Sink):
     cdef int evict(self, uint64_t seq) except -1:
         return self.log.remove(seq)
 
+    cdef bint in_doubt(self, uint64_t seq) except -1:
+        return False
+
     cdef int traced(self, Connection source, Message* m) except -1:
         """As take(), and the trace says which stream it was, whether anybody wanted it, and why it was refused."""
         cdef Trace trace = self.hub.trace
@@ -461,7 +464,7 @@ cdef class Intake(Sink):
                 self.ids.forget_until(now - self.duplicate_window_ns)
             seq[0] = self.ids.find(h.message_id.at, h.message_id.n)
             if seq[0]:
-                return DUPLICATE
+                return REFUSED if self.in_doubt(seq[0]) else DUPLICATE
         if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
             last = PyBytes_FromStringAndSize(self.last_id.data, self.last_id.len) if self.last_id.len else b""
             return self.refuse(400, 10070, f"wrong last msg ID: {last.decode('utf-8', 'replace')}")

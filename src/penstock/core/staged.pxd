@@ -28,4 +28,5 @@ cdef class Staged:
     cdef int64_t latest_on(self, const char* subject, size_t n) except -2           # -1: none
 
 
-cdef int check_group(Intake stream, Group group, bint ttl) except -1                # an Outcome: 0: all can be stored
+# An Outcome; 0: all can be stored. `more`: bytes that they get then.
+cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1

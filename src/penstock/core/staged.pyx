@@ -201,7 +201,7 @@ cdef class Staged:
         return default if i < 0 else self.group.draft(<size_t>i)
 
 
-cdef int check_group(Intake stream, Group group, bint ttl) except -1:
+cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1:
     cdef Staged staged = Staged()
     cdef size_t i
     cdef int outcome
@@ -211,6 +211,7 @@ cdef int check_group(Intake stream, Group group, bint ttl) except -1:
     staged.latest = BytesMap()
     staged.counts = BytesMap()
     staged.ids = set()
+    staged.bytes = more
     try:
         for i in range(group.count):
             outcome = staged.check(i)
