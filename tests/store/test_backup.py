@@ -244,6 +244,33 @@ def test_a_damaged_store_is_backed_up_and_restored_as_it_is(tmp_path: Path) -> N
     assert len(restored) == 179
 
 
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("harm", ["gone", "half", "empty", "cut"])
+def test_a_damaged_end_is_told_after_a_restore_too(
+    tmp_path: Path, harm: str, compress: bool
+) -> None:
+    """The index files say that there was more, and which messages were removed: no sequence is given
+    a second time, and nothing that was removed is there again.
+    """
+    folder = make_stream(tmp_path / "a", compress=compress)
+    newest = segments_of(folder)[-1]
+    data = newest.read_bytes()
+    if harm == "gone":
+        newest.unlink()
+    else:
+        newest.write_bytes({"half": data[: len(data) // 2], "empty": b"", "cut": data[:-1]}[harm])
+    disk, found = stores(tmp_path / "a")
+    before = look_at(disk, found, found.streams).streams[0]
+    save(tmp_path / "a", tmp_path / "backups")
+    told = bring_back(tmp_path / "backups", tmp_path / "b")
+    disk, found = stores(tmp_path / "b")
+    after = look_at(disk, found, found.streams).streams[0]
+    facts = [(each.messages, each.first_seq, each.last_seq, each.lost) for each in (before, after)]
+    assert facts[0] == facts[1]
+    assert before.last_seq == 200
+    assert bool(told) == (before.lost > 0)
+
+
 def test_a_manifest_leads_nowhere_outside(tmp_path: Path) -> None:
     make_stream(tmp_path / "a")
     target = tmp_path / "backups"

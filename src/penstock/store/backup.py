@@ -3,7 +3,8 @@
 A stream's folder is held as it is at one moment (core/readonly), consumers before messages, and
 copied from the held files. What results is what a power loss at that moment would have left: every
 message that was acknowledged before is in it, and the next start of a server on it recovers as it
-always does. Files that can be made again (index files) and those kept aside are left out.
+always does. Files that can be made again and those kept aside are left out; index files are, unless
+the stream is damaged: then they may be all that tells of what is gone.
 
 A file whose inode, size and times are those of the backup before is not read again: a sealed
 segment is copied once. What changes in place while it is copied (erased messages) shows as damaged
@@ -28,6 +29,7 @@ from penstock.store.manifests import (
     StreamEntry,
 )
 from penstock.store.places import Store, StoreError, StreamPlace
+from penstock.store.reports import SOUND, WORN, StreamReport
 
 Progress = Callable[[int], object]
 TRIES = 10
@@ -141,6 +143,12 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         for each in files:
             disk.redirect(f"{place.folder}/{each.path}", copy.target.object_path(each.sha256))
         report = look_held(disk, place)
+        if not _whole(report):
+            # they say what is missing, and what was removed by what is missing
+            for name in disk.list_dir(place.log_folder):
+                if name.endswith(".idx"):
+                    path = f"{place.log_folder}/{name}"
+                    files.append(_file(copy, place, path, f"log/{name}", "index", live))
         config, _ = configuration(disk, place)
         entry = StreamEntry(
             domain=place.domain,
@@ -164,6 +172,11 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
     if _facts(disk, place) != then:
         raise _Changed
     return entry
+
+
+def _whole(report: StreamReport) -> bool:
+    """Whether index files made again from the messages would say what those that are there say."""
+    return report.state == SOUND and report.cut is None and not report.of_kind(WORN)
 
 
 def _facts(disk: ReadOnlyDisk, place: StreamPlace) -> dict[str, tuple[int, int, int, int]]:
