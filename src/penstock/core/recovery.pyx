@@ -19,6 +19,7 @@ from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
@@ -484,7 +485,7 @@ cdef int count(Log log, Opened o) except -1:
         return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.live_bytes = 0
-    elif o.sidecar is not None and not o.touched:
+    elif o.sidecar is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
         merge_rows(log.subjects_table, s, o.sidecar.rows)
         o.sidecar = None
     else:
@@ -515,12 +516,14 @@ cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
     cdef bint opened         # all segments are counted
+    cdef set remade          # first sequences of those whose entries the opening has read again: their sidecar says nothing any more
     cdef bint short          # messages turned out to be missing of one that may be counted already
     cdef bint counting       # a count reads the entries of all: what it finds missing it does not count
 
     def __init__(self, Log log) -> None:
         import weakref
         self.log = weakref.ref(log)
+        self.remade = set()
 
     cdef int count_anew(self, Log log) except -1:
         if not self.counting:
@@ -556,12 +559,15 @@ cdef class Rebuild:
         fresh.entries = NULL
         fresh.cap = 0
         if self.opened:
-            # What its entries name is what it names. While the log is being opened its sidecar may still be asked, whose rows are in
-            # the order of its subjects: then the few of this segment are named twice, and are not forgotten before the next opening.
+            # What its entries name is what it names.
             s.subjects, fresh.subjects = fresh.subjects, s.subjects
             s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
             s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
             log.subjects_table.leave(fresh)
+        else:
+            take_subjects(log, s, fresh)
+            self.remade.add(s.first)
+        ranges_free(&s.removes)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
         for i in range(s.count):
@@ -577,3 +583,18 @@ cdef class Rebuild:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+
+
+cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
+    """What its sidecar named stays named, for who has noted that it is (`seen`); what its records name comes behind it."""
+    cdef uint32_t k
+    cdef set known = {s.subjects[k] for k in range(s.subject_count)}
+    for k in range(fresh.subject_count):
+        if fresh.subjects[k] in known:
+            log.subjects_table.leave_one(fresh.subjects[k])
+        else:
+            s.add_subject(fresh.subjects[k])
+    free(fresh.subjects)
+    fresh.subjects = NULL
+    fresh.subject_count = fresh.subject_cap = 0
+    return 0
