@@ -131,6 +131,53 @@ def test_two_segments_that_turn_out_damaged_in_one_question_are_counted_once() -
     assert log.bytes == sum(log.size_of(seq) for seq in left)
 
 
+def test_a_removal_that_only_a_bad_index_knows_stays() -> None:
+    """The record of the removal is in a segment whose end is lost; the entries of the index file are damaged."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 9):
+        log.add(seq, "s", b"m" * 800)
+    log.flush()
+    log.delete(1)
+    log.delete(2)
+    log.close()
+    first, second = sorted(name for name in target.names if name.endswith(".seg"))
+    del target.names[second].data[40:]
+    target.unlink(second.replace(".seg", ".idx"))
+    target.names[first.replace(".seg", ".idx")].data[112 + 12] ^= 1
+    target.names[first].data[32 + 3 * 837 + 100] ^= 1
+    for _ in range(3):
+        log = Log("log", PyDisk(target), segment_bytes=4096)
+        assert [seq for seq in range(1, 9) if log.get(seq) is not None] == [3]
+        assert 4 in {at + k for at, count, _ in log.lost for k in range(count)}
+        assert log.msgs == 1
+        log.close()
+
+
+def test_what_a_bad_index_knows_of_damaged_records_of_removed_messages_stays_known() -> None:
+    """Such a message is not told as lost."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=4096)
+    for seq in range(1, 9):
+        log.add(seq, "s", b"m" * 800)
+    log.flush()
+    log.delete(2)
+    log.close()
+    first, second = sorted(name for name in target.names if name.endswith(".seg"))
+    del target.names[second].data[40:]
+    target.unlink(second.replace(".seg", ".idx"))
+    target.names[first.replace(".seg", ".idx")].data[112 + 12] ^= 1
+    for seq in (2, 4):
+        target.names[first].data[32 + (seq - 1) * 837 + 100] ^= 1
+    for _ in range(3):
+        log = Log("log", PyDisk(target), segment_bytes=4096)
+        assert [seq for seq in range(1, 9) if log.get(seq) is not None] == [1, 3]
+        told = {at + k for at, count, _ in log.lost for k in range(count)}
+        assert 4 in told
+        assert 2 not in told
+        log.close()
+
+
 @pytest.mark.parametrize("size", [80, 800])
 def test_an_index_with_another_name_than_the_records_have_does_no_harm(size: int) -> None:
     """Its checksums are right, but for those of its entries: they are made again, with names that it does not know."""

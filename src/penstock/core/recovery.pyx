@@ -539,6 +539,7 @@ cdef class Rebuild:
         """Fill s.entries again and write its sidecar anew."""
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
+        cdef Scan found
         cdef uint32_t i
         fresh.first = s.first
         fresh.salt = s.salt
@@ -551,7 +552,7 @@ cdef class Rebuild:
         fresh.sealed = True
         log.segments.serials += 1
         fresh.serial = log.segments.serials
-        scan(log, fresh)
+        found = scan(log, fresh)
         if fresh.count < s.count:
             fresh.push_holes(s.count - fresh.count)
         s.entries = fresh.entries
@@ -567,6 +568,8 @@ cdef class Rebuild:
         else:
             take_subjects(log, s, fresh)
             self.remade.add(s.first)
+        if found.damaged or s.damaged:
+            say_again(log, s)
         ranges_free(&s.removes)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
@@ -583,6 +586,30 @@ cdef class Rebuild:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+
+
+cdef int say_again(Log log, Segment s) except -1:
+    """Its index file will not be believed any more, and may be the only one to know some removals: they are written once more."""
+    cdef list lost = log.lost_within(s.first, s.first + s.count)
+    cdef uint64_t end = log.last_seq + 1
+    cdef uint32_t i = 0, live
+    cdef Ranges said
+    cdef size_t k
+    while i < s.count:                           # one was made of a segment of which nothing was lost
+        live = s.next_live(i) if s.live else s.count
+        log.say_gone(s.first + i, s.first + live, lost)
+        i = live + 1
+    memset(&said, 0, sizeof(Ranges))
+    try:
+        read_ranges(log.segments, s, &said)
+        for k in range(said.count):
+            if said.items[k].first < end:
+                ranges_add(&log.ranges, said.items[k].first, min(said.items[k].count, end - said.items[k].first))
+    finally:
+        ranges_free(&said)
+    if s.removed_below > 1:
+        ranges_add(&log.ranges, 1, min(s.removed_below, end) - 1)
+    return 0
 
 
 cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
