@@ -55,6 +55,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     cdef list names = log.disk.list_dir(log.folder)
     cdef list found = [n for n in names if is_segment_name(n)]
     cdef list opened = []
+    cdef list doubted
     cdef Py_ssize_t k
     cdef Opened o
     cdef Segment last
@@ -64,6 +65,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
         yield
+    doubted = list(log.unsynced)
     if not opened:
         if not log.disk.exists(log.folder):
             if not create:
@@ -110,9 +112,9 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
     if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
-        write_found(log, log.segments.path(last, ".idx"))     # it says how the segment was before
+        write_found(log, doubted, log.segments.path(last, ".idx"))     # it says how the segment was before
     else:
-        write_found(log, None)
+        write_found(log, doubted, None)
     if log.active is last:
         log.go_on()
 
