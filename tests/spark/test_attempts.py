@@ -83,18 +83,48 @@ def test_the_second_is_through_before_the_first_wakes_up(sink):
     forget_client(second.options.servers)
 
 
-def test_the_first_gives_way_when_a_second_has_begun(sink):
+def test_the_first_goes_on_when_the_second_has_died(sink):
     sink.make(duplicate_window=WINDOW_NS)
-    first, second = plans(sink)
+    first, second = plans(sink, retryTimeout="1s")
 
     def overtake() -> None:
         with pytest.raises(Stopped):
             write_partition(second, task(), interrupted({13: stop}))
         pause()
 
-    with pytest.raises(WriteError, match=r"another attempt at partition 0 .* gives way"):
-        write_partition(first, task(), interrupted({7: overtake}))
-    write(first, payloads(1000))
+    began = time.monotonic()
+    written = write_partition(first, task(), interrupted({7: overtake}))
+    assert time.monotonic() - began > 1, "it did not wait for the other one"
+    assert written.rows == 1000
+    assert [data for _, data in sink.stored()] == ROWS
+    assert write(first, payloads(1000)).already == 1000
+    forget_client(second.options.servers)
+
+
+def test_an_attempt_that_was_taken_over_gives_way_in_turn(sink):
+    """Both alive, both slow: each waits while the other writes, and one is through at last."""
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink, retryTimeout="1s")
+    begun = threading.Event()
+
+    def slowly(start: threading.Event | None) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches(payloads(1000), DATA, 50)):
+            if number == 3 and start is not None:
+                start.set()
+            time.sleep(0.15)
+            yield batch
+
+    outcome: list[object] = []
+
+    def attempt() -> None:
+        outcome.append(write_partition(first, task(), slowly(begun)).rows)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    assert begun.wait(20)
+    assert write_partition(second, task(), slowly(None)).rows == 1000
+    thread.join(60)
+    assert outcome == [1000]
     assert [data for _, data in sink.stored()] == ROWS
     forget_client(second.options.servers)
 
@@ -102,31 +132,21 @@ def test_the_first_gives_way_when_a_second_has_begun(sink):
 def test_the_second_learns_what_the_first_wrote_before_it_gave_way(sink):
     sink.make(duplicate_window=2 * WINDOW_NS)
     first, second = plans(sink)
-    begun, written, gone_on = threading.Event(), threading.Event(), threading.Event()
-    outcome: list[str] = []
+    begun, written, waits = threading.Event(), threading.Event(), threading.Event()
+    outcome: list[object] = []
 
     def let_the_second_begin() -> None:
         begun.set()
         assert written.wait(20)
 
-    def let_the_second_go_on() -> None:
-        gone_on.set()
-        assert done.wait(20)
-
     def attempt() -> None:
-        at = {5: let_the_second_begin, 9: let_the_second_go_on}
-        try:
-            write_partition(first, task(), interrupted(at))
-        except WriteError as error:
-            outcome.append(str(error))
-        gone_on.set()
+        at = {5: let_the_second_begin, 9: lambda: waits.wait(20)}
+        outcome.append(write_partition(first, task(), interrupted(at)).rows)
 
     def wait_for_the_first() -> None:
-        written.set()
-        assert gone_on.wait(20)
-        time.sleep(2 * BEYOND_SECONDS)
+        written.set()  # it sends some more, and gives way a quarter of the window later
+        time.sleep(4 * BEYOND_SECONDS)
 
-    done = threading.Event()
     thread = threading.Thread(target=attempt)
     thread.start()
     try:
@@ -134,10 +154,11 @@ def test_the_second_learns_what_the_first_wrote_before_it_gave_way(sink):
         # It claims, reads what is there, writes two batches, and falls asleep.
         assert write_partition(second, task(), interrupted({2: wait_for_the_first})).rows == 1000
     finally:
-        done.set()
         written.set()
+        waits.set()
         thread.join()
         forget_client(second.options.servers)
+    assert outcome == [1000]
     assert [data for _, data in sink.stored()] == ROWS
 
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.spark.exact import moments
 from tests.spark.exact.checking import Row, check_copy, check_table, essence, rows_of
 from tests.spark.exact.ledger import MAY, Ledger
+from tests.spark.exact.moments import LANDED, UNDER_WAY, Aim
 from tests.spark.exact.proof import Proof, Wanted
 from tests.spark.exact.reading import Message
 from tests.spark.exact.shapes import LARGE_BYTES, Shapes, digest
@@ -155,6 +157,34 @@ def test_a_table_on_disk_is_read_as_it_is(ledger, tmp_path):
     # A commit that came twice.
     write_deltalake(tmp_path / "t", pa.table(columns).slice(10, 3), mode="append")
     assert dict(check_table(rows_of(str(tmp_path / "t")), ledger).faults) == {"doubled": 3}
+
+
+class Copied:
+    """A life, and the stream it writes into, when all that there was to write is in."""
+
+    number, status, steady = 1, None, True
+
+    def said(self, line: str) -> bool:
+        return True
+
+    def last_words(self) -> str:
+        return ""
+
+    def landed(self) -> int:
+        return 5
+
+
+@pytest.mark.parametrize("moment", [UNDER_WAY, LANDED])
+@pytest.mark.timeout(60)
+def test_no_kill_waits_for_a_batch_that_never_comes(tmp_path, monkeypatch, moment):
+    monkeypatch.setattr(moments, "_COPIED_SECONDS", 0.05)
+    for kind in ("offsets", "commits"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "0").touch()
+    step = {"name": "copy", "kind": "copy", "checkpoint": str(tmp_path)}
+    for seed in range(6):  # both of those that wait for a batch more and those that do not
+        aim = Aim(Copied(), step, Copied(), Random(seed), lambda: None)
+        assert aim.wait(moment)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from penstock.cli.session import Session, command
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     more_files,
     plural,
     progress,
@@ -38,7 +39,6 @@ _COLUMNS = (
     "state",
 )
 _NUMBERS = frozenset(("messages", "bytes", "segments", "on disk", "first", "last", "consumers"))
-STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
 
 
 def _look(

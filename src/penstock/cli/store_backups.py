@@ -11,10 +11,10 @@ import click
 
 from penstock.cli.output import number, print_table, shown, size
 from penstock.cli.session import Session, command
-from penstock.cli.store import STREAMS
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     locked,
     more_files,
     plural,

@@ -9,10 +9,11 @@ import click
 
 from penstock.cli.output import number, shown, size
 from penstock.cli.session import Session, command
-from penstock.cli.store import STREAMS, show_problem
+from penstock.cli.store import show_problem
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     locked,
     more_files,
     plural,

@@ -31,6 +31,8 @@ SOUND, DAMAGED, FAILED = 0, 1, 2
 STORE = "PENSTOCK_STORE"
 KEY = "PENSTOCK_STORE_KEY"
 
+STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
+
 
 class StoreGroup(Lazy):
     """The group of commands; what fails in one of them has a status of its own."""

@@ -23,7 +23,8 @@ _START_SECONDS = 120.0
 
 class Cluster:
     """Started by the constructor; `stop` ends it. Its Python processes find what is in `paths`, and
-    have `environment` over that of this process.
+    have `environment` over that of this process. Workers are on `hosts` in turn: Spark believes that
+    other addresses of the loopback are other machines.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Cluster:
         folder: Path,
         workers: int = 2,
         *,
+        hosts: Sequence[str] = ("127.0.0.1",),
         paths: Sequence[Path] = (ROOT, ROOT / "src"),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -42,7 +44,10 @@ class Cluster:
         }
         self._folder = folder / "cluster"
         self._folder.mkdir()
+        self._hosts = hosts
         self._started = 0
+        self._registering = 0
+        """The newest worker that nobody has seen registered yet; 0 when there is none."""
         self._workers: list[subprocess.Popen[bytes]] = []
         ensure_java()
         port = free_port()
@@ -53,13 +58,16 @@ class Cluster:
             self._wait("master", b"New state: ALIVE")
             for _ in range(workers):
                 self.add_worker()
+                self.await_workers()
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, name: str, arguments: list[str], host: str = "127.0.0.1"
+    ) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
-        log = self._log(name.partition(".")[0])
+        log = self._log(name.partition(".")[0], self._started)
         with log.open("ab") as output:
             return subprocess.Popen(
                 [str(home / "bin" / "spark-class"), f"{_CLASSES}.{name}", *arguments],
@@ -70,31 +78,44 @@ class Cluster:
                 env={
                     **os.environ,
                     "SPARK_HOME": str(home),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "SPARK_LOCAL_IP": host,
                     **self._environment,
                 },
             )
 
-    def _log(self, kind: str) -> Path:
-        return self._folder / f"{kind}-{self._started}.log"
+    def _log(self, kind: str, number: int) -> Path:
+        return self._folder / f"{kind}-{number}.log"
 
-    def _wait(self, kind: str, line: bytes) -> None:
-        log, end = self._log(kind), time.monotonic() + _START_SECONDS
+    def _wait(self, kind: str, line: bytes, number: int = 0) -> None:
+        log, end = self._log(kind, number), time.monotonic() + _START_SECONDS
         while line not in log.read_bytes():
             if time.monotonic() > end:
                 raise TimeoutError(f"no {kind}: {log.read_text()[-2000:]}")
             time.sleep(0.1)
 
     def add_worker(self) -> None:
-        """Another worker, once it is known to the master."""
+        """Start another worker; the master hears of it a few seconds later."""
+        host = self._hosts[self._started % len(self._hosts)]
         self._started += 1
-        where = ["--host", "127.0.0.1", "--webui-port", str(free_port()), "-c", "1", "-m", "1g"]
+        where = ["--host", host, "--webui-port", str(free_port()), "-c", "1", "-m", "1g"]
         folder = str(self._folder / f"work-{self._started}")
-        self._workers.append(self._start("worker.Worker", [*where, "-d", folder, self.url]))
-        self._wait("worker", b"Successfully registered with master")
+        arguments = [*where, "-d", folder, self.url]
+        self._workers.append(self._start("worker.Worker", arguments, host))
+        self._registering = self._started
+
+    def await_workers(self) -> None:
+        """Until the master knows all workers."""
+        if self._registering:
+            self._wait("worker", b"Successfully registered with master", self._registering)
+            self._registering = 0
 
     def kill_worker(self, rng: Random) -> None:
-        """End one worker with the executors and Python processes on it, and start another one."""
+        """End one worker with the executors and Python processes on it, and start another one.
+
+        What runs goes on with the others meanwhile, and may be killed at once; never are all of them
+        gone.
+        """
+        self.await_workers()
         victim = self._workers.pop(rng.randrange(len(self._workers)))
         _end(victim)
         self.add_worker()

@@ -79,7 +79,7 @@ def _sink(step: dict[str, Any]) -> dict[str, str]:
 
 def copy(spark: SparkSession, step: dict[str, Any]) -> None:
     """A table into a stream, in micro-batches."""
-    reader = spark.readStream.format("jetstream_delta")
+    reader = spark.readStream.format("jetstream_delta").option("partitionBytes", step["task_bytes"])
     rows = reader.option("maxFilesPerTrigger", step["files_per_trigger"]).load(step["table"])
     _run(_as_copies(rows, step).writeStream.format("jetstream").options(**_sink(step)), step)
 

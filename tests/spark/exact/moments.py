@@ -34,6 +34,7 @@ BEGIN_SECONDS = 600.0
 _STEADY_SECONDS = 0.03
 _PARTITIONS = 16  # more than a batch has here
 _NOTHING_SECONDS = 60.0  # then there is nothing more to do, and the kill meets that
+_COPIED_SECONDS = 15.0  # the same where all that is to be written was there from the begin
 
 
 class Watched(Protocol):
@@ -178,19 +179,20 @@ class Aim:
         if not self._watched.steady and not self._until(lambda: self._watched.landed() > 0, 0.01):
             return False
         self._began()
+        nothing = _COPIED_SECONDS if self._watched.steady else _NOTHING_SECONDS
         skip = 0 if self._step["kind"] == "copy-batch" else rng.randrange(2)
-        if not self._until(lambda: checkpoint.noted >= noted + skip, 0.005):
+        if not self._until(lambda: checkpoint.noted >= noted + skip, 0.005, nothing):
             return False
         landed = self._watched.landed()
         seconds = checkpoint.batch_seconds()
-        self._until(lambda: checkpoint.planned > checkpoint.noted, 0.003, _NOTHING_SECONDS)
+        self._until(lambda: checkpoint.planned > checkpoint.noted, 0.003, nothing)
         if moment == UNDER_WAY and self._watched.steady and rng.random() < 0.7:
             # Writing is a small part of a batch's time: the first rows that arrive tell of it.
-            self._until(lambda: self._watched.landed() > landed, 0.002, _NOTHING_SECONDS)
+            self._until(lambda: self._watched.landed() > landed, 0.002, nothing)
             return self._sleep(rng.uniform(0, 0.01))
         if moment == UNDER_WAY:
             return self._sleep(rng.uniform(0, seconds))
-        self._until(lambda: self._watched.landed() > landed, 0.002, _NOTHING_SECONDS)
+        self._until(lambda: self._watched.landed() > landed, 0.002, nothing)
         if self._watched.steady and not self._until_steady():
             return False
         return self._sleep(rng.uniform(0, 0.02))

@@ -27,6 +27,7 @@ from tests.spark.exact.shapes import STREAMS, Shapes
 CONFIGURATION = "max_payload: 4MB\njetstream { sync_interval: 2m }\n"
 WINDOW_SECONDS = 1
 """How long the copies' streams know a message id again: less than a life takes to start."""
+_TASK_BYTES = 2 * 2**20
 _FILES = 20  # of a small table, before it is made
 WAYS = {"ids": "copy", "batch": "copy", "write-id": "copy-batch"}
 
@@ -194,7 +195,7 @@ class Proof:
         for place, way in enumerate(wanted.ways):
             share = kills // len(wanted.ways) + (place < kills % len(wanted.ways))
             # A life with a worker killed first goes on for some batches before its own end.
-            batches = (share + 1) * (6 if wanted.cluster else 2)
+            batches = (share + 1) * (8 if wanted.cluster else 2)
             begun = time.monotonic()
             name = f"COPY_{way.replace('-', '_').upper()}"
             once = "batch" if way == "batch" else "ids"
@@ -207,6 +208,8 @@ class Proof:
                 "once": once,
                 "prefix": f"{name.lower()}.",
                 "files_per_trigger": str(max(1, files // batches)),
+                # A small batch is to have several tasks, too, on as many workers.
+                "task_bytes": str(_TASK_BYTES),
             }
             if WAYS[way] == "copy":
                 step["checkpoint"] = str(self._folder / f"{name}-checkpoint")

@@ -15,11 +15,16 @@ The attempt before may be alive: a task that Spark runs twice to be quicker, or 
 send the same rows under the same ids, which the stream knows again for its duplicate window ``W``,
 and beyond that ``attempt`` keeps them apart::
 
-    first attempt     claims ── looks each W/4 at the record ──────── finds attempt 1: gives way
+    first attempt     claims ── looks each W/4 at the record ──────── finds attempt 1: waits
     second attempt              claims as attempt 1, reads what is in ───── W/2 later: reads again
 
 The first one sends nothing more W/4 after the second has claimed, so the second one knows all that
 the first one stored when it reads again, and what it sends before that is sent within W.
+
+The first one does not fail, for a few failures of a task end a job, and a slow task may be run more
+often than that. It waits until the second is through, and then is through itself. When that takes
+too long, the second may have died: the first claims as attempt 2, as if it had begun anew, and the
+second waits for it if it is alive.
 
 Knows nothing of Spark and of Arrow.
 """
@@ -72,6 +77,16 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """So many rows from the first on are in, where a writer says so as it goes."""
     attempt: int = 0
     """How many attempts were begun before the one that writes now."""
+
+
+class AnotherAttempt(WriteError):
+    """A later attempt at the partition has begun; ``record`` is what it said, as ``revision``."""
+
+    def __init__(self, task: Task, record: Record, revision: int) -> None:
+        """What :meth:`Progress.look` found."""
+        super().__init__(f"another attempt at {task} has begun: this one gives way")
+        self.record = record
+        self.revision = revision
 
 
 @dataclass
@@ -135,6 +150,7 @@ class Progress:
         self._scanned = 0  # up to this sequence
         self._ours_at = 0.0  # the record was ours then
         self._scan_at: float | None = None  # when an attempt before must have given way
+        self._unread = False  # taken over, and what was stored is not looked up yet
 
     @property
     def finished(self) -> bool:
@@ -146,9 +162,37 @@ class Progress:
         :meth:`claim`.
         """
         if not self.claim(first) and not self.finished:
-            assert self.record is not None
-            self._scan_at = time.monotonic() + self._target.window_seconds / 2
-            self.found = self.scan(self.record.after, own_ids=own_ids)
+            self._follow(own_ids=own_ids)
+
+    def take_over(self, *, own_ids: bool) -> None:
+        """Go on after a later attempt, for which this one waited long enough, as :meth:`begin` does.
+
+        Raises as :meth:`look` does, :class:`AnotherAttempt` only when one more has begun.
+        """
+        try:
+            self.look()
+        except AnotherAttempt as other:
+            self._ours_at = time.monotonic()
+            self._revision = other.revision
+            try:
+                self._write(msgspec.structs.replace(other.record, attempt=other.record.attempt + 1))
+            except WrongLastSequence:
+                raise other from None
+            self._unread = True
+        if self._unread and not self.finished:
+            self._follow(own_ids=own_ids)
+
+    def _follow(self, *, own_ids: bool) -> None:
+        """Learn what attempts before this one, one of which may be alive, have stored."""
+        assert self.record is not None
+        self._scan_at = time.monotonic() + self._target.window_seconds / 2
+        self.found = self.scan(self.record.after, own_ids=own_ids)
+        self._unread = False
+
+    @property
+    def look_every_seconds(self) -> float:
+        """How often an attempt sees whether another one has begun."""
+        return self._target.window_seconds / 4
 
     @property
     def look_due(self) -> bool:
@@ -156,7 +200,7 @@ class Progress:
         now = time.monotonic()
         if self._scan_at is not None and now >= self._scan_at:
             return True
-        return now >= self._ours_at + self._target.window_seconds / 4
+        return now >= self._ours_at + self.look_every_seconds
 
     @property
     def scan_due(self) -> bool:
@@ -166,7 +210,8 @@ class Progress:
     def look(self) -> None:
         """See that no other attempt has begun; one that is through makes this one finished.
 
-        :class:`WriteError` when this attempt must give way.
+        :class:`AnotherAttempt` when this attempt must give way, :class:`WriteError` when the write
+        was ended or a later epoch begun.
         """
         assert self.record is not None
         begun = time.monotonic()
@@ -183,7 +228,7 @@ class Progress:
         elif known.rows != UNFINISHED:
             self.record, self._revision = known, revision
         else:
-            raise WriteError(f"another attempt at {self._task} has begun: this one gives way")
+            raise AnotherAttempt(self._task, known, revision)
 
     def scan_again(self, *, own_ids: bool) -> None:
         """Find what an attempt before stored until it gave way."""

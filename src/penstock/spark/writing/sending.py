@@ -2,6 +2,7 @@
 
 A connection that breaks is made again for ``retryTimeout``; then the stream is asked which of the
 messages without an ack it has (where they can be known), and the others are sent again, in order.
+The same happens where another attempt at the partition has begun and was waited for.
 
 Knows nothing of Spark, and not how a row becomes a message.
 """
@@ -25,6 +26,7 @@ from penstock.errors import (
     Timeout,
 )
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
+from penstock.spark.writing.progress import AnotherAttempt
 from penstock.spark.writing.row_errors import Sent, WriteError, judge, message_of, no_stream
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RETRY_EVERY_SECONDS = 0.2
+_LOOK_SECONDS_MAX = 1.0
 # A server that stops, or has just begun, may know no stream for a moment.
 _DENIALS = 3  # a server that says so often that there is no stream is not just stopping
 _PASSING = (ConnectionClosed, NoResponders, StreamNotFound, Timeout, OSError)
@@ -112,6 +115,8 @@ class Sender:
         self._progress = progress
         self._where = f"stream {target.stream}" if target.stream else "the stream"
         self._own_ids = False
+        self._learned = False  # more is known to be in the stream than when rows were chosen
+        self._patience_seconds = options.servers.retry_timeout_seconds
         numbered = f"{MSG_ID}: {task_id}".encode() if progress is not None else b""
         retry = options.servers.retry_timeout_seconds
         self._publisher = RowPublisher(
@@ -135,9 +140,9 @@ class Sender:
 
     def send(self, messages: Messages, first: int, known: Callable[[], list[int]]) -> int:
         """Send a batch of rows, but those that are ``known`` to be in the stream; how many they
-        are. Waits only while the window is full.
+        are. Waits only while the window is full, or another attempt at the partition writes.
 
-        :class:`WriteError` when another attempt at the partition has begun.
+        :class:`WriteError` when the write was ended, or a later one begun.
         """
         self._own_ids = self._own_ids or bool(messages.named)
         for row, reason in messages.bad.items():
@@ -176,21 +181,63 @@ class Sender:
         What was not sent until then is looked at again, too: rows may have waited here for long.
         """
         progress = self._progress
-        if progress is None or not progress.look_due:
-            return False
-        patiently(self._options, lambda js: progress.over(js).look())
+        if progress is not None and progress.look_due:
+            try:
+                patiently(self._options, lambda js: progress.over(js).look())
+            except AnotherAttempt as other:
+                self._give_way(progress, other)
+            else:
+                self._learn(progress)
+        learned, self._learned = self._learned, False
+        return learned
+
+    def _learn(self, progress: Progress) -> None:
+        """After a look: what other attempts stored meanwhile, when that is due or they are through."""
         if not progress.scan_due and not progress.finished:
-            return False
+            return
         self._publisher.close()
         if not progress.finished:
             patiently(self._options, lambda js: progress.over(js).scan_again(own_ids=self._own_ids))
+        self._go_on(progress)
+
+    def _give_way(self, progress: Progress, other: AnotherAttempt) -> None:
+        """Let a later attempt write, until it is through; go on when it seems to be gone.
+
+        :class:`WriteError` as :meth:`send`.
+        """
+        self._publisher.close()
+        pause = min(progress.look_every_seconds, _LOOK_SECONDS_MAX)
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            time.sleep(pause)
+            late = time.monotonic() >= deadline
+            try:
+                if late:
+                    patiently(self._options, self._take_over)
+                else:
+                    patiently(self._options, lambda js: progress.over(js).look())
+                break
+            except AnotherAttempt as newest:
+                if newest.revision != other.revision:
+                    deadline = time.monotonic() + self._patience_seconds
+                other = newest
+        if late:
+            self._patience_seconds *= 2  # of two that are slow, one is through at last
+        self._go_on(progress)
+
+    def _take_over(self, js: JetStream) -> None:
+        assert self._progress is not None
+        self._progress.over(js).take_over(own_ids=self._own_ids)
+
+    def _go_on(self, progress: Progress) -> None:
+        """Send what is not answered and was not found in the stream."""
+        self._learned = True
         self._settle_found(progress.found)
         try:
             self._publisher.open(client_for(self._options.servers))
             self._publisher.send_again()
         except (PenstockError, OSError) as error:
             self._recover(error)
-        return True
 
     def _wait(self, outstanding_max: int) -> None:
         patience = self._options.servers.request_timeout_seconds
@@ -297,6 +344,10 @@ class Sender:
                 self._settle()
                 self._publisher.open(client)
                 self._publisher.send_again()
+            except AnotherAttempt as other:
+                assert self._progress is not None
+                self._give_way(self._progress, other)
+                return
             except _PASSING as again:
                 error = again
                 time.sleep(RETRY_EVERY_SECONDS)
