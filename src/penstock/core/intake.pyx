@@ -141,15 +141,19 @@ cdef class Intake(Sink):
         cdef Message own
         cdef Draft draft = None
         cdef int outcome
-        h.present = False
-        h.rare = 0
-        h.message_id.at = NULL
         if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
             return self.refuse(503, 10077, "message too large")
         if self.sealed:
             return self.refuse(400, 10109, "invalid operation on sealed stream")
         if self.check_size(m):
-            return REFUSED
+            scan_headers(m.body, m.hlen, &h)
+            own = m[0]
+            if not h.untidy or self.tidied(&own) or self.check_size(&own):         # what counts is what would be stored
+                return REFUSED
+            self.refusal = None
+        h.present = False
+        h.rare = 0
+        h.message_id.at = NULL
         if self.every:
             own = m[0]
             m = &own
