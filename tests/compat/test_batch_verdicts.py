@@ -106,7 +106,7 @@ def _scripts(kind: str) -> st.SearchStrategy[list[Publish]]:
     batch = st.lists(_messages(kind), min_size=1, max_size=4)
     # a nats-server adds the commit behind `eob` after its checks: before a TTL that it raises, and it
     # stores half of a batch that has no room for it
-    ended_apart = kind in ("markers", "memory_new")
+    ended_apart = kind == "markers" or "max_bytes" in KINDS[kind]
     ends = st.sampled_from(["1", "1", "1", "" if ended_apart else "eob", ""])
     return st.builds(
         _publishes,

@@ -12,6 +12,7 @@ records: such a copy is made again until it is sound, or the damage proves to be
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ from penstock.store.reports import SOUND, WORN, StreamReport
 
 Progress = Callable[[int], object]
 TRIES = 10
+PAUSE_S = 0.02  # before a stream that is being made is looked at again
 SETTLED_NS = 2_000_000_000
 
 
@@ -80,7 +82,9 @@ def back_up(
         complete=len(places) == len(store.streams),
     )
     for place in places:
-        manifest.streams.append(_stream(copy, place, place.root in owners))
+        entry = _stream(copy, place, place.root in owners)
+        if entry is not None:
+            manifest.streams.append(entry)
     manifest.total_bytes = sum({each.sha256: each.size for each in manifest.files()}.values())
     manifest.new_bytes = copy.new_bytes
     target.write(manifest)
@@ -114,15 +118,28 @@ def _known(target: BackupFolder) -> dict[str, FileEntry]:
     return found
 
 
-def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry | None:
+    """None: it was deleted meanwhile."""
     # a manifest could not say it; engine/files makes no such name
     if not place.folder.removeprefix(place.root).isascii():
         raise StoreError(f"{place.folder} is no folder of a stream; it has to be moved away")
-    for _ in range(TRIES):
+    for left in reversed(range(TRIES)):
         try:
-            return _held(copy, place, live)
+            then = copy.disk.facts(place.folder)
+            entry = _held(copy, place, live)
+            same = copy.disk.facts(place.folder) == then
+        except FileNotFoundError:
+            if not live:
+                raise
+            if not copy.disk.is_dir(place.folder):
+                return None
+            continue
         except _Changed:
             continue
+        # another stream may have got the name, or it may be on its way to be made
+        if not live or (same and (entry.config is not None or left == 0)):
+            return entry
+        time.sleep(PAUSE_S)
     raise StoreError(f"{place.label} changes too fast to be backed up; try again")
 
 
@@ -132,8 +149,9 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
     try:
         # What a consumer has seen is in the log; what the log has lost by acks, a consumer may say
         # later. So the consumers come first.
-        for folder in folders:
-            disk.hold(folder)
+        there = [disk.hold(folder) for folder in folders]
+        if there != [disk.is_dir(folder) for folder in folders]:
+            raise _Changed  # made or deleted right now
         then = _facts(disk, place)
         files = []
         for folder in folders:

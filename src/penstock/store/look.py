@@ -61,6 +61,8 @@ def look_at(
         try:
             report.streams.append(look(disk, place, whole=whole, live=live, progress=progress))
         except OSError as error:  # the others can be looked at
+            if live and not disk.is_dir(place.folder):
+                continue  # it was deleted meanwhile
             report.streams.append(_unreadable(place, error))
     for domain_root in {place.root for place in places}:
         _leftovers(disk, domain_root, report)
