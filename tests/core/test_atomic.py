@@ -104,15 +104,17 @@ def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals
         assert contents(Log(str(folder))) == found
 
 
-@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("follows", ["nothing", "a message", "a segment"])
 @pytest.mark.parametrize("erased", [(1,), (2,), (4,), (2, 3), (1, 4), (3, 4)])
 def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
-    tmp_path: Path, erased: tuple[int, ...], rolled: bool
+    tmp_path: Path, erased: tuple[int, ...], follows: str
 ) -> None:
     """Overwritten bytes that power has torn are no hole in a group that was on the disk."""
+    rolled = follows == "a segment"
     site = Site(log=Log(str(tmp_path / "S"), segment_bytes=4096 if rolled else 1 << 20))
     store_whole(site.stream, group(*[b"%d" % n * 900 for n in range(1, 5)]))
-    site.stream.publish("s.a", b"after" * 100)
+    if follows != "nothing":
+        site.stream.publish("s.a", b"after" * 100)
     site.hub.settle()
     site.log.fsync()
     assert len(list((tmp_path / "S").glob("*.seg"))) == 1 + rolled
