@@ -24,7 +24,7 @@ def publish(house: House, name: str) -> Any:
 def test_a_duplicate_of_what_may_be_lost_is_refused(trouble: str, restart: bool) -> None:
     disk = SimDisk()
     house = House(Path("store"), disk=PyDisk(disk))
-    house.stream()
+    house.stream(allow_atomic=True)
     assert publish(house, "a")["seq"] == 1
     disk.fail("sync", errno.EIO, "*/log/*", times=None)
     assert publish(house, "b") is None or not restart
@@ -39,6 +39,12 @@ def test_a_duplicate_of_what_may_be_lost_is_refused(trouble: str, restart: bool)
     answer = publish(house, "b")
     assert answer is not None
     assert answer["error"]["err_code"] == 10077
+    block = (
+        "NATS/1.0\r\nNats-Batch-Id: x\r\nNats-Batch-Sequence: 1\r\n"
+        "Nats-Batch-Commit: 1\r\nNats-Msg-Id: b\r\n\r\n"
+    )
+    answer = json.loads(house.request("S", b"b", block.encode())[0][1])
+    assert answer["error"]["err_code"] == 10077  # nor is it told to be in the way of a batch
     disk.heal()
     disk.room = None
     house.pass_time(6 * SECOND)

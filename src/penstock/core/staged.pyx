@@ -106,7 +106,10 @@ cdef class Staged:
 
     cdef int check_id(self, PublishHeaders* h) except -1:
         id = PyBytes_FromStringAndSize(h.message_id.at, h.message_id.n)
-        if id in self.ids or self.stream.duplicate_of(id):
+        there = self.stream.duplicate_of(id)
+        if there and self.stream.in_doubt(there):
+            return REFUSED
+        if there or id in self.ids:
             return self.stream.refuse(400, 10201, "atomic publish batch contains duplicate message id")
         self.ids.add(id)
         return 0
