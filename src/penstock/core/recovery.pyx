@@ -76,6 +76,8 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
                 if not patient:
                     raise
                 owe(log, error, partial(make_folder, log))
+        else:
+            log.folder_made = True           # by one that may have been stopped before it synced its name
     orphans = find_orphans(log, names, opened)
     if not opened:
         start_empty(log, orphans, patient)
