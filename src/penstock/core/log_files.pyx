@@ -421,13 +421,11 @@ cdef class LogFiles:
         return n
 
     cdef int sync_end(self, uint64_t upto, int error) except -1:
-        # A sync of the same file that failed meanwhile may have been told of what this one was to write: then it says nothing.
         cdef Segment s
-        cdef bint counts = error == 0 and self.condition < FAILED
         self.sync_running = False
         for s in self.unsynced + [self.active]:
             if s.sync_target:
-                if counts and s.sync_target > s.synced_size:
+                if error == 0 and self.condition < FAILED and s.sync_target > s.synced_size:
                     s.synced_size = s.sync_target
                 s.sync_target = 0
         if self.condition == CLOSED:
@@ -435,12 +433,10 @@ cdef class LogFiles:
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        if not counts:
-            return 0
-        if upto > self.synced_seq:
-            self.synced_seq = upto
-        if self.sync_mark > self.synced_mark:
-            self.synced_mark = self.sync_mark
+        if self.condition == FAILED:
+            return 0                         # another sync did, meanwhile: it was told of what this one was to write
+        self.synced_seq = max(upto, self.synced_seq)
+        self.synced_mark = max(self.sync_mark, self.synced_mark)
         self.on_disk()
         self.check_watermarks()
         if self.doomed:
