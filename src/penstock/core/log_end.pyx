@@ -1,7 +1,7 @@
 """The end of the newest segment, when a log is opened: it takes the next appends, or a new segment follows it.
 
     an unfinished end       is kept beside it and cut off; a sequence that it may have had is not given again
-    a head that is bad      the segment stays as it is, and a new one follows
+    a head that is bad      the segment stays as it is, its end with it: what that may have had is not given again either
     a file that is too      short for what is known to have been given: skips are written that say so, of what is lost too
     short
 
@@ -12,7 +12,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log cimport Log
 from penstock.core.owed cimport keep_aside, set_aside, start_found
 from penstock.core.record cimport GAP_MAX, RECORD_EXTRA_BYTES, put_skip, ranges_add
-from penstock.core.scan cimport Opened, last_named
+from penstock.core.scan cimport UNREADABLE_MAX, Opened, last_named, read_all
 from penstock.core.segment cimport Entry, Segment, is_live
 
 from penstock.core.owed import owe
@@ -26,11 +26,13 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
     cdef Segment s = o.segment
     cdef bytes cut
-    cdef uint64_t expected, seen = 0, first, whole = 0
+    cdef uint64_t expected, seen = 0, first, whole = 0, told = log.last_seq
     cdef Py_ssize_t at
     if o.headless or o.mended or s.packed is not None:
         # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
         # It stays as it is, and a new segment follows; without anything in it that could be believed, the new one has its name.
+        if not numbered:
+            pass_over_end(log, o)
         if s.first == log.last_seq + 1:
             log.segments.close_handle(s)
             log.segments.discard(s)
@@ -42,6 +44,8 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
             settle(log, o)
         return 0
     s.sealed = False
+    if told < s.first + s.count:
+        told = 0                             # nothing behind the end was told as lost yet
     if o.scan is not None and o.scan.group_at:
         seen = drop_group(log, o)
     expected = s.first + s.count
@@ -52,8 +56,9 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         if not numbered:
             first = max(expected, seen + 1)
             seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
-            if whole >= first:
-                log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
+            if whole >= first and whole > told:
+                first = max(expected, told + 1)
+                log.lost.append((first, whole + 1 - first, "damaged at the end"))
     if o.evidence is not None and o.evidence.size > s.size:
         # What only the sidecar says is said again: it goes, for it fits no more.
         for low, high in o.evidence.gone:
@@ -78,6 +83,37 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
                 owe(log, error, None)
             return 0
         put_skips(log, s, expected)
+    return 0
+
+
+cdef int pass_over_end(Log log, Opened o) except -1:
+    """Of a segment that is not carried on: no sequence of its damaged end is given again."""
+    cdef Segment s = o.segment
+    cdef bytes data
+    cdef uint64_t first = log.last_seq + 1, expected = s.first + s.count, last, whole = 0
+    cdef Py_ssize_t at
+    if o.headless:
+        at = o.scan.heads_end
+        expected = o.scan.last_seq + 1
+    elif o.scan is not None and o.scan.bad_end:
+        at = o.scan.damaged[len(o.scan.damaged) - 1][0]
+    else:
+        return 0
+    data = read_all(log, s)
+    at = min(at, len(data))
+    if s.packed is not None and s.count:
+        # A block that can't be decompressed: zeros stand for what was on the disk.
+        last = expected - 1 + min(<uint64_t>(len(data) - at) // RECORD_EXTRA_BYTES, <uint64_t>UNREADABLE_MAX)
+        whole = min(expected, last)
+    else:
+        last = last_named(PyBytes_AS_STRING(data) + at, len(data) - at, s.salt, expected, &whole)
+    if whole >= first:
+        log.lost.append((first, whole + 1 - first, "damaged at the end"))
+    if last >= first:
+        if last > max(whole, first - 1):
+            first = max(whole + 1, first)
+            ranges_add(&log.ranges, first, last + 1 - first)
+        log.last_seq = last
     return 0
 
 

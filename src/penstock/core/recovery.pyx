@@ -32,7 +32,7 @@ from penstock.core.record cimport (
     SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Range, Ranges, get_sealed_half, get_segment_head, is_packed_head,
     is_sealed_head, mend_segment_head, ranges_add, ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, guess_last, never_written, nothing, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guessed, never_written, read_all, scan
 from penstock.core.sealing cimport aead_of
 from penstock.core.segment cimport Segment, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
@@ -211,7 +211,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         good = o.mended = find_head(log, o)
         if not good and is_last and never_written(head, first):
             # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
-            o.scan = nothing(s, guess_last(log, s))
+            o.scan = guessed(log, s)
             restart(log, s)
             o.scan.good_end = s.begins
             return o
@@ -221,7 +221,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if not good:
         o.headless = True
         s.damaged = True
-        o.scan = nothing(s, guess_last(log, s))
+        o.scan = guessed(log, s)
         o.scan.damaged = [(0, s.size)]
         o.scan.good_end = s.size
         log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
