@@ -5,9 +5,12 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from penstock.core.atomic import store_whole
 from penstock.core.disk import PyDisk
+from penstock.core.draft import draft
 from penstock.core.log import Log
 from tests.core.damage import everything
+from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
 
 
@@ -95,3 +98,37 @@ def test_several_damaged_records_at_the_end_give_no_sequence_again(
         # One whose length is damaged looks like one that never reached the disk whole.
         torn = any("length" in damaged for damaged in parts)
         assert told or torn or set(everything(log)) >= set(range(1, 20))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(1, 200), kept=st.booleans())
+def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
+    cut: int, kept: bool
+) -> None:
+    """The index file says that all of it was there; without one it may never have reached the disk."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    log.add(1, "s", b"before")
+    site = Site(log=log)
+    store_whole(site.stream, [draft("s", b"m" * 60, b"") for _ in range(3)])
+    site.hub.settle()
+    log.flush()
+    log.close()
+    path = "log/00000000000000000001"
+    data = target.names[f"{path}.seg"].data
+    del data[len(data) - cut :]
+    if not kept:
+        target.unlink(f"{path}.idx")
+    there = {1, *(seq for seq in range(2, 4) if kept and cut <= 97 * (4 - seq))}
+    for last in (4, 5, 6):
+        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        found = everything(log)
+        assert {seq for seq in found if found[seq].payload != b"after"} == there
+        told = {first + k for first, count, _ in log.lost for k in range(count)}
+        assert told == ({2, 3, 4} - there if kept else set())
+        if kept:
+            assert log.last_seq == last
+        log.add(1, "s", b"after")
+        log.flush()
+        log.fsync()
+        target.kill()

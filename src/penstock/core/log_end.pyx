@@ -46,8 +46,8 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
     s.sealed = False
     if told < s.first + s.count:
         told = 0                             # nothing behind the end was told as lost yet
-    if o.scan is not None and o.scan.group_at:
-        seen = drop_group(log, o)
+    if o.scan is not None and o.scan.group_at and (o.evidence is None or o.evidence.count <= o.scan.group_index):
+        seen = drop_group(log, o)            # else the index file says that the disk had all of it
     expected = s.first + s.count
     if o.scan is not None and o.scan.good_end < s.size:
         cut = keep_aside(log, s, o.scan.good_end)

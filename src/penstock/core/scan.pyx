@@ -185,6 +185,7 @@ cdef int take_skip(State state, Head* head) except -1:
     if next <= head.seq < next + GAP_MAX:
         if head.state & LOST:
             state.found.missing.append((next, head.seq + 1 - next, "damaged bytes"))
+            state.found.group_at = 0                # it was whole, before: of another one nothing would be there
         s.push_holes(<uint32_t>(head.seq + 1 - next))
     return 0
 
@@ -396,7 +397,8 @@ cdef Scan nothing(Segment s, uint64_t last_seq):
 
 cdef Scan guessed(Log log, Segment s):
     # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again.
+    # those must not be given again. Lengths are not believed either: within what a record claims others are looked for, but no
+    # further on than there is room for, for there they may be somebody's payload.
     cdef bytes data = read_all(log, s)
     cdef const char* p = PyBytes_AS_STRING(data)
     cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
@@ -404,18 +406,15 @@ cdef Scan guessed(Log log, Segment s):
     cdef uint64_t last = s.first - 1
     cdef Scan found
     cdef size_t heads_end = min(<size_t>s.begins, size), after = 0
-    cdef bint overlong = False
     while at + RECORD_EXTRA_BYTES <= size:
         if not plausible(p + at, size - at, &head) or not s.first <= head.seq <= last + GAP_MAX or (
-                overlong and head.seq > last + 1 + (at - after) // RECORD_EXTRA_BYTES):
+                at < heads_end and not last < head.seq <= last + 1 + (at - after) // RECORD_EXTRA_BYTES):
             at += 1
             continue
-        if head.seq > last:
-            last = head.seq
-        overlong = head.length > size - at       # its length is damaged, or it never reached the disk whole
-        at += RECORD_HEAD_BYTES if overlong else head.length
+        last = max(last, head.seq)
+        heads_end = max(heads_end, at + min(<size_t>head.length, size - at))
+        at += RECORD_HEAD_BYTES
         after = at
-        heads_end = size if overlong else at
     found = nothing(s, last)
     found.heads_end = heads_end
     return found
