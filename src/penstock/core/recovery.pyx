@@ -259,6 +259,8 @@ cdef bint find_head(Log log, Opened o) except -1:
         s.salt = o.evidence.salt
         return True
     data = read_all(log, s)
+    if s.packed is not None and s.packed.unsure:
+        return False                         # what is damaged in a block may come again in each record of it
     s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places)
     return places > 1
 
