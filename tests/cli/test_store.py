@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,38 @@ def test_what_can_not_be_done_has_its_own_status(
     assert (status, out) == (2, "")
     assert err.startswith("penstock: ")
     assert err.count("\n") == 1
+
+
+def test_names_are_shown_and_not_obeyed(run: Run, tmp_path: Path) -> None:
+    """Who may make a stream chooses its name: a terminal would do what it says."""
+    tmp_path /= "zürich"
+    make_stream(tmp_path, "a\x1b[31mb", 20)
+    (tmp_path / "jetstream/$G/streams/%FF").mkdir()
+    (tmp_path / "jetstream/notes.txt").write_text("somebody's")
+    os.mkdir(bytes(tmp_path) + b"/jetstream/$G/streams/\xfe")
+    calls = [("ls",), ("check",), ("verify",), ("repair", "--dry-run")]
+    for name, *options in calls:
+        status, out, _ = run(name, tmp_path, *options)
+        assert status == 0
+        assert "a\\x1b[31mb" in out
+        assert all(line.isprintable() for line in out.splitlines())
+    status, out, _ = run("dump", tmp_path, "a\x1b[31mb")
+    assert status == 0
+    assert "a\\x1b[31mb.1" in out.splitlines()[0] + out.splitlines()[2]
+    status, out, _ = run("ls", tmp_path, "--json")
+    names = [each["stream"] for each in json.loads(out)["streams"]]
+    assert "a\x1b[31mb" in names
+    assert out.encode()
+    status, _, err = run("dump", tmp_path, "\x1b[31m")
+    assert status == 2
+    assert "\x1b" not in err
+    status, _, err = run("backup", tmp_path, tmp_path / "b")
+    assert status == 2
+    assert "moved away" in err
+    os.rmdir(bytes(tmp_path) + b"/jetstream/$G/streams/\xfe")
+    status, out, _ = run("backup", tmp_path, tmp_path / "b")
+    assert status == 0
+    assert "a\\x1b[31mb" in out
+    status, out, _ = run("restore", tmp_path / "b", tmp_path / "c", "--stream", "a\x1b[31mb")
+    assert status == 0
+    assert "a\\x1b[31mb" in out

@@ -71,6 +71,7 @@ def test_status_line_and_request_info_are_not_stored() -> None:
     assert scan(block)["untidy"]
     assert tidied(block) == b"NATS/1.0\r\nA: b\r\n\r\n"
     assert tidied(b"garbage!!!") == b"garbage!!!"
+    assert tidied(b"NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n") == b""  # no empty block
 
 
 def test_value_is_by_exact_name() -> None:

@@ -17,6 +17,8 @@ def test_a_stream_whose_removal_is_finished_at_a_start_stays_removed() -> None:
     disk.sync_dir(stream.folder.rpartition("/")[0])
     files.move_away(stream, "x")
     disk.kill()  # the process ends before it could sync
-    assert AccountFiles(PyDisk(disk), "store", "$G").open() == []
+    files = AccountFiles(PyDisk(disk), "store", "$G")
+    assert files.open() == []
+    assert files.finish_removals()
     disk.crash()
     assert AccountFiles(PyDisk(disk), "store", "$G").open() == []

@@ -4,6 +4,8 @@ import io
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core.clock import Clock
 from penstock.core.hub import Hub
@@ -11,6 +13,7 @@ from penstock.core.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients.clients import NEVER_NS, Clients
+from penstock.server.clients.departed import Departed, Held, Ring
 from penstock.server.identity import Greeting
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
@@ -219,6 +222,44 @@ def test_the_departed_are_remembered_up_to_a_number():
         world.sessions.eof(world.join())
     assert [d.cid for d in world.clients.departed] == [3, 4, 5]
     assert world.clients.departed[0].reason == "Client Closed"
+
+
+def subscribed(world, *subjects):
+    connection = world.join()
+    world.say(connection, "".join(f"SUB {s} {k}\n" for k, s in enumerate(subjects)))
+    world.sessions.eof(connection)
+
+
+def test_the_departed_have_their_subscriptions_by_name_up_to_a_number():
+    world = World(max_closed_clients=5)
+    world.clients.departed = Ring(5, listed=4)
+    for subjects in (["a"], ["b", "c"], [], ["d"], ["e", "f"]):
+        subscribed(world, *subjects)
+    kept = [[s.subject for s in gone.held] for gone in world.clients.departed]
+    assert kept == [[], [], [], [b"d"], [b"e", b"f"]]  # the oldest go first, until the rest fit
+    assert [gone.subscriptions for gone in world.clients.departed] == [1, 2, 0, 1, 2]
+    assert world.clients.departed.listed == 3
+
+
+@given(
+    size=st.integers(0, 4),
+    listed=st.integers(0, 9),
+    counts=st.lists(st.integers(0, 5), max_size=30),
+)
+def test_no_more_subscriptions_of_the_departed_are_kept_than_said(size, listed, counts):
+    ring = Ring(size, listed)
+    for cid, count in enumerate(counts):
+        held = [Held(b"s", b"", b"1", 0, 0)] * count
+        ring.append(Departed(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, count, held))
+        there = list(ring)
+        assert [gone.cid for gone in there] == list(range(cid + 1))[-size or cid + 1 :]
+        assert ring.listed == sum(len(gone.held) for gone in there) <= listed
+        newest = 0
+        for gone in reversed(there):  # of the newest ones as many as fit
+            newest += gone.subscriptions
+            if newest > listed:
+                break
+            assert len(gone.held) == gone.subscriptions
 
 
 def test_lame_duck_is_told_to_those_who_understand_it():

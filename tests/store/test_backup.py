@@ -210,6 +210,29 @@ def test_damage_in_a_backup_is_found_and_never_restored(tmp_path: Path) -> None:
     bring_back(target, tmp_path / "b")
 
 
+@pytest.mark.parametrize("harm", ["flip", "empty", "gone"])
+def test_a_damaged_object_is_written_anew(tmp_path: Path, harm: str) -> None:
+    """When the file is read again: no backup but says that it is there."""
+    folder = make_stream(tmp_path / "a")
+    target = tmp_path / "backups"
+    save(tmp_path / "a", target)
+    backups = BackupFolder(Disk(), str(target))
+    for path in [Path(path) for _, path in backups.objects()]:
+        if harm == "flip":
+            flip(path, len(path.read_bytes()) // 2)
+        elif harm == "empty":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+    assert not verify(backups).sound
+    disk, found = stores(tmp_path / "a")
+    made = back_up(disk, found, found.streams, backups, LATER + HOUR, reread=True)
+    assert made.new_bytes == made.total_bytes
+    assert verify(backups).sound
+    bring_back(target, tmp_path / "b", at=backups.ids()[0])
+    assert messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a")) == messages_of(folder)
+
+
 def test_a_damaged_store_is_backed_up_and_restored_as_it_is(tmp_path: Path) -> None:
     folder = make_stream(tmp_path / "a")
     flip(segments_of(folder)[0], 100)

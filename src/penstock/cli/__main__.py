@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(click: "ModuleType", given: list[str]) -> int:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # a name that is no UTF-8 is an escape in JSON then, whatever the locale
+        sys.stdout.reconfigure(errors="backslashreplace")
     from penstock.cli.tree import penstock
     from penstock.errors import NoResponders, PenstockError
 
@@ -68,7 +72,8 @@ def run_pipeline(arguments: list[str]) -> int:
 
 def complain(text: str) -> int:
     """One line on stderr; the exit status."""
-    print(f"penstock: {' '.join(text.split())}", file=sys.stderr)
+    line = " ".join(text.split())
+    print("penstock:", line if line.isprintable() else ascii(line)[1:-1], file=sys.stderr)
     return 1
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import as_data, payload, print_json, print_json_line, readable
+from penstock.cli.output import as_data, payload, print_json, print_json_line, readable, shown
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
 
@@ -154,9 +154,9 @@ def _show(session: Session, message: BlockingMessage, raw: bool, index: int) -> 
 def show_message(message: BlockingMessage, mark: str = "") -> None:
     """A message for the eye."""
     reply = f" reply {message.reply}" if message.reply else ""
-    print(f"{mark}{message.subject}{reply}")
+    print(shown(f"{mark}{message.subject}{reply}"))
     if message.raw_headers:
         for name, values in message.headers.items():
             for value in values:
-                print(f"{name}: {value}")
+                print(shown(f"{name}: {value}"))
     print(readable(message.data), flush=True)

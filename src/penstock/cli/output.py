@@ -35,6 +35,7 @@ def print_json_line(data: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
     """A table; `right` names the columns of numbers."""
+    rows = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -58,7 +59,8 @@ def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = f
 
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """Names and values under a title; facts with an empty value are left out."""
-    facts = [(name, value) for name, value in facts if value]
+    facts = [(shown(name), shown(value)) for name, value in facts if value]
+    title = shown(title)
     width = max((len(name) for name, _ in facts), default=0)
     if sys.stdout.isatty():
         from rich.console import Console
@@ -118,6 +120,15 @@ def payload(data: bytes) -> dict[str, str]:
         import base64
 
         return {"data_base64": base64.b64encode(data).decode()}
+
+
+def shown(text: str) -> str:
+    """A name for the eye, on one line: whoever may make a stream chooses its name, and a terminal
+    would obey what is in it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def readable(data: bytes) -> str:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, size
+from penstock.cli.output import number, print_table, shown, size
 from penstock.cli.session import Session, command
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     more_files,
     plural,
     progress,
@@ -38,7 +39,6 @@ _COLUMNS = (
     "state",
 )
 _NUMBERS = frozenset(("messages", "bytes", "segments", "on disk", "first", "last", "consumers"))
-STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
 
 
 def _look(
@@ -132,7 +132,7 @@ def _tell(session: Session, report: StoreReport) -> int:
         name = f"{each.account}/{each.stream}"
         if each.domain:
             name = f"{each.domain}/{name}"
-        print(f"{style(each.state.ljust(15), each.state)}  {name}  {_facts(each)}")
+        print(f"{style(each.state.ljust(15), each.state)}  {shown(name)}  {_facts(each)}")
         for problem in each.problems:
             show_problem(problem, each.folder)
     for problem in report.problems:
@@ -157,7 +157,7 @@ def show_problem(problem: Problem, folder: str) -> None:
     if problem.offset or (problem.length and ".torn-" not in problem.file):
         where = f"{where} at {problem.offset} ({number(problem.length)} bytes)"
     what = f"{_sequences(problem)}{problem.reason}"
-    print(f"  {style(problem.kind, problem.kind).ljust(5)} {where}: {what}")
+    print(f"  {style(problem.kind, problem.kind).ljust(5)} {shown(f'{where}: {what}')}")
     print(f"        repair: {problem.repair}")
 
 

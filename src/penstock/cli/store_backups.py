@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, size
+from penstock.cli.output import number, print_table, shown, size
 from penstock.cli.session import Session, command
-from penstock.cli.store import STREAMS
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     locked,
     more_files,
     plural,
@@ -80,7 +80,7 @@ def backup(
         return SOUND
     for stream in made.streams:
         facts = f"{number(stream.messages)} messages up to {number(stream.last_seq)}"
-        print(f"{style(stream.state, stream.state)}  {stream.label}  {facts}")
+        print(f"{style(stream.state, stream.state)}  {shown(stream.label)}  {facts}")
     what = f"{size(made.total_bytes)}, of which {size(made.new_bytes)} new"
     count = plural(len(made.streams), "stream")
     print(f"backup {made.id}: {count}, {what}, in {seconds:.2f} s")
@@ -180,10 +180,12 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
         show_json(facts | {"damage": damage})
         return DAMAGED if damage else SOUND
     for each in wanted:
-        print(f"{each.label}: {number(each.messages)} messages up to {number(each.last_seq)}")
+        print(
+            f"{shown(each.label)}: {number(each.messages)} messages up to {number(each.last_seq)}"
+        )
     count = plural(len(wanted), "stream")
     for text in damage:
-        print(text)
+        print(shown(text))
     print(f"restored {count} of backup {manifest.id}, {size(total)}, in {seconds:.2f} s")
     return DAMAGED if damage else SOUND
 
@@ -253,7 +255,7 @@ def verify_backup(session: Session, target: str) -> int:
         facts = f"{count}, {size(each.bytes)}"
         print(f"{style(state.ljust(7), state)}  {each.id}  {facts}")
         for problem in each.problems:
-            print(f"  {style('lost', 'lost')}  {problem}")
+            print(f"  {style('lost', 'lost')}  {shown(problem)}")
     speed = f", {size(int(result.bytes / result.seconds))}/s" if result.seconds else ""
     what = (
         f"{plural(result.objects, 'file')}, {size(result.bytes)} hashed in {result.seconds:.2f} s"

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.api.times import format_time, parse_time
-from penstock.cli.output import payload, print_json, print_json_line, readable
+from penstock.cli.output import payload, print_json, print_json_line, readable, shown
 from penstock.cli.session import Session, command
-from penstock.cli.store_session import DAMAGED, SOUND, more_files, store_argument, vault
+from penstock.cli.store_session import (
+    DAMAGED,
+    SOUND,
+    complain,
+    more_files,
+    store_argument,
+    vault,
+)
 
 if TYPE_CHECKING:
     from penstock.core.readonly import ReadOnlyDisk
@@ -95,7 +102,7 @@ def _show(session: Session, row: Row, headers: bool, raw: bool) -> None:
             told["headers"] = block.decode("utf-8", "replace")
         print_json_line(told | payload(data))
     else:
-        print(f"[#{seq}] {subject} {format_time(ts_ns)}")
+        print(f"[#{seq}] {shown(subject)} {format_time(ts_ns)}")
         if headers and block:
             print(readable(block.replace(b"\r\n", b"\n").strip()))
         print(readable(data))
@@ -142,5 +149,5 @@ def _described(session: Session, disk: ReadOnlyDisk, place: StreamPlace, consume
     told, problems = (consumer_states if consumers else configuration)(disk, place)
     print_json(told)
     for problem in problems:
-        print(f"penstock: {problem}", file=sys.stderr)
+        complain(problem)
     return DAMAGED if problems else SOUND

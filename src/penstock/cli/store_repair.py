@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, size
+from penstock.cli.output import number, shown, size
 from penstock.cli.session import Session, command
-from penstock.cli.store import STREAMS, show_problem
+from penstock.cli.store import show_problem
 from penstock.cli.store_session import (
     DAMAGED,
     SOUND,
+    STREAMS,
     locked,
     more_files,
     plural,
@@ -67,9 +68,7 @@ def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool
 
 
 def _tell(report: RepairReport, dry_run: bool) -> None:
-    name = f"{report.account}/{report.stream}"
-    if report.domain:
-        name = f"{report.domain}/{name}"
+    name = shown("/".join(filter(None, (report.domain, report.account, report.stream))))
     state = report.after.state
     if not report.changes:
         print(f"{style(state.ljust(15), state)}  {name}  nothing to do")
@@ -86,9 +85,9 @@ def _tell(report: RepairReport, dry_run: bool) -> None:
     for change in report.changes:
         where = change.file.removeprefix(f"{folder}/")
         kept = change.kept.removeprefix(f"{folder}/")
-        print(f"  {change.what} {where} ({size(change.bytes)}): {change.why}")
+        print(f"  {change.what} {shown(where)} ({size(change.bytes)}): {change.why}")
         if kept:
-            print(f"        kept: {kept}")
+            print(f"        kept: {shown(kept)}")
     for problem in report.after.problems:
         if problem.kind == "lost":
             show_problem(problem, folder)

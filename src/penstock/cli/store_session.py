@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.output import number, print_json
+from penstock.cli.output import number, print_json, shown
 from penstock.cli.tree import Lazy
 from penstock.errors import PenstockError
 
@@ -30,6 +30,8 @@ SOUND, DAMAGED, FAILED = 0, 1, 2
 
 STORE = "PENSTOCK_STORE"
 KEY = "PENSTOCK_STORE_KEY"
+
+STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
 
 
 class StoreGroup(Lazy):
@@ -54,7 +56,7 @@ class StoreGroup(Lazy):
 
 def complain(text: str) -> None:
     """One line on stderr."""
-    print(f"penstock: {' '.join(text.split())}", file=sys.stderr)
+    print(f"penstock: {shown(' '.join(text.split()))}", file=sys.stderr)
 
 
 def store_argument(function: F) -> F:

@@ -18,6 +18,7 @@ from penstock.cli.output import (
     print_json,
     print_table,
     readable,
+    shown,
     size,
     size_limit,
 )
@@ -227,8 +228,8 @@ def get(session: Session, name: str, seq: int | None, last_for: str | None, raw:
     elif raw:
         sys.stdout.buffer.write(found.data)
     else:
-        print(f"[#{found.seq}] {found.subject} {moment(found.timestamp_ns)}")
+        print(f"[#{found.seq}] {shown(found.subject)} {moment(found.timestamp_ns)}")
         for header, values in found.headers.items():
             for value in values:
-                print(f"{header}: {value}")
+                print(shown(f"{header}: {value}"))
         print(readable(found.data))

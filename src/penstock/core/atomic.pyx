@@ -156,6 +156,8 @@ cdef uint64_t store_group(Intake stream, Group group) except? 0:
             if asked:
                 try:
                     stream.rules.ask(STAGE_STORED, draft)
+                except OSError:
+                    pass                       # it is stored: what the disk does not say of older ones goes with a later one
                 except Exception as error:
                     failure = error            # the others are stored all the same
     except BaseException:

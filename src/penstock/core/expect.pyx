@@ -10,6 +10,7 @@ from penstock.core.buffer cimport Out, out_free, out_put
 
 cdef enum:
     PREFIX = 5                 # "Nats-"
+    EMPTY_BYTES = 12           # a block without a line
 
 
 cdef inline Text value_of(const char* p, const char* end) noexcept nogil:
@@ -92,7 +93,8 @@ cdef void scan_headers(const char* p, uint32_t n, PublishHeaders* found) noexcep
 cdef int tidy(const char* p, uint32_t n, Out* out) except -1:
     cdef const char* end = p + n
     cdef const char* eol
-    cdef bint first = True
+    cdef size_t before = out.len
+    cdef bint first = True, removed = False
     while p < end:
         eol = <const char*>memchr(p, c'\n', end - p)
         eol = end if eol == NULL else eol + 1
@@ -100,8 +102,12 @@ cdef int tidy(const char* p, uint32_t n, Out* out) except -1:
             out_put(out, b"NATS/1.0\r\n", 10)
         elif eol - p < 18 or memcmp(p, b"Nats-Request-Info:", 18) != 0:
             out_put(out, p, eol - p)
+        else:
+            removed = True
         first = False
         p = eol
+    if removed and out.len - before <= EMPTY_BYTES:
+        out.len = before                       # it was the only one
     return 0
 
 

@@ -165,7 +165,9 @@ cdef class Intake(Sink):
                 m = &own
                 self.tidied(m)
                 scan_headers(m.body, m.hlen, &h)
-            if h.rare and self.rules is not None and (h.untidy if draft is not None else not self.gathers(&h)):
+                if draft is not None:
+                    draft.headers = PyBytes_FromStringAndSize(m.body, m.hlen)
+            if draft is None and h.rare and self.rules is not None and not self.gathers(&h):
                 own = m[0]
                 m = &own
                 draft = draft_of(m)

@@ -114,12 +114,14 @@ cdef int sync_found(Log log, Segment s) except -1:
     return 0
 
 
-cdef int doubt_found(Log log) except -1:
-    """Of segments whose sync failed, those with something in them that counts are not believed to be on the disk."""
+cdef int doubt_found(Log log, list doubted) except -1:
+    """Of segments whose sync failed, those with something in them that counts are not believed to be on the disk. Others that are not
+    synced are those that the opening itself has written to: they are like any.
+    """
     cdef Segment s
     cdef bint any_left = False
-    found, log.unsynced = log.unsynced, []
-    for s in found:
+    log.unsynced = [s for s in log.unsynced if s not in doubted]
+    for s in doubted:
         # A compressed one was on the disk before it had its name; of one without a sound head nothing can be made anew.
         if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
             continue
@@ -275,9 +277,11 @@ def make_anew(Log log, Segment s) -> None:
     log.segments.handle(s)
 
 
-cdef int write_found(Log log, str stale) except -1:
-    """What was mended is on the disk before anybody builds on it; `stale` goes then: an index file, whose log says now what it did."""
-    doubt_found(log)
+cdef int write_found(Log log, list doubted, str stale) except -1:
+    """What was mended is on the disk before anybody builds on it, but for segments that are `doubted`; `stale` goes then: an index
+    file, whose log says now what it did.
+    """
+    doubt_found(log, doubted)
     log.stale = stale
     log.sync_used = True
     try:

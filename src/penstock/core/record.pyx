@@ -212,7 +212,7 @@ cdef bint plausible(const char* p, size_t avail, Head* head) noexcept nogil:
     memcpy(head, p, RECORD_HEAD_BYTES)
     if head.mark != RECORD_MARK or head.length < RECORD_EXTRA_BYTES or head.length > RECORD_MAX_BYTES:
         return False
-    if head.kind < MESSAGE or head.kind > SKIP:
+    if head.kind < MESSAGE or head.kind > SKIP or head.seq >> 63:
         return False
     return <uint64_t>head.subject_len + head.hlen <= head.length - RECORD_EXTRA_BYTES
 

@@ -19,6 +19,7 @@ from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport Out, hash_bytes, out_free
 from penstock.core.log cimport Log
@@ -54,6 +55,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     cdef list names = log.disk.list_dir(log.folder)
     cdef list found = [n for n in names if is_segment_name(n)]
     cdef list opened = []
+    cdef list doubted
     cdef Py_ssize_t k
     cdef Opened o
     cdef Segment last
@@ -63,6 +65,7 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     for k in range(len(found)):
         open_next(log, opened, found[k], k == len(found) - 1)
         yield
+    doubted = list(log.unsynced)
     if not opened:
         if not log.disk.exists(log.folder):
             if not create:
@@ -109,9 +112,9 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
     log.first_seq = log.segments.next_live(1) if log.msgs else log.last_seq + 1
     log.written_seq = log.last_seq
     if log.active is last and not last.has_index and (<Opened>opened[len(opened) - 1]).evidence is not None:
-        write_found(log, log.segments.path(last, ".idx"))     # it says how the segment was before
+        write_found(log, doubted, log.segments.path(last, ".idx"))     # it says how the segment was before
     else:
-        write_found(log, None)
+        write_found(log, doubted, None)
     if log.active is last:
         log.go_on()
 
@@ -484,7 +487,7 @@ cdef int count(Log log, Opened o) except -1:
         return 0          # its file was set aside, and the active one has its name
     if s.live == 0:
         s.live_bytes = 0
-    elif o.sidecar is not None and not o.touched:
+    elif o.sidecar is not None and not o.touched and s.first not in (<Rebuild>log.segments.rebuild).remade:
         merge_rows(log.subjects_table, s, o.sidecar.rows)
         o.sidecar = None
     else:
@@ -515,12 +518,14 @@ cdef class Rebuild:
     """Called with a segment whose entries can't be read back: reads them from its records."""
     cdef object log          # weak, so that a log dropped without close goes at once
     cdef bint opened         # all segments are counted
+    cdef set remade          # first sequences of those whose entries the opening has read again: their sidecar says nothing any more
     cdef bint short          # messages turned out to be missing of one that may be counted already
     cdef bint counting       # a count reads the entries of all: what it finds missing it does not count
 
     def __init__(self, Log log) -> None:
         import weakref
         self.log = weakref.ref(log)
+        self.remade = set()
 
     cdef int count_anew(self, Log log) except -1:
         if not self.counting:
@@ -536,6 +541,7 @@ cdef class Rebuild:
         """Fill s.entries again and write its sidecar anew."""
         cdef Log log = self.log()
         cdef Segment fresh = Segment()
+        cdef Scan found
         cdef uint32_t i
         fresh.first = s.first
         fresh.salt = s.salt
@@ -548,7 +554,7 @@ cdef class Rebuild:
         fresh.sealed = True
         log.segments.serials += 1
         fresh.serial = log.segments.serials
-        scan(log, fresh)
+        found = scan(log, fresh)
         if fresh.count < s.count:
             fresh.push_holes(s.count - fresh.count)
         s.entries = fresh.entries
@@ -556,12 +562,17 @@ cdef class Rebuild:
         fresh.entries = NULL
         fresh.cap = 0
         if self.opened:
-            # What its entries name is what it names. While the log is being opened its sidecar may still be asked, whose rows are in
-            # the order of its subjects: then the few of this segment are named twice, and are not forgotten before the next opening.
+            # What its entries name is what it names.
             s.subjects, fresh.subjects = fresh.subjects, s.subjects
             s.subject_count, fresh.subject_count = fresh.subject_count, s.subject_count
             s.subject_cap, fresh.subject_cap = fresh.subject_cap, s.subject_cap
             log.subjects_table.leave(fresh)
+        else:
+            take_subjects(log, s, fresh)
+            self.remade.add(s.first)
+        if found.damaged or s.damaged:
+            say_again(log, s)
+        ranges_free(&s.removes)
         s.removes = fresh.removes
         memset(&fresh.removes, 0, sizeof(Ranges))
         for i in range(s.count):
@@ -577,3 +588,42 @@ cdef class Rebuild:
             self.count_anew(log)
         if not s.damaged and s.removed_mark <= log.synced_mark:
             write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+
+
+cdef int say_again(Log log, Segment s) except -1:
+    """Its index file will not be believed any more, and may be the only one to know some removals: they are written once more."""
+    cdef list lost = log.lost_within(s.first, s.first + s.count)
+    cdef uint64_t end = log.last_seq + 1
+    cdef uint32_t i = 0, live
+    cdef Ranges said
+    cdef size_t k
+    while i < s.count:                           # one was made of a segment of which nothing was lost
+        live = s.next_live(i) if s.live else s.count
+        log.say_gone(s.first + i, s.first + live, lost)
+        i = live + 1
+    memset(&said, 0, sizeof(Ranges))
+    try:
+        read_ranges(log.segments, s, &said)
+        for k in range(said.count):
+            if said.items[k].first < end:
+                ranges_add(&log.ranges, said.items[k].first, min(said.items[k].count, end - said.items[k].first))
+    finally:
+        ranges_free(&said)
+    if s.removed_below > 1:
+        ranges_add(&log.ranges, 1, min(s.removed_below, end) - 1)
+    return 0
+
+
+cdef int take_subjects(Log log, Segment s, Segment fresh) except -1:
+    """What its sidecar named stays named, for who has noted that it is (`seen`); what its records name comes behind it."""
+    cdef uint32_t k
+    cdef set known = {s.subjects[k] for k in range(s.subject_count)}
+    for k in range(fresh.subject_count):
+        if fresh.subjects[k] in known:
+            log.subjects_table.leave_one(fresh.subjects[k])
+        else:
+            s.add_subject(fresh.subjects[k])
+    free(fresh.subjects)
+    fresh.subjects = NULL
+    fresh.subject_count = fresh.subject_cap = 0
+    return 0

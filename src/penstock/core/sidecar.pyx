@@ -127,6 +127,9 @@ cdef bytes encode(SubjectTable subjects, Segment s, uint64_t last_seq):
         if e[i].offset == 0:
             continue
         k = subjects.table[e[i].subject].local
+        if k >= s.subject_count or s.subjects[k] != e[i].subject:
+            free(rows)
+            raise AssertionError(f"message {s.first + i} has a subject that its segment does not name")
         e[i].subject = k
         headed += e[i].size >> 31
         if is_live(s, i):
@@ -191,6 +194,8 @@ cdef Sidecar open_sidecar(SegmentList segments, Segment s, char* head, bint evid
         if not evidence and (get32(head, 8) != INDEX_VERSION) != (s.key_number != 0):
             return None
         if get64(head, 16) != s.first or (get32(head, 12) != s.salt and not (evidence and s.salt == 0)):
+            return None
+        if get64(head, 48) >> 63 or (s.first + get32(head, 32)) >> 63:
             return None
         if not evidence and (get64(head, 24) != s.size or get32(head, 104)):
             return None

@@ -12,7 +12,7 @@ from penstock.core.atomic cimport Group
 from penstock.core.buffer cimport hash_bytes, parse_u63
 from penstock.core.draft cimport Draft
 from penstock.core.expect cimport (
-    RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
+    RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
 )
 from penstock.core.intake cimport REFUSED, STORED, Intake
 from penstock.core.log cimport Log
@@ -64,10 +64,14 @@ cdef class Staged:
                 return outcome
         if h.message_id.at != NULL and self.check_id(&h):
             return REFUSED
+        if h.rare & RARE_SOURCE:
+            return stream.refuse(400, 10227, "message stream source header is not allowed")
         if stream.every:
             outcome = stream.ask(COUNT, &m, &h, draft)
             if outcome:
                 return outcome
+            if stream.check_size(&m):          # what a rule has made of it
+                return REFUSED
         if self.check_sequences(&m, &h):
             return REFUSED
         if h.rare & RARE_SCHEDULE:

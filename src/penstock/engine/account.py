@@ -142,8 +142,8 @@ class Account:
         self.alarms: Timers[Alarm] = Timers()
         # that have consumers whose states are to be written, in the order in which they changed
         self.unsaved: dict[StreamEntry, None] = {}
-        # folders of deleted streams that the disk did not let us remove, and when to try again
-        self.removals: dict[str, None] = {}
+        # whether folders of deleted streams may be left to be removed, and when to try (again)
+        self.owes_removals = False
         self.removals_at_ns = 0
         self.api_total = 0
         self.api_errors = 0

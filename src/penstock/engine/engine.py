@@ -244,7 +244,8 @@ class Engine:
         """When `tick` has something to do; 0: not needed."""
         soon = 0
         for account in self._all:
-            if not account.streams and not account.transfers and not account.reopens:
+            owes = account.owes_removals or account.leftovers
+            if not (account.streams or account.transfers or account.reopens or owes):
                 continue
             soon = soon or min(self._save_at_ns, self._idle_at_ns, self._rules_at_ns)
             for due_ns in (account.timers.next_ns(), account.alarms.next_ns()):
@@ -363,7 +364,7 @@ def _decrypted(stream: StreamEntry) -> bool:
 
 
 def _expire(account: Account, now_ns: int) -> None:
-    if account.removals:
+    if account.owes_removals:
         trouble.remove_again(account, now_ns)
     for stream in account.streams.values():
         if len(stream.core.log.lost) != stream.lost_reported:

@@ -42,6 +42,8 @@ from penstock.vault import Vault
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
 FORMAT = 1
+REMOVALS = 8
+"""Folders of deleted streams that are removed in one go."""
 
 
 class Dated(Struct, kw_only=True):
@@ -89,7 +91,7 @@ class AccountFiles:
         self._restoring = f"{root}/restoring"
 
     def open(self) -> list[str]:
-        """Make the folders, finish deletions that were cut short; the stream folders there are."""
+        """Make the folders; the stream folders there are."""
         if not self._disk.exists(self._streams):
             self._disk.make_dir_durable(self._streams)
         with contextlib.suppress(OSError):  # what a disk in trouble refuses, the next start does
@@ -97,11 +99,6 @@ class AccountFiles:
             self._disk.make_dir(self._deleted)
             for name in self._disk.list_dir(self._restoring):
                 self._disk.remove_tree(f"{self._restoring}/{name}")
-            deleted = self._disk.list_dir(self._deleted)
-            if deleted:
-                self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
-            for name in deleted:
-                self._disk.remove_tree(f"{self._deleted}/{name}")
         return [f"{self._streams}/{name}" for name in self._disk.list_dir(self._streams)]
 
     def stream(self, folder_or_name: str, *, by_name: bool = True) -> "StreamFiles":
@@ -145,9 +142,30 @@ class AccountFiles:
         return target
 
     def finish_removal(self, target: str) -> None:
-        """The second half; what it leaves is removed at the next start."""
+        """The second half; what it leaves is for `finish_removals`."""
         self._disk.sync_dir(self._streams)
         self._disk.remove_tree(target)
+
+    def finish_removals(self, most: int = REMOVALS) -> bool:
+        """Remove what removals have left, at most so many folders; whether that was all. OSError: the
+        disk refuses, some or all of them.
+        """
+        deleted = self._disk.list_dir(self._deleted)
+        if deleted:
+            self._disk.sync_dir(self._streams)  # or power that goes now brings back half of one
+        refused: OSError | None = None
+        removed = 0
+        for name in deleted:
+            if removed == most:
+                break
+            try:
+                self._disk.remove_tree(f"{self._deleted}/{name}")
+                removed += 1
+            except OSError as error:  # it does not keep the others
+                refused = error
+        if refused is not None:
+            raise refused
+        return removed == len(deleted)
 
     def discard(self, files: "StreamFiles", unique: str) -> bool:
         """Take back a create that failed half way, so that the next start finds nothing of it;

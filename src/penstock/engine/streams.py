@@ -13,7 +13,7 @@ from penstock.api.streams import StreamConfig
 from penstock.core.ack_journal import AckJournal
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
-from penstock.engine import consumers, limits, rules, stream_config
+from penstock.engine import consumers, limits, rules, stream_config, trouble
 from penstock.engine.account import Account, Offline, Retry
 from penstock.engine.entries import StreamEntry, configure_stream
 from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
@@ -161,7 +161,7 @@ def _finish_removal(account: Account, moved: str) -> None:
     try:
         account.files.finish_removal(moved)
     except OSError as error:
-        account.removals[moved] = None
+        account.owes_removals = True
         raise errors.StreamDeleteError(error) from error
 
 
@@ -171,7 +171,9 @@ def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
     """
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
-    for folder in account.files.open():
+    folders = account.files.open()
+    trouble.remove_again(account, account.now_ns)
+    for folder in folders:
         files = account.files.stream(folder, by_name=False)
         name = files.stream_name()
         try:

@@ -17,6 +17,8 @@ LAST_WAIT_NS = 5 * SECOND
 """Between two tries after a failed write or fsync: each is double the one before, up to this."""
 READ_WAIT_NS = 2 * SECOND
 """Longer than any reader waits before it tries again."""
+REWRITES = 32
+"""Configuration files that are written in one go; more go on at the next look."""
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
@@ -78,7 +80,7 @@ def write_again(account: Account, stream: StreamEntry, now_ns: int) -> None:
     """
     if now_ns < stream.rewrite_at_ns:
         return
-    for name, write in list(stream.rewrites.items()):
+    for name, write in list(stream.rewrites.items())[:REWRITES]:
         try:
             write()
         except OSError as error:
@@ -86,20 +88,21 @@ def write_again(account: Account, stream: StreamEntry, now_ns: int) -> None:
             complain(account, stream, "a configuration file", error)
             return
         del stream.rewrites[name]
-    stream.complaints.discard("a configuration file")
+    if not stream.rewrites:
+        stream.complaints.discard("a configuration file")
 
 
 def remove_again(account: Account, now_ns: int) -> None:
-    """Finish the removal of deleted streams that a disk in trouble has refused."""
+    """Finish the removal of deleted streams that a disk in trouble has refused, or that the end of a
+    process has cut short.
+    """
     if now_ns < account.removals_at_ns:
         return
-    for moved in list(account.removals):
-        try:
-            account.files.finish_removal(moved)
-        except OSError:  # the client that deleted it was told
-            account.removals_at_ns = now_ns + LAST_WAIT_NS
-            return
-        del account.removals[moved]
+    try:
+        account.owes_removals = not account.files.finish_removals()
+    except OSError:  # the client that deleted it was told
+        account.owes_removals = True
+        account.removals_at_ns = now_ns + LAST_WAIT_NS
 
 
 def complain(account: Account, stream: StreamEntry, what: str, error: OSError) -> None:

@@ -113,6 +113,9 @@ def _known(target: BackupFolder) -> dict[str, FileEntry]:
 
 
 def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+    # a manifest could not say it; engine/files makes no such name
+    if not place.folder.removeprefix(place.root).isascii():
+        raise StoreError(f"{place.folder} is no folder of a stream; it has to be moved away")
     for _ in range(TRIES):
         try:
             return _held(copy, place, live)

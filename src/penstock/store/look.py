@@ -23,7 +23,7 @@ from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
 from penstock.engine.small_files import LockedError
 from penstock.store.consumers import look_at_consumers, tell_mended
 from penstock.store.files import bad_entries, bad_table
-from penstock.store.places import Store, StreamPlace
+from penstock.store.places import Store, StreamPlace, accounts_in
 from penstock.store.reports import (
     LOCKED,
     LOST,
@@ -390,7 +390,7 @@ def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, who
 
 
 def _leftovers(disk: ReadOnlyDisk, root: str, report: StoreReport) -> None:
-    for account in disk.list_dir(f"{root}/jetstream"):
+    for account in accounts_in(disk, root):
         for kind, reason in (
             ("deleted", "a stream whose deletion was cut short"),
             ("restoring", "a restore that was cut short"),

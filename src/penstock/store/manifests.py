@@ -123,10 +123,12 @@ class BackupFolder:
         return self._disk.exists(self.object_path(entry.sha256))
 
     def put(self, data: bytes) -> tuple[str, bool]:
-        """Store bytes durably; (their hash, whether they are new here)."""
+        """Store bytes durably; (their hash, whether they are new here). An object that is damaged is
+        written anew.
+        """
         name = hashlib.sha256(data).hexdigest()
         path = self.object_path(name)
-        if self._disk.exists(path):
+        if self._disk.exists(path) and self._holds(path, data):
             return name, False
         folder = path.rpartition("/")[0]
         if folder not in self._made:
@@ -135,6 +137,12 @@ class BackupFolder:
             self._made.add(folder)
         self._disk.write_file_atomic(path, data)
         return name, True
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        try:
+            return self._disk.read_file(path) == data
+        except OSError:  # it can't be read, or no longer
+            return False
 
     def get(self, entry: FileEntry) -> bytes:
         """The bytes of a file, proved by their hash; StoreError when they are not those."""

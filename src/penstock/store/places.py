@@ -121,7 +121,7 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
         raise StoreError(f"{path} is no store: it has no folder jetstream")
     streams = []
     for domain, root in roots:
-        for account in disk.list_dir(f"{root}/jetstream"):
+        for account in accounts_in(disk, root):
             inner = f"{root}/jetstream/{account}/streams"
             for name in disk.list_dir(inner):
                 folder = f"{inner}/{name}"
@@ -133,10 +133,18 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
     return Store(path, roots, streams)
 
 
+def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:
+    """The folders of accounts of a store; a file among them is somebody else's."""
+    folder = f"{root}/jetstream"
+    return [name for name in disk.list_dir(folder) if disk.is_dir(f"{folder}/{name}")]
+
+
 def plain_name(name: str) -> str:
     """The name that a file name stands for (engine/files.file_name); a cut one stays as it is."""
-    data = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), name.encode())
-    return data.decode("utf-8", "surrogateescape")
+    data = _ESCAPED.sub(
+        lambda found: bytes([int(found[1], 16)]), name.encode("utf-8", "surrogateescape")
+    )
+    return data.decode("utf-8", "backslashreplace")
 
 
 def _names(place: StreamPlace) -> tuple[str, ...]:

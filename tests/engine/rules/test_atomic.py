@@ -1,5 +1,6 @@
 """Atomic batches of one server: what is open, what a commit does, what is left after the end."""
 
+import errno
 import json
 import random
 from pathlib import Path
@@ -30,7 +31,7 @@ def put(
     lines = block(f"Nats-Batch-Id: {batch}", f"Nats-Batch-Sequence: {seq}", *more)
     answers = house.request(subject, body, lines)
     assert len(answers) == 1
-    return json.loads(answers[0][1]) if answers[0][1] else None
+    return json.loads(bytes(answers[0][1])) if answers[0][1] else None
 
 
 def messages(house: House, stream: str = "S") -> list[bytes]:
@@ -81,7 +82,7 @@ def test_a_batch_is_given_up_after_its_time(house: House) -> None:
     assert house.client.events() == []
     house.pass_time(2 * SECOND)
     (event,) = house.client.events()
-    told = json.loads(event[5])
+    told = json.loads(bytes(event[5]))
     assert event[1] == "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
     assert (told["batch"], told["reason"], told["stream"]) == ("b", "timeout", "S")
     assert put(house, "b", 3, COMMIT)["error"]["err_code"] == 10176
@@ -269,6 +270,7 @@ ROLLUP = "Nats-Rollup: sub"
         ([("s.c", "Nats-TTL: 9"), ("s.a",)], 10166),
         ([("s.c",), ("s.a", "Nats-Incr: 1")], 10168),
         ([("s.c",), ("s.a", "Nats-Schedule: @at 2030-01-01T00:00:00Z")], 10188),
+        ([("s.c",), ("s.a", "Nats-Stream-Source: X 1")], 10227),
     ],
 )
 def test_what_a_batch_is_checked_for(
@@ -298,7 +300,7 @@ def test_what_a_batch_is_checked_for(
 def test_headers_are_stored_as_they_came(tmp_path: Path, ruled: bool) -> None:
     """But for the API level; and what `eob` ends gets the commit. Whether a rule sees all messages or not."""
     house = House(tmp_path)
-    fields = {"republish": {"src": ">", "dest": "seen.>"}} if ruled else {}
+    fields: dict[str, Any] = {"republish": {"src": ">", "dest": "seen.>"}} if ruled else {}
     house.stream(allow_atomic=True, subjects=["s.*"], **fields)
     put(house, "h", 1, "A: 1", "Nats-Required-Api-Level: 1", subject="s.a", body=b"one")
     put(house, "h", 2, "B: 2", ID("two"), subject="s.b", body=b"")
@@ -317,7 +319,8 @@ def test_headers_are_stored_as_they_came(tmp_path: Path, ruled: bool) -> None:
 
 def test_room_is_looked_at_for_all_of_a_batch(tmp_path: Path) -> None:
     house = House(tmp_path)
-    limits = {"discard": "new", "max_msgs_per_subject": 2, "discard_new_per_subject": True}
+    limits: dict[str, Any] = {"discard": "new", "max_msgs_per_subject": 2}
+    limits["discard_new_per_subject"] = True
     house.stream(allow_atomic=True, subjects=["s.*"], max_msgs=6, **limits)
 
     def commit(subjects: str) -> int:
@@ -334,3 +337,55 @@ def test_room_is_looked_at_for_all_of_a_batch(tmp_path: Path) -> None:
     assert commit("de") == 10077
     assert commit("b") == 0
     assert len(messages(house)) == 6
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+def test_what_a_server_adds_for_its_services_is_not_stored(tmp_path: Path, ruled: bool) -> None:
+    house = House(tmp_path)
+    fields: dict[str, Any] = {}
+    if ruled:
+        fields["subject_transform"] = {"src": "s.a", "dest": "s.b"}
+    house.stream(allow_atomic=True, subjects=["s.*"], **fields)
+    put(house, "h", 1, "Nats-Request-Info: {}", "A: 1", subject="s.a")
+    put(house, "h", 2, COMMIT, "Nats-Request-Info: {}", subject="s.c")
+    log = house.engine.accounts["$G"].streams["S"].core.log
+    found = [log.get(seq) for seq in (1, 2)]
+    assert [(m.subject, b"Request-Info" in m.headers) for m in found if m is not None] == [
+        ("s.b" if ruled else "s.a", False),
+        ("s.c", False),
+    ]
+
+
+def test_counters_of_a_batch_are_not_larger_than_messages_may_be(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    room = len(block("Nats-Batch-Id: n", "Nats-Batch-Sequence: 1", "Nats-Incr: 1", COMMIT)) + 11
+    house.stream(allow_atomic=True, allow_msg_counter=True, max_msg_size=room)
+    answer = put(house, "n", 1, "Nats-Incr: 9", COMMIT, body=b"")
+    assert answer["count"] == 1
+    answer = put(house, "n", 1, "Nats-Incr: 9", COMMIT, body=b"")
+    assert answer["error"]["err_code"] == 10054
+    assert messages(house) == [b'{"val":"9"}']
+
+
+def test_a_batch_that_is_stored_is_acknowledged_whatever_the_disk_says_of_older_ones() -> None:
+    """As a message by itself is: what it should have rolled up stays until the next one does."""
+    disk = SimDisk(reorders=False)
+    house = House(Path("store"), disk=PyDisk(disk), segment_bytes=4096)
+    house.stream(allow_atomic=True, allow_rollup_hdrs=True, subjects=["s.*"])
+
+    def old() -> int:
+        return int(house.ok("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"]["s.a"])
+
+    for number in range(20):
+        house.publish("s.a", b"%d" % number * 1000)
+        house.publish("s.b", b"%d" % number * 1000)
+    house = house.restart()
+    disk.fail("read", errno.EIO, times=None)
+    put(house, "r", 1, ROLLUP, subject="s.a", body=b"new")
+    answer = put(house, "r", 2, COMMIT, subject="s.c", body=b"newer")
+    disk.heal()
+    assert old() > 1
+    assert messages(house)[-2:] == [b"new", b"newer"]
+    assert answer == {"stream": "S", "seq": 42, "batch": "r", "count": 2}
+    assert put(house, "r", 1, ROLLUP, COMMIT, subject="s.a", body=b"newest")["count"] == 1
+    assert old() == 1

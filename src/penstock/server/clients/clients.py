@@ -5,7 +5,6 @@ Called by the core on CONNECT and on close, by the listener for every new connec
 timer. Nothing here runs per message. Knows nothing of sockets; time comes from the hub.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
@@ -15,7 +14,7 @@ from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refus
 from penstock.server.auth.compile import permits_of
 from penstock.server.auth.hello import read_connect
 from penstock.server.clients.client import WEBSOCKET, Client, where
-from penstock.server.clients.departed import Departed, Past, departed
+from penstock.server.clients.departed import Past, Ring, departed
 from penstock.server.clients.peers import has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
 from penstock.server.identity import Greeting, new_nonce
@@ -76,7 +75,7 @@ class Clients:
         self._refusals = Complaints(log, "authentication errors")
         self._slow = Complaints(log, "slow consumers", level="INF")
         self._wheel = Wheel()
-        self.departed: deque[Departed] = deque(maxlen=settings.max_closed_clients)
+        self.departed = Ring(settings.max_closed_clients)
 
     def label(self, connection: Connection) -> str:
         """How lines of the log about a connection begin: where it comes from, and who it says it
@@ -340,7 +339,7 @@ class Clients:
             self._tell_slow(connection)
         if self.system is not None:
             self.system.disconnected(connection, client)
-        if self.departed.maxlen:
+        if self.departed.size:
             self.departed.append(departed(connection, client, self.hub.now_ns))
         if self.log.debug_on:
             self.log.debug(

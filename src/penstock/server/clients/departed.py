@@ -1,5 +1,7 @@
 """What is remembered of closed connections, for monitoring. Plain values."""
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.server.clients.client import Client
 
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
+LISTED = 100_000  # ... of all of them together; beyond that, the oldest have only their number
 
 
 class Held(NamedTuple):
@@ -38,11 +41,51 @@ class Departed(NamedTuple):
     stalls: int
     rtt_ns: int
     subscriptions: int
-    held: tuple[Held, ...]  # which they were; empty when there were more than REMEMBERED
+    held: list[Held]  # which they were; empty when there were too many
 
-    def all_subscriptions(self) -> tuple[Held, ...]:
+    def all_subscriptions(self) -> list[Held]:
         """As of a connection."""
         return self.held
+
+
+class Ring:
+    """The newest closed connections, oldest first, at most `size`."""
+
+    def __init__(self, size: int, listed: int = LISTED) -> None:
+        """An empty one; `listed`: how many subscriptions they may have by name, all together."""
+        self.size = size
+        self.listed = 0
+        self._most_listed = listed
+        self._all: deque[Departed] = deque()
+        self._with_list: deque[Departed] = deque()
+
+    def append(self, gone: Departed) -> None:
+        """One more; the oldest makes room."""
+        if self.size == 0:
+            return
+        if len(self._all) == self.size:
+            oldest = self._all.popleft()
+            if self._with_list and self._with_list[0] is oldest:
+                self._strip_oldest()
+        self._all.append(gone)
+        if gone.held:
+            self._with_list.append(gone)
+            self.listed += len(gone.held)
+        while self.listed > self._most_listed:
+            self._strip_oldest()
+
+    def _strip_oldest(self) -> None:
+        held = self._with_list.popleft().held
+        self.listed -= len(held)
+        held.clear()
+
+    def __iter__(self) -> Iterator[Departed]:
+        """Oldest first."""
+        return iter(self._all)
+
+    def __getitem__(self, index: int) -> Departed:
+        """0 is the oldest. IndexError."""
+        return self._all[index]
 
 
 @dataclass(slots=True)
@@ -75,5 +118,5 @@ def departed(connection: Connection, client: "Client", now_ns: int) -> Departed:
         connection.stalls,
         connection.rtt_ns,
         count,
-        tuple(Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held),
+        [Held(s.subject, s.queue, s.sid, s.delivered, s.max) for s in held],
     )

@@ -1,0 +1,123 @@
+"""What the writers of tables that are made of files have in common.
+
+Executors write files into the table's folder; the driver makes them part of the table in one
+commit. Its mark is the query's id and the batch's number, which Spark gives to the tasks alone:
+they send both back with their files.
+
+``abort`` removes nothing: Spark calls it as well when a commit was made and then something failed.
+
+Knows nothing of the kind of table: how files are written and taken is for who derives from
+:class:`BatchWriter` and :class:`StreamWriter`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from penstock.spark.tables.marks import Mark
+from penstock.spark.tables.places import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+F = TypeVar("F")
+"""What is known of a file that was written."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage, Generic[F]):
+    """What a task has written, and for which batch of which query in which run ('' in a batch
+    write).
+    """
+
+    files: tuple[F, ...]
+    query_id: str = ""
+    batch_id: int = -1
+    run_id: str = ""
+
+
+class FileWriter(Generic[F]):
+    """Made on the driver for each batch, and sent to the tasks."""
+
+    def __init__(self, mark: Mark | None = None) -> None:
+        """``mark`` is that of a batch write which is made once."""
+        self._mark = mark
+        self._token = uuid.uuid4().hex[:12]
+
+    @abstractmethod
+    def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[F]:
+        """The rows of a task as files whose names begin with ``prefix``. On an executor."""
+
+    @abstractmethod
+    def take(self, files: Sequence[F], mark: Mark | None, *, streaming: bool) -> None:
+        """Make the files of all tasks part of the table, unless it holds ``mark``. On the driver."""
+
+    def _files(self, batches: Iterator[pa.RecordBatch], name: str) -> tuple[F, ...]:
+        task = TaskContext.get()
+        if task is None:
+            raise RuntimeError("not called by a task of Spark")
+        prefix = f"{name}-{self._token}-{task.partitionId():05d}-{task.taskAttemptId()}"
+        return tuple(self.write_files(batches, prefix))
+
+
+class BatchWriter(FileWriter[F], DataSourceArrowWriter):
+    """One batch in one commit; once only, where it has a mark."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """The rows of a task as files."""
+        return Written(self._files(iterator, "batch"))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make the files of all tasks part of the table."""
+        files: list[F] = [file for message in messages for file in _written(message).files]
+        self.take(files, self._mark, streaming=False)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave the files: the commit may have been made."""
+
+
+class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
+    """Each micro-batch in one commit, once."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """The rows of a task as files, with the names that Spark has for query, batch and run."""
+        task = TaskContext.get()
+        query_id = task.getLocalProperty("sql.streaming.queryId") if task else None
+        batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
+        if task is None or query_id is None or batch_id is None:
+            raise RuntimeError("not called by a task of a streaming query")
+        run_id = task.getLocalProperty("spark.jobGroup.id") or ""
+        files = self._files(iterator, f"{query_id}-{int(batch_id):09d}")
+        return Written(files, query_id, int(batch_id), run_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """Make the files of all tasks part of the table, unless it holds the batch already."""
+        done = [_written(message) for message in messages]
+        mark = Mark(done[0].query_id, batchId, done[0].run_id) if done else None
+        self.take([file for each in done for file in each.files], mark, streaming=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """Leave the files: the commit may have been made."""
+
+
+def batch_mark(name: str | None, number: int | None) -> Mark | None:
+    """The mark of a batch write by its options txnAppId and txnVersion, which go together."""
+    return None if name is None or number is None else Mark(name, number)
+
+
+def _written(message: WriterCommitMessage | None) -> Written[Any]:
+    if not isinstance(message, Written):
+        raise TableError("a task has not told what it wrote; nothing is committed")
+    return message
