@@ -22,8 +22,9 @@ class Publisher:
     ``JetStream.publisher``.
 
     A message that is not acknowledged in time is sent again if it has a message id, and fails
-    otherwise. Each ``publish`` returns a future for its ack; failures are also collected in
-    ``failures``, and raised as PublishFailed by ``flush`` and at the end of ``async with``.
+    otherwise; one that no stream of a cluster answers is sent again until then. Each ``publish``
+    returns a future for its ack; failures are also collected in ``failures``, and raised as
+    PublishFailed by ``flush`` and at the end of ``async with``.
     """
 
     def __init__(self, client: Client, window: int, timeout: float, attempts_max: int) -> None:
@@ -111,6 +112,9 @@ class Publisher:
 
     def receive(self, message: Message) -> None:
         """An ack came."""
+        if message.status:
+            self._receive_status(message)
+            return
         settled = self._window.settle(message)
         if settled is None:
             return
@@ -124,6 +128,17 @@ class Publisher:
             entry.waiter.set_result(outcome)
         if self._room is not None:
             self._wake()
+
+    def _receive_status(self, message: Message) -> None:
+        """No stream answers."""
+        clustered = bool(self.client.server_info.cluster)
+        settled = self._window.settle(message, self._loop.time(), clustered=clustered)
+        if settled is not None:
+            entry, outcome = settled
+            assert isinstance(outcome, PenstockError)
+            self._fail(entry, outcome)
+        elif self._window.refused:
+            self._plan_look()
 
     def end(self) -> None:
         """The client is closed: nothing more is acknowledged."""
@@ -155,9 +170,13 @@ class Publisher:
                 self._fail(entry, error)
         self.client.plan_flush()
         for entry in failed:
-            self._fail(entry, self._window.timeout_error(entry))
+            self._fail(entry, self._window.why_failed(entry))
+        if again and not self._window.full:
+            self._wake()
 
     def _plan_look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         deadline = self._window.next_deadline()
         self._timer = None if deadline is None else self._loop.call_at(deadline, self._look)
 

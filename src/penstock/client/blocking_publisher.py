@@ -25,8 +25,9 @@ class Publisher:
     """Publishes into streams with a bounded window of outstanding acks.
 
     Made by ``JetStream.publisher``. A message that is not acknowledged in time is sent again if it
-    has a message id, and fails otherwise. Failures are collected in ``failures`` and raised as
-    PublishFailed by ``flush`` and at the end of ``with``.
+    has a message id, and fails otherwise; one that no stream of a cluster answers is sent again
+    until then. Failures are collected in ``failures`` and raised as PublishFailed by ``flush`` and
+    at the end of ``with``.
     """
 
     def __init__(
@@ -98,7 +99,11 @@ class Publisher:
 
     def receive(self, message: Message) -> None:
         """The client hands over an ack."""
-        settled = self._window.settle(message)
+        if message.status:
+            clustered = bool(self.client.server_info.cluster)
+            settled = self._window.settle(message, time.monotonic(), clustered=clustered)
+        else:
+            settled = self._window.settle(message)
         if settled is None:
             return
         entry, outcome = settled
@@ -119,14 +124,17 @@ class Publisher:
         while not done():
             deadline = self._window.next_deadline()
             left = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            self.client.wait_until(
-                lambda: (
+            refused = self._window.refused
+
+            def over(refused: bool = refused) -> bool:
+                return (
                     done()
+                    or (self._window.refused and not refused)
                     or self.client.lost_since(self._reconnects)
                     or self.client.last_error is not self._complaint
-                ),
-                left,
-            )
+                )
+
+            self.client.wait_until(over, left)
             self._look()
 
     def _look(self) -> None:
@@ -146,4 +154,4 @@ class Publisher:
         for entry in again:
             self.client.connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
         for entry in failed:
-            self._fail(entry, self._window.timeout_error(entry))
+            self._fail(entry, self._window.why_failed(entry))
