@@ -21,6 +21,15 @@ def answer(reply: str, data: bytes = b'{"stream":"S","seq":5}', headers: bytes =
     return Message(reply, "", headers, data, INTEREST)
 
 
+def refuse(acks: Window, reply: str, now: float, *, clustered: bool = True) -> bool:
+    """No stream answers; whether the message waits to be sent again."""
+    settled = acks.settle(answer(reply, b"", NOBODY))
+    assert settled is not None
+    entry, error = settled
+    assert isinstance(error, NoResponders)
+    return acks.bear(entry, error, now, clustered=clustered)
+
+
 def window(size: int = 4, timeout: float = 1.0, attempts: int = 3) -> Window:
     return Window("_INBOX.x", size, timeout, attempts)
 
@@ -118,7 +127,7 @@ def test_every_message_is_settled_exactly_once(steps: list[tuple[str, int]]) -> 
             refused.pop(reply, None)
         elif step == "refuse" and outstanding:
             reply = sorted(outstanding)[number % len(outstanding)]
-            if acks.settle(answer(reply, b"", NOBODY), now, clustered=True) is None:
+            if refuse(acks, reply, now):
                 refused.setdefault(reply, now)
             else:
                 settled.append(reply)
@@ -150,17 +159,28 @@ def test_what_no_stream_of_a_cluster_takes_is_sent_again_until_its_time_is_over(
     plain = acks.add("s", b"1", b"", "", 0.0)
     marked = acks.add("s", b"2", b"h", "id", 0.0)
     for entry in (plain, marked):
-        assert acks.settle(answer(entry.reply, b"", NOBODY), 0.1, clustered=True) is None
+        assert refuse(acks, entry.reply, 0.1)
     assert acks.full, "nothing overtakes them"
     assert acks.next_deadline() == 0.1 + RETRY_S
     assert acks.overdue(0.2) == ([], [])
     assert acks.overdue(0.4) == ([plain, marked], [])
     assert not acks.full
     for entry in (plain, marked):
-        assert acks.settle(answer(entry.reply, b"", NOBODY), 0.9, clustered=True) is None
+        assert refuse(acks, entry.reply, 0.9)
     assert acks.overdue(1.2) == ([marked], [plain])
     assert isinstance(acks.why_failed(plain), NoResponders)
     assert marked.attempts == 2
-    settled = acks.settle(answer(marked.reply, b"", NOBODY), 2.3, clustered=True)
+    assert not refuse(acks, marked.reply, 2.3)
+
+
+def test_what_is_being_stored_is_sent_again() -> None:
+    acks = window(timeout=1.0, attempts=2)
+    marked = acks.add("s", b"2", b"h", "id", 0.0)
+    error = '{"code":409,"err_code":10158,"description":"duplicate message id is in process"}'
+    settled = acks.settle(answer(marked.reply, b'{"error":%s}' % error.encode()))
     assert settled is not None
-    assert isinstance(settled[1], NoResponders)
+    assert isinstance(settled[1], ApiError)
+    assert acks.bear(*settled, 0.1, clustered=False)  # type: ignore[arg-type]
+    assert acks.overdue(0.1 + RETRY_S) == ([marked], [])
+    assert acks.settle(answer(marked.reply)) is not None
+    assert len(acks) == 0

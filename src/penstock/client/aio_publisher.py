@@ -112,15 +112,16 @@ class Publisher:
 
     def receive(self, message: Message) -> None:
         """An ack came."""
-        if message.status:
-            self._receive_status(message)
-            return
         settled = self._window.settle(message)
         if settled is None:
             return
         entry, outcome = settled
         if isinstance(outcome, PenstockError):
-            self._fail(entry, outcome)
+            clustered = bool(self.client.server_info.cluster)
+            if self._window.bear(entry, outcome, self._loop.time(), clustered=clustered):
+                self._plan_look()
+            else:
+                self._fail(entry, outcome)
             return
         self.acked += 1
         self.duplicates += outcome.duplicate
@@ -128,17 +129,6 @@ class Publisher:
             entry.waiter.set_result(outcome)
         if self._room is not None:
             self._wake()
-
-    def _receive_status(self, message: Message) -> None:
-        """No stream answers."""
-        clustered = bool(self.client.server_info.cluster)
-        settled = self._window.settle(message, self._loop.time(), clustered=clustered)
-        if settled is not None:
-            entry, outcome = settled
-            assert isinstance(outcome, PenstockError)
-            self._fail(entry, outcome)
-        elif self._window.refused:
-            self._plan_look()
 
     def end(self) -> None:
         """The client is closed: nothing more is acknowledged."""

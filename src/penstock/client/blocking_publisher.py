@@ -99,16 +99,14 @@ class Publisher:
 
     def receive(self, message: Message) -> None:
         """The client hands over an ack."""
-        if message.status:
-            clustered = bool(self.client.server_info.cluster)
-            settled = self._window.settle(message, time.monotonic(), clustered=clustered)
-        else:
-            settled = self._window.settle(message)
+        settled = self._window.settle(message)
         if settled is None:
             return
         entry, outcome = settled
         if isinstance(outcome, PenstockError):
-            self._fail(entry, outcome)
+            clustered = bool(self.client.server_info.cluster)
+            if not self._window.bear(entry, outcome, time.monotonic(), clustered=clustered):
+                self._fail(entry, outcome)
             return
         self.acked += 1
         self.duplicates += outcome.duplicate

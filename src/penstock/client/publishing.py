@@ -8,7 +8,8 @@ because nobody can know whether it was stored.
 
 Where no stream answers (503) the message is not stored, and fails at once. But in a cluster that may
 only mean that its stream has no leader for some seconds: there it is sent again every RETRY_S, until
-its time is over, and no other message goes out before.
+its time is over, and no other message goes out before. So it is done with a message whose first copy
+is still being stored.
 
 Time is handed in (seconds of a monotonic clock). Knows nothing of transports.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NoResponders, PenstockError, PermissionsViolation, Timeout
+from penstock.errors import ApiError, NoResponders, PenstockError, PermissionsViolation, Timeout
 
 from .jetstream import decode_pub_ack
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 RETRY_S = 0.25
 """A stream of a cluster that did not answer is asked again after so long."""
+IN_PROCESS = 10158
+"""A message with this id is being stored: it came again before its first copy had a majority."""
 
 
 class Pending:
@@ -56,7 +59,7 @@ class Pending:
         self.waiter = waiter
         self.attempts = 1
         self.deadline = 0.0
-        self.refused = False  # no stream answered, the last time
+        self.refused: PenstockError | None = None  # the last time, and waits to be sent again
 
 
 class Window:
@@ -72,7 +75,7 @@ class Window:
         self._attempts_max = attempts_max
         self._number = 0
         self._pending: dict[str, Pending] = {}
-        self._refused: list[Pending] = []  # wait until they are sent again
+        self._refused: dict[str, Pending] = {}  # wait until they are sent again
         self._retry_at = 0.0
 
     def __len__(self) -> int:
@@ -109,7 +112,7 @@ class Window:
     def drop(self, entry: Pending) -> None:
         """The message could not be sent after all."""
         self._pending.pop(entry.reply, None)
-        entry.refused = False
+        self._refused.pop(entry.reply, None)
 
     def give_up(self) -> list[Pending]:
         """Nothing is acknowledged any more: every entry, oldest first."""
@@ -118,29 +121,36 @@ class Window:
         self._refused.clear()
         return entries
 
-    def settle(
-        self, message: Message, now: float = 0.0, *, clustered: bool = False
-    ) -> tuple[Pending, PubAck | PenstockError] | None:
-        """An answer came: its entry and the ack or error; None for one nobody waits for, and for one
-        that is to be sent again, as it may be where the server is ``clustered``.
+    def settle(self, message: Message) -> tuple[Pending, PubAck | PenstockError] | None:
+        """An answer came: its entry and the ack or error; None for one nobody waits for. An error is
+        to be handed to ``bear``.
         """
         entry = self._pending.get(message.subject)
         if entry is None:
             return None
-        if message.status == 503 and clustered and now < self._patient_until(entry):
-            if not entry.refused:
-                entry.refused = True
-                if not self._refused:
-                    self._retry_at = now + RETRY_S
-                self._refused.append(entry)
-            return None
-        del self._pending[message.subject]
         if message.status == 503:
             return entry, NoResponders(entry.subject)
         try:
-            return entry, decode_pub_ack(message.data)
+            outcome = decode_pub_ack(message.data)
         except PenstockError as error:
             return entry, error
+        self.drop(entry)
+        return entry, outcome
+
+    def bear(self, entry: Pending, error: PenstockError, now: float, *, clustered: bool) -> bool:
+        """Whether the message is sent again, after an answer that says that it is not stored yet. Else
+        it has failed.
+        """
+        passing = clustered and isinstance(error, NoResponders)
+        passing |= isinstance(error, ApiError) and error.err_code == IN_PROCESS
+        if not passing or now >= self._patient_until(entry):
+            self.drop(entry)
+            return False
+        if not self._refused:
+            self._retry_at = now + RETRY_S
+        self._refused[entry.reply] = entry
+        entry.refused = error
+        return True
 
     def forbidden(self, complaint: PermissionsViolation) -> list[Pending]:
         """The entries that the server has refused with this, oldest first: no ack will come."""
@@ -148,7 +158,7 @@ class Window:
             entry for entry in self._pending.values() if f'"{entry.subject}"' in complaint.text
         ]
         for entry in refused:
-            del self._pending[entry.reply]
+            self.drop(entry)
         return refused
 
     def _patient_until(self, entry: Pending) -> float:
@@ -185,17 +195,15 @@ class Window:
         return again, failed
 
     def _try_again(self, now: float, again: list[Pending], failed: list[Pending]) -> None:
-        waiting, self._refused = self._refused, []
-        for entry in waiting:
-            if entry.reply not in self._pending:
-                continue
+        waiting, self._refused = self._refused, {}
+        for entry in waiting.values():
             if now >= self._patient_until(entry):
                 del self._pending[entry.reply]
                 failed.append(entry)
                 continue
             if entry.deadline <= now:
                 self._begin_attempt(entry, now)
-            entry.refused = False
+            entry.refused = None
             again.append(entry)
 
     def _begin_attempt(self, entry: Pending, now: float) -> None:
@@ -206,8 +214,8 @@ class Window:
 
     def why_failed(self, entry: Pending) -> PenstockError:
         """Of an entry that was overdue."""
-        if entry.refused:
-            return NoResponders(entry.subject)
+        if entry.refused is not None:
+            return entry.refused
         return Timeout(
             f"no ack from a stream for {entry.subject!r} in {self._timeout_s} s, "
             f"{entry.attempts} attempts"
