@@ -180,7 +180,7 @@ def test_what_is_being_stored_is_sent_again() -> None:
     settled = acks.settle(answer(marked.reply, b'{"error":%s}' % error.encode()))
     assert settled is not None
     assert isinstance(settled[1], ApiError)
-    assert acks.bear(*settled, 0.1, clustered=False)  # type: ignore[arg-type]
+    assert acks.bear(*settled, 0.1, clustered=False)  # type: ignore[arg-type]  # not None, as said above
     assert acks.overdue(0.1 + RETRY_S) == ([marked], [])
     assert acks.settle(answer(marked.reply)) is not None
     assert len(acks) == 0
