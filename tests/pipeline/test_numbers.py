@@ -122,3 +122,12 @@ def test_the_line_of_an_error_in_python():
     trace = "Traceback (most recent call last):\n  File x, line 1\n"
     text = f"[FOREACH] died\n{trace}ValueError: first\n\nDuring it\n\n{trace}ValueError: bad luck\n\n\tat java"
     assert brief(RuntimeError(text)) == "ValueError: bad luck"
+
+
+def test_the_line_of_an_error_in_java():
+    text = (
+        "An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.\n"
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+        "This stopped SparkContext was created at:\n\n\tat java"
+    )
+    assert brief(RuntimeError(text)) == "Cannot call methods on a stopped SparkContext."

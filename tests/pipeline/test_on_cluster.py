@@ -5,6 +5,7 @@ workers that cannot import them; a worker is killed in mid-batch, and the driver
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from random import Random
 import pyspark
 import pytest
 
-from tests.peers import available_servers, start_server
+from tests.peers import available_servers, free_port, start_server
 from tests.pipeline.test_pipeline_runs import (
     FUNCTIONS,
     LIGHT,
@@ -190,3 +191,13 @@ def test_workers_and_drivers_killed_rows_once_each(tmp_path, server, cluster, fi
     assert query["rows"] == 101
     compare(folder, js, both)
     assert len(rows_of(folder, "bad")) == 3
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path, server, file):
+    nobody = f"spark://127.0.0.1:{free_port()}"
+    text = re.sub(r"master: '[^']*'", f"master: '{nobody}'", file.read_text())
+    file.write_text(text)
+    driver = run_command(file, tmp_path)
+    assert driver.process.wait(200) == 1
+    assert driver.log.read_text().count("\n") == 1
+    assert f"Spark failed: no master at {nobody} takes this application" in driver.log.read_text()

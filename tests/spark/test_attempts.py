@@ -7,14 +7,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from penstock.client.models import StreamConfig
+from penstock.errors import ConnectionLost
 from penstock.spark.buckets.object_store import ObjectStore
 from penstock.spark.connection import forget_client
-from penstock.spark.writing.plan import WritePlan
+from penstock.spark.writing.plan import WritePlan, fingerprint
+from penstock.spark.writing.progress import AnotherAttempt, Progress
 from penstock.spark.writing.row_errors import WriteError
 from penstock.spark.writing.writer import write_partition
 from tests.spark.test_writer import command_of
@@ -173,6 +176,56 @@ def test_a_write_that_was_ended_is_not_gone_on_with(sink):
 
     with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
         write_partition(first, task(), interrupted({7: end}))
+    forget_client(second.options.servers)
+
+
+def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink)
+
+    def overtake() -> None:
+        with pytest.raises(Stopped):
+            write_partition(second, task(), interrupted({13: stop}))
+        pause()
+        js = sink.js
+        purge = partial(js.purge_stream, filter_subject="$KV.penstock_spark.query.>")
+        # The first one has looked, and waits, when nothing is left to wait for.
+        threading.Timer(BEYOND_SECONDS, purge, ["KV_penstock_spark"]).start()
+
+    with pytest.raises(WriteError, match=r"progress record .* is gone: the write was ended"):
+        write_partition(first, task(), interrupted({7: overtake}))
+    forget_client(second.options.servers)
+
+
+def test_who_takes_over_knows_what_is_in_though_the_server_goes_away_meanwhile(sink, monkeypatch):
+    sink.make(duplicate_window=WINDOW_NS)
+    first, second = plans(sink)
+    made = [
+        Progress(sink.js, plan.options.progress_bucket, plan.target, task())
+        for plan in (first, second)
+    ]
+    rows = fingerprint(first.composer.compose(next(batches(payloads(1000), DATA))))
+    for progress in made:
+        progress.begin(rows, own_ids=False)
+    with pytest.raises(Stopped):  # one more
+        write_partition(second, task(), interrupted({13: stop}))
+    pause()
+    stored = set(range(len(sink.stored())))
+    assert stored
+    found = Progress.scan
+
+    def lost(*args: object, **given: object) -> None:
+        monkeypatch.setattr(Progress, "scan", found)
+        raise ConnectionLost("lost")
+
+    monkeypatch.setattr(Progress, "scan", lost)
+    with pytest.raises(ConnectionLost):
+        made[0].take_over(own_ids=False)
+    assert not made[0].found
+    made[0].take_over(own_ids=False)
+    assert made[0].found.rows == stored
+    with pytest.raises(AnotherAttempt):
+        made[1].look()
     forget_client(second.options.servers)
 
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from penstock.spark.watching.report import Message
 
 _LOOK_EVERY_SECONDS = 0.2
+_STOPPED = "stopped SparkContext"  # which Spark says when no master answered for a minute
+
+
+class NoClusterError(RuntimeError):
+    """There is no session on the cluster that the file names. The text is one line."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def run(pipeline: Pipeline, spark: SparkSession | None = None, *, once: bool = F
 def own_session(job: Job) -> Iterator[SparkSession]:
     """A session for a job, and its JVM, which ends with it.
 
-    Raises :class:`penstock.spark.java.JavaNotFoundError`.
+    Raises :class:`penstock.spark.java.JavaNotFoundError`, :class:`NoClusterError`.
     """
     from penstock.spark.session import end_session, jvm_pid, session
 
@@ -141,12 +146,18 @@ def own_session(job: Job) -> Iterator[SparkSession]:
     log = pipeline.state / "log"
     log.mkdir(exist_ok=True)
     settings = {name: each for name, each in pipeline.spark.items() if name != "master"}
-    spark = session(
-        f"penstock {pipeline.name}",
-        master=pipeline.spark.get("master", "local[2,4]"),
-        settings=settings,
-        log_file=log / "spark.log",
-    )
+    master = pipeline.spark.get("master", "local[2,4]")
+    try:
+        spark = session(
+            f"penstock {pipeline.name}",
+            master=master,
+            settings=settings,
+            log_file=log / "spark.log",
+        )
+    except Exception as error:  # Spark's, in many classes
+        if _STOPPED not in str(error):
+            raise
+        raise NoClusterError(f"no master at {master} takes this application") from error
     try:
         if (pid := jvm_pid(spark)) is not None:
             children.remember("jvm", pid)

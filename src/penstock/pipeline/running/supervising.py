@@ -20,6 +20,9 @@ _STREAM_FAILED = re.compile(
     r"\[STREAM_FAILED\] Query \[.*?\] terminated with exception:(.*?)"
     r"(?: SQLSTATE: \w+)?(?: \(no cause message\))?$"
 )
+_JAVA_FAILED = re.compile(
+    r"An error occurred while calling [^\n]*\n: (?:[\w$]+\.)+[\w$]+: ([^\n]+)"
+)
 NO_REASON = "Spark gives no reason, as when its Python worker was killed"
 
 
@@ -110,6 +113,8 @@ def brief(error: Exception) -> str:
             return said[0].strip()
     if not lines:
         return type(error).__name__
+    if java := _JAVA_FAILED.match(str(error)):
+        return java[1].strip()
     match = _STREAM_FAILED.match(lines[0])
     return lines[0] if match is None else match[1].strip() or NO_REASON
 
