@@ -220,3 +220,62 @@ def test_names_are_shown_and_not_obeyed(run: Run, tmp_path: Path) -> None:
     status, out, _ = run("restore", tmp_path / "b", tmp_path / "c", "--stream", "a\x1b[31mb")
     assert status == 0
     assert "a\\x1b[31mb" in out
+
+
+@pytest.mark.parametrize("harm", ["link", "folder"])
+def test_a_stream_that_can_not_be_read_does_not_hide_the_others(
+    run: Run, tmp_path: Path, harm: str
+) -> None:
+    bad, good = make_stream(tmp_path, "BAD"), make_stream(tmp_path, "GOOD")
+    if harm == "link":
+        segments_of(bad)[0].unlink()
+        (bad / "log/00000000000000000001.seg").symlink_to("/nowhere")
+    else:
+        (bad / "log").rename(bad / "kept")
+        (bad / "log").write_text("no folder")
+    for name in ("check", "verify"):
+        status, out, _ = run(name, tmp_path, "--json")
+        assert status == 1
+        states = {each["stream"]: each["state"] for each in json.loads(out)["streams"]}
+        assert states == {"BAD": "not recoverable", "GOOD": "sound"}
+        assert "can't be read" in out
+        assert run(name, tmp_path)[0] == 1
+    assert run("ls", tmp_path)[0] == 0
+    assert run("dump", tmp_path, "GOOD")[0] == 0
+    assert run("backup", tmp_path, tmp_path / "b")[0] == 2
+    assert run("backup", tmp_path, tmp_path / "b", "--stream", "GOOD")[0] == 0
+    assert good.is_dir()
+
+
+def test_an_encrypted_stream_is_repaired_with_its_key(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_encrypted_stream(tmp_path)
+    next((folder / "log").glob("*01.idx")).unlink()
+    assert run("repair", tmp_path)[0] == 1
+    monkeypatch.setenv("PENSTOCK_STORE_KEY", "a key that is long enough")
+    before = tree(folder)
+    status, out, err = run("repair", tmp_path)
+    assert (status, err) == (0, "")
+    assert "log/00000000000000000001.idx" in out
+    assert set(before.values()) <= set(tree(folder).values())
+    status, out, _ = run("verify", tmp_path, "--json")
+    (report,) = json.loads(out)["streams"]
+    assert (status, report["messages"], report["problems"]) == (0, 100, [])
+    assert "nothing to do" in run("repair", tmp_path)[1]
+    status, out, _ = run("dump", tmp_path, "SECRET", "--raw")
+    assert status == 0
+
+
+def test_a_compressed_segment_that_can_not_be_read_is_left_as_it_is(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = make_stream(tmp_path, count=300, compress=True)
+    path = segments_of(folder)[2]
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    assert run("repair", tmp_path)[0] == 1
+    assert path.read_bytes() == data[: len(data) // 2]
+    status, out, _ = run("repair", tmp_path)
+    assert status == 1
+    assert "nothing to do" in out

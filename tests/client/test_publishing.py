@@ -10,14 +10,24 @@ from hypothesis import strategies as st
 
 from penstock.client.connection import Interest
 from penstock.client.message import Message
-from penstock.client.publishing import Window
+from penstock.client.publishing import RETRY_S, Window
 from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
 
+NOBODY = b"NATS/1.0 503\r\n\r\n"
 INTEREST = Interest(1, "_INBOX.x.*", "", None)
 
 
 def answer(reply: str, data: bytes = b'{"stream":"S","seq":5}', headers: bytes = b"") -> Message:
     return Message(reply, "", headers, data, INTEREST)
+
+
+def refuse(acks: Window, reply: str, now: float, *, clustered: bool = True) -> bool:
+    """No stream answers; whether the message waits to be sent again."""
+    settled = acks.settle(answer(reply, b"", NOBODY))
+    assert settled is not None
+    entry, error = settled
+    assert isinstance(error, NoResponders)
+    return acks.bear(entry, error, now, clustered=clustered)
 
 
 def window(size: int = 4, timeout: float = 1.0, attempts: int = 3) -> Window:
@@ -72,7 +82,7 @@ def test_only_messages_with_an_id_are_sent_again_and_not_for_ever() -> None:
     assert acks.next_deadline() == 2.0
     assert acks.overdue(2.0) == ([], [marked])
     assert len(acks) == 0
-    assert "2 attempts" in str(acks.timeout_error(marked))
+    assert "2 attempts" in str(acks.why_failed(marked))
 
 
 def test_a_lost_connection_sends_again_at_once_what_may_be_sent_twice() -> None:
@@ -89,14 +99,22 @@ def test_a_window_without_room_is_refused() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["add", "mark", "ack", "time", "lose"]), st.integers(0, 5)))
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "mark", "ack", "refuse", "time", "moment", "lose"]),
+            st.integers(0, 5),
+        )
+    )
 )
 def test_every_message_is_settled_exactly_once(steps: list[tuple[str, int]]) -> None:
-    """Model: a dict of what is outstanding; nothing may vanish or settle twice."""
+    """Model: a dict of what is outstanding; nothing may vanish or settle twice, and only what has an
+    id, or was refused, is sent again.
+    """
     acks = window(size=1000, timeout=2.0, attempts=2)
     now = 0.0
     outstanding: dict[str, bool] = {}
     settled: list[str] = []
+    refused: dict[str, float] = {}  # since when, of those that are still to be sent again
     for step, number in steps:
         if step in ("add", "mark"):
             entry = acks.add("s", b"", b"", "id" if step == "mark" else "", now)
@@ -106,14 +124,63 @@ def test_every_message_is_settled_exactly_once(steps: list[tuple[str, int]]) -> 
             assert acks.settle(answer(reply)) is not None
             settled.append(reply)
             del outstanding[reply]
+            refused.pop(reply, None)
+        elif step == "refuse" and outstanding:
+            reply = sorted(outstanding)[number % len(outstanding)]
+            if refuse(acks, reply, now):
+                refused.setdefault(reply, now)
+            else:
+                settled.append(reply)
+                del outstanding[reply]
+                refused.pop(reply, None)
         else:
-            now += number if step == "time" else 0
+            now += number if step == "time" else number / 8 if step == "moment" else 0
             again, failed = acks.overdue(now, lost=step == "lose")
+            assert len({entry.reply for entry in [*again, *failed]}) == len(again) + len(failed)
             for entry in again:
-                assert outstanding[entry.reply], "only with an id"
+                assert outstanding[entry.reply] or entry.reply in refused
+                refused.pop(entry.reply, None)
             for entry in failed:
+                assert isinstance(acks.why_failed(entry), NoResponders) == (entry.reply in refused)
                 settled.append(entry.reply)
                 del outstanding[entry.reply]
+                refused.pop(entry.reply, None)
+            assert all(now < since + RETRY_S for since in refused.values()), "each has its turn"
+            deadline = acks.next_deadline()
+            assert deadline is None or deadline > now
+        assert acks.full == bool(refused)
         assert len(acks) == len(outstanding)
     settled += [entry.reply for entry in acks.give_up()]
     assert len(settled) == len(set(settled))
+
+
+def test_what_no_stream_of_a_cluster_takes_is_sent_again_until_its_time_is_over() -> None:
+    acks = window(timeout=1.0, attempts=2)
+    plain = acks.add("s", b"1", b"", "", 0.0)
+    marked = acks.add("s", b"2", b"h", "id", 0.0)
+    for entry in (plain, marked):
+        assert refuse(acks, entry.reply, 0.1)
+    assert acks.full, "nothing overtakes them"
+    assert acks.next_deadline() == 0.1 + RETRY_S
+    assert acks.overdue(0.2) == ([], [])
+    assert acks.overdue(0.4) == ([plain, marked], [])
+    assert not acks.full
+    for entry in (plain, marked):
+        assert refuse(acks, entry.reply, 0.9)
+    assert acks.overdue(1.2) == ([marked], [plain])
+    assert isinstance(acks.why_failed(plain), NoResponders)
+    assert marked.attempts == 2
+    assert not refuse(acks, marked.reply, 2.3)
+
+
+def test_what_is_being_stored_is_sent_again() -> None:
+    acks = window(timeout=1.0, attempts=2)
+    marked = acks.add("s", b"2", b"h", "id", 0.0)
+    error = '{"code":409,"err_code":10158,"description":"duplicate message id is in process"}'
+    settled = acks.settle(answer(marked.reply, b'{"error":%s}' % error.encode()))
+    assert settled is not None
+    assert isinstance(settled[1], ApiError)
+    assert acks.bear(*settled, 0.1, clustered=False)  # type: ignore[arg-type]
+    assert acks.overdue(0.1 + RETRY_S) == ([marked], [])
+    assert acks.settle(answer(marked.reply)) is not None
+    assert len(acks) == 0

@@ -104,7 +104,10 @@ def _messages(kind: str) -> st.SearchStrategy[tuple[str, Headers, bytes]]:
 
 def _scripts(kind: str) -> st.SearchStrategy[list[Publish]]:
     batch = st.lists(_messages(kind), min_size=1, max_size=4)
-    ends = st.sampled_from(["1", "1", "1", "eob", ""])
+    # a nats-server adds the commit behind `eob` after its checks: before a TTL that it raises, and it
+    # stores half of a batch that has no room for it
+    ended_apart = kind == "markers" or "max_bytes" in KINDS[kind]
+    ends = st.sampled_from(["1", "1", "1", "" if ended_apart else "eob", ""])
     return st.builds(
         _publishes,
         st.lists(st.tuples(batch, ends), min_size=1, max_size=4),

@@ -104,6 +104,42 @@ def test_a_torn_end_at_every_byte_leaves_all_or_nothing(tmp_path: Path, removals
         assert contents(Log(str(folder))) == found
 
 
+@pytest.mark.parametrize("follows", ["nothing", "a message", "a segment"])
+@pytest.mark.parametrize("erased", [(1,), (2,), (4,), (2, 3), (1, 4), (3, 4)])
+def test_an_erasure_that_is_cut_short_costs_nothing_of_its_group(
+    tmp_path: Path, erased: tuple[int, ...], follows: str
+) -> None:
+    """Overwritten bytes that power has torn are no hole in a group that was on the disk."""
+    rolled = follows == "a segment"
+    site = Site(log=Log(str(tmp_path / "S"), segment_bytes=4096 if rolled else 1 << 20))
+    store_whole(site.stream, group(*[b"%d" % n * 900 for n in range(1, 5)]))
+    if follows != "nothing":
+        site.stream.publish("s.a", b"after" * 100)
+    site.hub.settle()
+    site.log.fsync()
+    assert len(list((tmp_path / "S").glob("*.seg"))) == 1 + rolled
+    path = min((tmp_path / "S").glob("*.seg"))
+    before = path.read_bytes()
+    for seq in erased:
+        assert site.stream.delete_message(seq, True)
+    site.hub.settle()
+    expected = contents(site.log)
+    data = bytearray(path.read_bytes())
+    for seq in erased:
+        at = record_starts(before)[seq - 1]
+        data[at : at + 200] = before[at : at + 200]  # the first half is the old one
+    folder = tmp_path / "torn"
+    folder.mkdir()
+    # what a segment ends with is known by its index file, which is there when it is synced
+    for each in (tmp_path / "S").glob("*" if rolled and 4 in erased else "*.seg"):
+        kept = bytes(data) if each.name == path.name else each.read_bytes()
+        (folder / each.name).write_bytes(kept)
+    log = Log(str(folder))
+    assert contents(log) == expected
+    assert log.lost == []
+    del site
+
+
 def test_a_group_longer_than_a_segment_is_in_one(tmp_path: Path) -> None:
     disk = Disk()
     site = Site(log=Log("S", PyDisk(disk), segment_bytes=SEGMENT), sync=SYNC_ALWAYS)

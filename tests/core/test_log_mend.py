@@ -369,3 +369,31 @@ def test_an_empty_segment_is_not_begun_over_itself() -> None:
     message = again.get(given)
     assert message is not None
     assert message.payload == b"after"
+
+
+def test_a_sync_that_ends_well_after_another_of_the_same_file_failed_says_nothing() -> None:
+    """The other one was told of the failure, and has left nothing to be written."""
+    disk = SimDisk()
+    log = Log(FOLDER, PyDisk(disk, background=True))
+    log.add(1, "s", b"one")
+    log.flush()
+    log.fsync()
+    log.add(2, "s", b"two")
+    log.flush()
+    handles, upto = log.sync_start()
+    assert handles
+    disk.fail("sync", errno.EIO, "*.seg")
+    with pytest.raises(OSError, match="error"):
+        log.delete(1, erase=True)
+    for handle in handles:
+        disk.sync(handle)
+    log.sync_done(upto)
+    assert log.synced_seq == 1
+    while not log.mend():
+        pass
+    assert log.synced_seq == 2
+    disk.crash()
+    log = Log(FOLDER, PyDisk(disk))
+    found = log.get(2)
+    assert found is not None
+    assert found.payload == b"two"

@@ -67,3 +67,20 @@ def test_one_whose_fsync_failed_is_made_anew_also_when_the_opening_has_written_t
     disk.crash()
     log = Log("log", PyDisk(disk), segment_bytes=4096)
     assert set(everything(log)) == {1, 3, FAR + 2}
+
+
+def test_the_name_of_a_folder_that_an_opening_finds_empty_is_made_durable() -> None:
+    """Who made it was stopped before it had synced its name."""
+    disk = SimDisk()
+    disk.make_dir("streams/S")
+    for path in (".", "streams"):
+        disk.sync_dir(path)
+    disk.make_dir("streams/S/log")
+    disk.kill()
+    log = Log("streams/S/log", PyDisk(disk))
+    log.add(1, "s", b"1")
+    log.flush()
+    log.fsync()
+    disk.crash()
+    log = Log("streams/S/log", PyDisk(disk))
+    assert set(everything(log)) == {1}

@@ -51,6 +51,18 @@ def test_acks_are_byte_exact() -> None:
     assert site.log.last_seq == 3
 
 
+def test_what_a_server_adds_for_its_services_does_not_count() -> None:
+    body = b"x" * 20
+    site = Site(max_msg_size=len(block("A: b")) + len(body))
+    assert site.answer("s.a", body, block("A: b", "Nats-Request-Info: {}")) == stored(1)
+    too_large = error(400, 10054, "message size exceeds maximum allowed")
+    assert site.answer("s.a", body, block("A: bc", "Nats-Request-Info: {}")) == too_large
+    assert site.answer("s.a", body, block("A: bc")) == too_large
+    message = site.log.get(1)
+    assert message is not None
+    assert (message.headers, message.payload) == (block("A: b"), body)
+
+
 def test_domain_stands_before_the_sequence() -> None:
     site = Site()
     other = Stream(site.server.router, "D", Log(None), sync=SYNC_INTERVAL, domain="hub")

@@ -262,6 +262,19 @@ def test_no_more_subscriptions_of_the_departed_are_kept_than_said(size, listed, 
             assert len(gone.held) == gone.subscriptions
 
 
+def test_long_subscriptions_of_the_departed_count_for_more():
+    """However long their names are: what they take stays bounded."""
+    ring = Ring(1000, listed=100)
+    for cid in range(50):
+        held = [Held(b"s" * 3000, b"q" * 500, b"1" * 500, 0, 0)] * 5
+        ring.append(Departed(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, 5, held))
+    kept = [sum(len(s.subject + s.queue + s.sid) for s in gone.held) for gone in ring]
+    assert len(kept) == 50
+    assert kept[-1] == 20_000
+    assert 0 < sum(kept) <= 100 * 256
+    assert ring.listed <= 100
+
+
 def test_lame_duck_is_told_to_those_who_understand_it():
     world = World()
     old, new = world.join(), world.join()

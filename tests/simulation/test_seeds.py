@@ -37,6 +37,9 @@ ONCE_FAILED = (
     60247,
     60500,
     61336,
+    64511,
+    65207,
+    66363,
 )
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0"))
 BLOCK = 25  # seeds in one test

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.spark.session import session
+from tests.ways import EVERY_WAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Ways that differ little, each of which starts JVMs for half a minute: a run of all tests takes one.
-EVERY_WAY = pytest.mark.skipif(
-    os.environ.get("PENSTOCK_EVERY_WAY") != "1",
-    reason="one of several ways is in each run; PENSTOCK_EVERY_WAY=1 runs all",
-)
+__all__ = ["EVERY_WAY", "spark"]
 
 
 @pytest.fixture(scope="session")

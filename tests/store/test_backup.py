@@ -11,6 +11,7 @@ import pytest
 from penstock.core.disk import Disk, PyDisk
 from penstock.core.log import Log
 from penstock.core.readonly import ReadOnlyDisk
+from penstock.core.store_lock import FolderLock
 from penstock.store.backup import back_up
 from penstock.store.look import look_at
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
@@ -242,6 +243,67 @@ def test_a_damaged_store_is_backed_up_and_restored_as_it_is(tmp_path: Path) -> N
     restored = messages_of(tmp_path / "b" / folder.relative_to(tmp_path / "a"))
     assert restored == messages_of(folder)
     assert len(restored) == 179
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("harm", ["gone", "half", "empty", "cut"])
+def test_a_damaged_end_is_told_after_a_restore_too(
+    tmp_path: Path, harm: str, compress: bool
+) -> None:
+    """The index files say that there was more, and which messages were removed: no sequence is given
+    a second time, and nothing that was removed is there again.
+    """
+    folder = make_stream(tmp_path / "a", compress=compress)
+    newest = segments_of(folder)[-1]
+    data = newest.read_bytes()
+    if harm == "gone":
+        newest.unlink()
+    else:
+        newest.write_bytes({"half": data[: len(data) // 2], "empty": b"", "cut": data[:-1]}[harm])
+    disk, found = stores(tmp_path / "a")
+    before = look_at(disk, found, found.streams).streams[0]
+    save(tmp_path / "a", tmp_path / "backups")
+    told = bring_back(tmp_path / "backups", tmp_path / "b")
+    disk, found = stores(tmp_path / "b")
+    after = look_at(disk, found, found.streams).streams[0]
+    facts = [(each.messages, each.first_seq, each.last_seq, each.lost) for each in (before, after)]
+    assert facts[0] == facts[1]
+    assert before.last_seq == 200
+    assert bool(told) == (before.lost > 0)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "made again"])
+@pytest.mark.parametrize("call", [1, 2, 5])
+def test_a_stream_that_is_deleted_under_a_backup_is_left_out(
+    tmp_path: Path, call: int, again: bool
+) -> None:
+    """And one that is made again under its name is another one: nothing of both gets into one."""
+    folder = make_stream(tmp_path / "a", "A")
+    make_stream(tmp_path / "a", "B")
+    calls = 0
+
+    def progress(_: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            shutil.move(folder, tmp_path / "gone")
+            if again:
+                make_stream(tmp_path / "a", "A", 50)
+
+    backups = BackupFolder(Disk(), str(tmp_path / "b"))
+    Disk().make_dir(str(tmp_path / "b"))
+    backups.make()
+    lock = FolderLock(str(tmp_path / "a"))  # a server has the store
+    try:
+        disk, found = stores(tmp_path / "a")
+        made = back_up(disk, found, found.streams, backups, LATER, progress=progress)
+    finally:
+        lock.close()
+    counts = {each.stream: (each.messages, each.last_seq) for each in made.streams}
+    assert counts == ({"A": (45, 50)} if again else {}) | {"B": (180, 200)}
+    assert bring_back(tmp_path / "b", tmp_path / "c") == []
+    restored = messages_of(tmp_path / "c/jetstream/$G/streams/B")
+    assert len(restored) == 180
 
 
 def test_a_manifest_leads_nowhere_outside(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ What is asked and what answers mean is in ``client/jetstream.py``; here it is on
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import PenstockError
+from penstock.errors import NoResponders, PenstockError
 
 from .aio_batches import AtomicBatch, FastBatch
 from .aio_publisher import Publisher
@@ -20,6 +21,7 @@ from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_he
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .options import Duration, to_seconds
 from .ordered import Ordered
+from .publishing import RETRY_S
 from .pull import control_reply
 
 if TYPE_CHECKING:
@@ -174,8 +176,9 @@ class JetStream:
     ) -> PubAck:
         """Store a message and wait for the stream's ack.
 
-        NoResponders when no stream takes the subject, an ApiError (10071 ...) when an expectation
-        does not hold.
+        NoResponders when no stream takes the subject (in a cluster when none has done so for
+        ``timeout``: it may be choosing a leader), an ApiError (10071 ...) when an expectation does
+        not hold.
         """
         block = publish_headers(
             headers,
@@ -186,9 +189,21 @@ class JetStream:
             expected_last_msg_id=expected_last_msg_id,
             ttl=ttl,
         )
-        timeout = self.timeout if timeout is None else timeout
-        answer = await self.client.request(subject, data, timeout=timeout, raw_headers=block)
-        return decode_pub_ack(answer.data)
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        while True:
+            try:
+                answer = await self.client.request(
+                    subject, data, timeout=seconds, raw_headers=block
+                )
+            except NoResponders:
+                seconds = deadline - clock() - RETRY_S
+                if seconds <= 0 or not self.client.server_info.cluster:
+                    raise
+                await asyncio.sleep(RETRY_S)
+            else:
+                return decode_pub_ack(answer.data)
 
     def publisher(
         self, *, window: int = 1024, timeout: Duration | None = None, attempts_max: int = 3
@@ -267,7 +282,9 @@ class JetStream:
                 info = await self.create_consumer(stream, state.config())
                 state.started(info)
                 handle = self.pull(stream, info.name)
-                async with aclosing(handle.messages(batch=ORDERED_BATCH)) as messages:
+                async with aclosing(
+                    handle.messages(batch=ORDERED_BATCH, patient=False)
+                ) as messages:
                     async for message in messages:
                         if not state.take(message.metadata):
                             break

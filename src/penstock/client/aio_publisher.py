@@ -22,8 +22,9 @@ class Publisher:
     ``JetStream.publisher``.
 
     A message that is not acknowledged in time is sent again if it has a message id, and fails
-    otherwise. Each ``publish`` returns a future for its ack; failures are also collected in
-    ``failures``, and raised as PublishFailed by ``flush`` and at the end of ``async with``.
+    otherwise; one that no stream of a cluster answers is sent again until then. Each ``publish``
+    returns a future for its ack; failures are also collected in ``failures``, and raised as
+    PublishFailed by ``flush`` and at the end of ``async with``.
     """
 
     def __init__(self, client: Client, window: int, timeout: float, attempts_max: int) -> None:
@@ -116,7 +117,11 @@ class Publisher:
             return
         entry, outcome = settled
         if isinstance(outcome, PenstockError):
-            self._fail(entry, outcome)
+            clustered = bool(self.client.server_info.cluster)
+            if self._window.bear(entry, outcome, self._loop.time(), clustered=clustered):
+                self._plan_look()
+            else:
+                self._fail(entry, outcome)
             return
         self.acked += 1
         self.duplicates += outcome.duplicate
@@ -155,9 +160,13 @@ class Publisher:
                 self._fail(entry, error)
         self.client.plan_flush()
         for entry in failed:
-            self._fail(entry, self._window.timeout_error(entry))
+            self._fail(entry, self._window.why_failed(entry))
+        if again and not self._window.full:
+            self._wake()
 
     def _plan_look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         deadline = self._window.next_deadline()
         self._timer = None if deadline is None else self._loop.call_at(deadline, self._look)
 

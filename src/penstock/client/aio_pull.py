@@ -6,9 +6,10 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionLost, Timeout
+from penstock.errors import ConnectionLost, NoResponders, Timeout
 
 from .aio_message import AioMessage
+from .publishing import RETRY_S
 from .pull import Fetch, Flow, pull_body
 
 if TYPE_CHECKING:
@@ -124,7 +125,16 @@ class PullConsumer:
                     max_bytes=max_bytes,
                 )
                 fetch.reply = self._request(body)
+                clock = asyncio.get_running_loop().time
+                deadline = clock() + seconds
                 await self._collect(fetch, seconds + GRACE_S)
+                while self.client.server_info.cluster and isinstance(fetch.error, NoResponders):
+                    left = deadline - clock() - RETRY_S
+                    if fetch.messages or left <= 0:
+                        break
+                    await asyncio.sleep(RETRY_S)
+                    fetch.again(self._request(body))  # it may be choosing a leader
+                    await self._collect(fetch, left + GRACE_S)
         finally:
             self._busy = False
         return [message for message in fetch.result() if isinstance(message, AioMessage)]
@@ -157,11 +167,14 @@ class PullConsumer:
         max_bytes: int = 0,
         expires: float = 30.0,
         heartbeat: float = 5.0,
+        patient: bool = True,
     ) -> AsyncGenerator[AioMessage, None]:
         """Messages for ever, with overlapping pull requests; ends when handle or client is closed.
 
         Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from
-        any more. Survives a lost connection, as far as the consumer does.
+        any more; in a cluster, if ``patient``, NoResponders only after half a minute, for it may be
+        choosing a leader.
+        Survives a lost connection, as far as the consumer does.
         """
         flow = Flow(self._subject, batch, max_bytes, round(expires * 1e9), round(heartbeat * 1e9))
         self._begin()
@@ -175,13 +188,16 @@ class PullConsumer:
                 if self._lost is not None:
                     self._lost = None
                     flow.restart()
+                clustered = patient and bool(self.client.server_info.cluster)
                 while self._queue:
                     message = self._queue.popleft()
-                    if flow.take(message):
+                    if flow.take(message, clustered=clustered):
                         assert isinstance(message, AioMessage)
                         yield message
                         if 2 * flow.outstanding <= batch:
                             break  # ask for more before the rest is handled
+                if flow.refusals:
+                    await asyncio.sleep(RETRY_S)
         finally:
             self._busy = False
 

@@ -6,11 +6,12 @@ What is asked and what answers mean is in ``client/jetstream.py``; here it is on
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.errors import PenstockError
+from penstock.errors import NoResponders, PenstockError
 
 from .blocking_batches import AtomicBatch, FastBatch
 from .blocking_publisher import Publisher
@@ -21,6 +22,7 @@ from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_he
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
 from .options import Duration, to_seconds
 from .ordered import Ordered
+from .publishing import RETRY_S
 from .pull import control_reply
 
 if TYPE_CHECKING:
@@ -180,8 +182,9 @@ class JetStream:
     ) -> PubAck:
         """Store a message and wait for the stream's ack.
 
-        NoResponders when no stream takes the subject, WrongLastSequence when an expectation does
-        not hold.
+        NoResponders when no stream takes the subject (in a cluster when none has done so for
+        ``timeout``: it may be choosing a leader), WrongLastSequence when an expectation does not
+        hold.
         """
         block = publish_headers(
             headers,
@@ -192,10 +195,18 @@ class JetStream:
             expected_last_msg_id=expected_last_msg_id,
             ttl=ttl,
         )
-        timeout = self.timeout if timeout is None else timeout
-        return decode_pub_ack(
-            self.client.request(subject, data, timeout=timeout, raw_headers=block).data
-        )
+        seconds = self.timeout if timeout is None else to_seconds(timeout)
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                answer = self.client.request(subject, data, timeout=seconds, raw_headers=block)
+            except NoResponders:
+                seconds = deadline - time.monotonic() - RETRY_S
+                if seconds <= 0 or not self.client.server_info.cluster:
+                    raise
+                self.client.wait_until(lambda: False, RETRY_S)
+            else:
+                return decode_pub_ack(answer.data)
 
     def publisher(
         self, *, window: int = 1024, timeout: Duration | None = None, attempts_max: int = 3
@@ -290,13 +301,14 @@ class JetStream:
                 info = self.create_consumer(stream, state.config())
                 state.started(info)
                 handle = self.pull(stream, info.name)
-                for message in handle.messages(batch=ORDERED_BATCH):
+                for message in handle.messages(batch=ORDERED_BATCH, patient=False):
                     if not state.take(message.metadata):
                         break
                     yield message
             except PenstockError as error:
                 if not state.recoverable(error):
                     raise
+                self.client.wait_until(lambda: False, RETRY_S)
             finally:
                 if handle is not None:
                     handle.close()

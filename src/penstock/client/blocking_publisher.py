@@ -25,8 +25,9 @@ class Publisher:
     """Publishes into streams with a bounded window of outstanding acks.
 
     Made by ``JetStream.publisher``. A message that is not acknowledged in time is sent again if it
-    has a message id, and fails otherwise. Failures are collected in ``failures`` and raised as
-    PublishFailed by ``flush`` and at the end of ``with``.
+    has a message id, and fails otherwise; one that no stream of a cluster answers is sent again
+    until then. Failures are collected in ``failures`` and raised as PublishFailed by ``flush`` and
+    at the end of ``with``.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class Publisher:
             return
         entry, outcome = settled
         if isinstance(outcome, PenstockError):
-            self._fail(entry, outcome)
+            clustered = bool(self.client.server_info.cluster)
+            if not self._window.bear(entry, outcome, time.monotonic(), clustered=clustered):
+                self._fail(entry, outcome)
             return
         self.acked += 1
         self.duplicates += outcome.duplicate
@@ -119,14 +122,17 @@ class Publisher:
         while not done():
             deadline = self._window.next_deadline()
             left = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            self.client.wait_until(
-                lambda: (
+            refused = self._window.refused
+
+            def over(refused: bool = refused) -> bool:
+                return (
                     done()
+                    or (self._window.refused and not refused)
                     or self.client.lost_since(self._reconnects)
                     or self.client.last_error is not self._complaint
-                ),
-                left,
-            )
+                )
+
+            self.client.wait_until(over, left)
             self._look()
 
     def _look(self) -> None:
@@ -146,4 +152,4 @@ class Publisher:
         for entry in again:
             self.client.connection.publish(entry.subject, entry.payload, entry.reply, entry.headers)
         for entry in failed:
-            self._fail(entry, self._window.timeout_error(entry))
+            self._fail(entry, self._window.why_failed(entry))

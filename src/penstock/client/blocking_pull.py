@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionLost, Timeout
+from penstock.errors import ConnectionLost, NoResponders, Timeout
 
 from .blocking_subscription import BlockingMessage
+from .publishing import RETRY_S
 from .pull import Fetch, Flow, pull_body
 
 if TYPE_CHECKING:
@@ -79,7 +81,15 @@ class PullConsumer:
                 max_bytes=max_bytes,
             )
             fetch.reply = self._request(body)
+            deadline = time.monotonic() + seconds
             self._collect(fetch, seconds + GRACE_S)
+            while self.client.server_info.cluster and isinstance(fetch.error, NoResponders):
+                left = deadline - time.monotonic() - RETRY_S
+                if fetch.messages or left <= 0:
+                    break
+                self.client.wait_until(lambda: self._ended, RETRY_S)
+                fetch.again(self._request(body))  # it may be choosing a leader
+                self._collect(fetch, left + GRACE_S)
         return [message for message in fetch.result() if isinstance(message, BlockingMessage)]
 
     def _feed(self, fetch: Fetch) -> bool:
@@ -105,11 +115,14 @@ class PullConsumer:
         max_bytes: int = 0,
         expires: float = 30.0,
         heartbeat: float = 5.0,
+        patient: bool = True,
     ) -> Iterator[BlockingMessage]:
         """Messages for ever, with overlapping pull requests; ends when handle or client is closed.
 
         Raises ConsumerDeleted, NoResponders and PullError when the consumer cannot be pulled from
-        any more. Survives a lost connection, as far as the consumer does.
+        any more; in a cluster, if ``patient``, NoResponders only after half a minute, for it may be
+        choosing a leader.
+        Survives a lost connection, as far as the consumer does.
         """
         client = self.client
         flow = Flow(self._subject, batch, max_bytes, round(expires * 1e9), round(heartbeat * 1e9))
@@ -125,13 +138,16 @@ class PullConsumer:
                 client.flush_output()
             if not self._wait(reconnects, 2 * heartbeat):
                 flow.restart()  # not even a heartbeat: the request is lost
+            clustered = patient and bool(client.server_info.cluster)
             while self._queue:
                 message = self._queue.popleft()
-                if flow.take(message):
+                if flow.take(message, clustered=clustered):
                     assert isinstance(message, BlockingMessage)
                     yield message
                     if 2 * flow.outstanding <= batch:
                         break  # ask for more before the rest is handled
+            if flow.refusals:
+                client.wait_until(lambda: self._ended, RETRY_S)
 
     def _wait(self, reconnects: int, timeout: float) -> bool:
         return self.client.wait_until(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConnectionClosed, SlowConsumer, Timeout
+from penstock.errors import ConnectionClosed, ConnectionLost, SlowConsumer, Timeout
 
 from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
 
@@ -35,7 +36,9 @@ class BlockingMessage(Message):
         self._client.publish(self.reply, data, headers=headers)
 
     def ack(self) -> None:
-        """The message is done."""
+        """The message is done. When the connection breaks just then it is delivered again, as a
+        message without an ack is; ``ack_sync`` tells.
+        """
         self._answer(ACK)
 
     def ack_sync(self, timeout: Duration | None = None) -> None:
@@ -55,11 +58,13 @@ class BlockingMessage(Message):
     def in_progress(self) -> None:
         """Start the ack wait over: the message is still being worked on."""
         self.check_acknowledgeable()
-        self._client.publish(self.reply, IN_PROGRESS)
+        with contextlib.suppress(ConnectionLost):
+            self._client.publish(self.reply, IN_PROGRESS)
 
     def _answer(self, body: bytes) -> None:
         self.check_acknowledgeable()
-        self._client.publish(self.reply, body)
+        with contextlib.suppress(ConnectionLost):  # the message comes again
+            self._client.publish(self.reply, body)
         self.acked = True
 
 

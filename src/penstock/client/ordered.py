@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
+    ApiError,
     ConnectionLost,
     ConsumerDeleted,
     NoResponders,
@@ -97,5 +98,7 @@ class Ordered:
         """Whether a new consumer may go on where this one failed; not when several gave nothing."""
         if isinstance(error, ConnectionLost):
             return True
-        again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout)
+        again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout) or (
+            isinstance(error, ApiError) and error.code == 503  # no leader, in a cluster
+        )
         return again and 0 < self._barren < BARREN_MAX

@@ -31,6 +31,8 @@ NO_RESPONDERS = 503
 
 PENDING_MESSAGES = "Nats-Pending-Messages"
 STALLED = "Nats-Consumer-Stalled"
+REFUSALS_MAX = 120
+"""So often, each RETRY_S, a consumer of a cluster is asked that nobody answers for."""
 TRANSIENT = ("leadership change", "server shutdown", "exceeded maxwaiting")
 
 
@@ -97,6 +99,10 @@ class Fetch:
             self.done = True
             self.error = status_error(status, message.description, self.subject)
 
+    def again(self, reply: str) -> None:
+        """Nobody answered; it was sent again, as ``reply``."""
+        self.reply, self.done, self.error = reply, False, None
+
     def result(self) -> list[Message]:
         """What came; raises the error only if nothing came, so that no message is lost to it."""
         if self.error is not None and not self.messages:
@@ -118,6 +124,8 @@ class Flow:
             raise ValueError(f"a batch has at least one message, got {batch}")
         self.subject = subject
         self.outstanding = 0
+        self.refusals = 0
+        """How often in a row nobody answered."""
         self._batch = batch
         self._max_bytes = max_bytes
         self._expires_ns = expires_ns
@@ -140,15 +148,22 @@ class Flow:
         """Nothing is outstanding any more: the connection or the server's memory of us is gone."""
         self.outstanding = 0
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: Message, *, clustered: bool = False) -> bool:
         """Whether the message is one for the user. Raises when the consumer cannot be pulled from
-        any more.
+        any more. Where the server is ``clustered`` the consumer may be choosing a leader when nobody
+        answers: ask again after RETRY_S, REFUSALS_MAX times in a row.
         """
         status = message.status
         if status == 0:
             self.outstanding = max(0, self.outstanding - 1)
+            self.refusals = 0
             return True
         if status == HEARTBEAT:
+            self.refusals = 0
+            return False
+        if status == NO_RESPONDERS and clustered and self.refusals < REFUSALS_MAX:
+            self.refusals += 1
+            self.outstanding = 0
             return False
         error = status_error(status, message.description, self.subject)
         if error is not None and not message.description.lower().startswith(TRANSIENT):

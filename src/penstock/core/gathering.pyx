@@ -20,6 +20,7 @@ from penstock.core.draft cimport Draft
 from penstock.core.expect cimport Text, header_value
 from penstock.core.ingest cimport Inflight
 from penstock.core.intake cimport HANDLED, REFUSED, STORED, Gathered
+from penstock.core.linux cimport give_back
 from penstock.core.router cimport Message
 from penstock.core.staged cimport check_group
 from penstock.core.stream cimport Stream
@@ -31,7 +32,9 @@ cdef enum:
     MESSAGE_BYTES = 32             # what a waiting message costs besides its bytes, about
     DRAFT_BYTES = 1024             # ... and one that a rule has looked at
     COMMIT_LINE_LEN = 22
+    GIVE_BACK_BYTES = 16777216     # of batches that were given up: the allocator may have kept it
 
+cdef int64_t given_up = 0          # ... since memory was given back
 cdef const char* COMMIT_LINE = b"Nats-Batch-Commit: 1\r\n"
 
 
@@ -133,7 +136,7 @@ cdef class Gathering(Gathered):
             return self.stream.refuse(503, 10077, error.strerror or str(error))
 
     cdef int store(self, OpenBatch b, Message* m, bint before) except -1:
-        cdef int outcome = check_group(self.stream, b.group, self.ttl)
+        cdef int outcome = check_group(self.stream, b.group, self.ttl, COMMIT_LINE_LEN if before else 0)
         cdef uint64_t seq
         if outcome:
             return outcome
@@ -194,13 +197,19 @@ cdef class Gathering(Gathered):
 
     def expire(self, now_ns: int) -> int:
         """Give up those that nothing was heard of; when the next one is due, 0: none is open."""
-        cdef OpenBatch b
+        global given_up
+        cdef OpenBatch b = None
         cdef uint64_t next_ns = 0
         for b in list(self.batches.values()):
             if b.due_ns <= <uint64_t>now_ns:
+                given_up += b.held_bytes
                 self.drop(b, "timeout")
             elif next_ns == 0 or b.due_ns < next_ns:
                 next_ns = b.due_ns
+        b = None
+        if given_up > GIVE_BACK_BYTES:
+            given_up = 0
+            give_back()
         return next_ns
 
     def close(self) -> None:

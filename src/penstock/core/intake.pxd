@@ -60,6 +60,7 @@ cdef class Intake(Sink):
     cdef int refuse(self, int code, int err_code, str description) except -1
     cdef int weigh(self, Message* m) except -1
     cdef bint gathers(self, PublishHeaders* h) noexcept
+    cdef bint in_doubt(self, uint64_t seq) except -1         # whether it may come to be stored, or not: it is refused then
     cdef int check_size(self, Message* m) except -1
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
     cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED

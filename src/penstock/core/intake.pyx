@@ -98,6 +98,9 @@ cdef class Intake(Sink):
     cdef int evict(self, uint64_t seq) except -1:
         return self.log.remove(seq)
 
+    cdef bint in_doubt(self, uint64_t seq) except -1:
+        return False
+
     cdef int traced(self, Connection source, Message* m) except -1:
         """As take(), and the trace says which stream it was, whether anybody wanted it, and why it was refused."""
         cdef Trace trace = self.hub.trace
@@ -138,15 +141,19 @@ cdef class Intake(Sink):
         cdef Message own
         cdef Draft draft = None
         cdef int outcome
-        h.present = False
-        h.rare = 0
-        h.message_id.at = NULL
         if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
             return self.refuse(503, 10077, "message too large")
         if self.sealed:
             return self.refuse(400, 10109, "invalid operation on sealed stream")
         if self.check_size(m):
-            return REFUSED
+            scan_headers(m.body, m.hlen, &h)
+            own = m[0]
+            if not h.untidy or self.tidied(&own) or self.check_size(&own):         # what counts is what would be stored
+                return REFUSED
+            self.refusal = None
+        h.present = False
+        h.rare = 0
+        h.message_id.at = NULL
         if self.every:
             own = m[0]
             m = &own
@@ -461,7 +468,7 @@ cdef class Intake(Sink):
                 self.ids.forget_until(now - self.duplicate_window_ns)
             seq[0] = self.ids.find(h.message_id.at, h.message_id.n)
             if seq[0]:
-                return DUPLICATE
+                return REFUSED if self.in_doubt(seq[0]) else DUPLICATE
         if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
             last = PyBytes_FromStringAndSize(self.last_id.data, self.last_id.len) if self.last_id.len else b""
             return self.refuse(400, 10070, f"wrong last msg ID: {last.decode('utf-8', 'replace')}")

@@ -425,7 +425,7 @@ cdef class LogFiles:
         self.sync_running = False
         for s in self.unsynced + [self.active]:
             if s.sync_target:
-                if error == 0 and s.sync_target > s.synced_size:
+                if error == 0 and self.condition < FAILED and s.sync_target > s.synced_size:
                     s.synced_size = s.sync_target
                 s.sync_target = 0
         if self.condition == CLOSED:
@@ -433,10 +433,10 @@ cdef class LogFiles:
             return 0
         if error:
             self.fail(OSError(error, os.strerror(error)))
-        if upto > self.synced_seq:
-            self.synced_seq = upto
-        if self.sync_mark > self.synced_mark:
-            self.synced_mark = self.sync_mark
+        if self.condition == FAILED:
+            return 0                         # another sync did, meanwhile: it was told of what this one was to write
+        self.synced_seq = max(upto, self.synced_seq)
+        self.synced_mark = max(self.sync_mark, self.synced_mark)
         self.on_disk()
         self.check_watermarks()
         if self.doomed:

@@ -67,7 +67,7 @@ cdef int tell_lost(Log log, list opened, list orphans) except -1:
             else:
                 missing.append((end, s.first - end, "gone"))
         if o.scan is not None:
-            drop_broken(o, o is not last or o.mended)
+            drop_broken(opened, o, o is not last or o.mended)
             missing.extend(o.scan.missing)
         if o.evidence is not None:
             missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
@@ -108,9 +108,11 @@ cdef list not_there(Segment s, list live):
     return parts
 
 
-cdef int drop_broken(Opened o, bint follows) except -1:
+cdef int drop_broken(list opened, Opened o, bint follows) except -1:
     """A group with a hole that no single bit explains never was whole, unless the disk is known to have had all of it: of the newest
     segments any may have reached the disk in part. With `follows`, so is one that the segment ends within (else core/recovery cuts it).
+
+    What a removal names makes no hole: bytes that were being erased when the power went were on the disk with all of their group.
     """
     cdef Segment s = o.segment
     cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # a sidecar is written when all it tells is synced
@@ -120,7 +122,7 @@ cdef int drop_broken(Opened o, bint follows) except -1:
     if follows and o.scan.group_at:
         broken = broken + [(o.scan.group_index, s.count)]
     for low, high in broken:
-        if high <= known:
+        if high <= known or erased(opened, o, s.first + low, s.first + high):
             continue
         for i in range(low, high):
             if is_live(s, i):
@@ -128,6 +130,26 @@ cdef int drop_broken(Opened o, bint follows) except -1:
                 s.live -= 1
                 o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
     return 0
+
+
+cdef bint erased(list opened, Opened o, uint64_t begin, uint64_t end) except -1:
+    """Whether removals name all that damaged bytes have taken out of a group which the segment does not end within."""
+    cdef Ranges one
+    cdef size_t k
+    holes = [(first, n, why) for first, n, why in o.scan.missing if why == "damaged bytes" and first < end and first + n > begin]
+    if not holes or o.scan.group_at and o.segment.first + o.segment.count == end:
+        return False
+    named = Explained()
+    for other in opened:
+        memset(&one, 0, sizeof(Ranges))
+        try:
+            ranges_said(other, &one)
+            for k in range(one.count):
+                if one.items[k].first < end and one.items[k].first + one.items[k].count > begin:
+                    named.add(one.items[k].first, one.items[k].first + one.items[k].count)
+        finally:
+            ranges_free(&one)
+    return not named.left(holes)
 
 
 cdef list explain(Log log, list opened, list orphans, list missing):

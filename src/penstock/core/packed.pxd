@@ -20,6 +20,7 @@ cdef class Packed:
     cdef object aead                       # that of the file
     cdef bytes table                       # length and checksum of each; None: not known
     cdef readonly uint32_t mended          # bits put right in blocks that were read
+    cdef readonly uint32_t unsure          # blocks that were read of which nothing but the records in them says whether they are sound
     cdef uint64_t id                       # in the cache of decompressed blocks
     # As Disk.read_at does with a file that is not compressed. A damaged block reads as zeros.
     cdef int64_t read_at(self, Disk disk, int handle, char* p, size_t n, uint64_t offset) except -1

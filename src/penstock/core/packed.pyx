@@ -307,6 +307,8 @@ cdef class Packed:
         else:
             if self.table is not None:
                 self.mend(<char*>p, n, k)
+            elif self.aead is None:
+                self.unsure += 1
             memcpy(&said, p, LENGTH_BYTES)
             if self.aead is not None:
                 raw = self.opened(raw, said, k)
@@ -335,4 +337,6 @@ cdef class Packed:
         if 0 <= bit < <int64_t>(n - LENGTH_BYTES) * 8:
             p[LENGTH_BYTES + (bit >> 3)] ^= 1 << (bit & 7)
             self.mended += 1
+        if self.aead is None and crc32c(p + LENGTH_BYTES, n - LENGTH_BYTES, 0) != crc:
+            self.unsure += 1
         return 0

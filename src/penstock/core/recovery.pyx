@@ -17,34 +17,30 @@ Knows nothing of what a caller asks of the log afterwards.
 """
 from functools import partial
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
-from penstock.core.buffer cimport Out, hash_bytes, out_free
+from libc.string cimport memset
 from penstock.core.log cimport Log
+from penstock.core.log_end cimport begin_anew, mend_tail, settle
 from penstock.core.log_files cimport note_teller
 from penstock.core.losses cimport find_orphans, ranges_said, tell_lost
 from penstock.core.mend cimport find_salt
-from penstock.core.owed cimport keep_aside, restart, set_aside, start_found, sync_found, sync_names, write_found
+from penstock.core.owed cimport restart, set_aside, start_found, sync_found, sync_names, write_found
 from penstock.core.packed cimport ends_packed, open_packed
 from penstock.core.record cimport (
-    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Head, Range, Ranges,
-    get_sealed_half, get_segment_head, is_packed_head, is_sealed_head, mend_segment_head, plausible, put_segment_head, put_skip, ranges_add,
-    ranges_free,
+    SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, SEGMENT_HEAD_BYTES, Range, Ranges, get_sealed_half, get_segment_head, is_packed_head,
+    is_sealed_head, mend_segment_head, ranges_add, ranges_free,
 )
-from penstock.core.scan cimport Opened, Scan, guess_last, last_named, never_written, nothing, read_all, scan
+from penstock.core.scan cimport Opened, Scan, guessed, never_written, read_all, scan
 from penstock.core.sealing cimport aead_of
-from penstock.core.segment cimport Entry, Segment, SegmentList, is_live
+from penstock.core.segment cimport Segment, is_live
 from penstock.core.sidecar cimport Evidence, Sidecar, read_evidence, read_ranges, read_sidecar, write_sidecar
 from penstock.core.subject_table cimport SubjectTable
 from penstock.core.tally cimport count_bytes, count_entries, merge_rows, recount
 
 from penstock.core.losses import is_segment_name
 from penstock.core.owed import owe
-
-cdef enum:
-    LOST_RUNS_MAX = 256          # more runs of lost sequences at an end are written down as one
 
 
 def opening(log: Log, create: bool, numbered: bool, patient: bool):
@@ -76,6 +72,8 @@ def opening(log: Log, create: bool, numbered: bool, patient: bool):
                 if not patient:
                     raise
                 owe(log, error, partial(make_folder, log))
+        else:
+            log.folder_made = True           # by one that may have been stopped before it synced its name
     orphans = find_orphans(log, names, opened)
     if not opened:
         start_empty(log, orphans, patient)
@@ -213,7 +211,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
         good = o.mended = find_head(log, o)
         if not good and is_last and never_written(head, first):
             # Bytes that were written behind it reached the disk, all of it did not: nobody was told of them.
-            o.scan = nothing(s, guess_last(log, s))
+            o.scan = guessed(log, s)
             restart(log, s)
             o.scan.good_end = s.begins
             return o
@@ -223,7 +221,7 @@ cdef Opened open_segment(Log log, uint64_t first, bint is_last):
     if not good:
         o.headless = True
         s.damaged = True
-        o.scan = nothing(s, guess_last(log, s))
+        o.scan = guessed(log, s)
         o.scan.damaged = [(0, s.size)]
         o.scan.good_end = s.size
         log.notes.append(f"the head of segment {first} is gone; without it none of its records can be believed")
@@ -261,6 +259,8 @@ cdef bint find_head(Log log, Opened o) except -1:
         s.salt = o.evidence.salt
         return True
     data = read_all(log, s)
+    if s.packed is not None and s.packed.unsure:
+        return False                         # what is damaged in a block may come again in each record of it
     s.salt = find_salt(PyBytes_AS_STRING(data), min(<size_t>SEGMENT_HEAD_BYTES, <size_t>len(data)), len(data), &places)
     return places > 1
 
@@ -362,122 +362,7 @@ cdef int remove_from(Opened o, uint64_t i, uint64_t stop) except -1:
     return 0
 
 
-# --- the end of the last segment -------------------------------------------------------------------
-
-cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
-    # The last segment takes the next appends: its unfinished end is put aside. A sequence that the cut record had is not
-    # given again: a consumer may have seen it. In a `numbered` log it is: it is the same message then.
-    cdef Segment s = o.segment
-    cdef bytes cut
-    cdef uint64_t expected, seen = 0, first, whole = 0
-    cdef Py_ssize_t at
-    if o.headless or o.mended or s.packed is not None:
-        # It can't be carried on: its head is bad, or it is compressed (the file of the segment behind it never reached the disk).
-        # It stays as it is, and a new segment follows; without anything in it that could be believed, the new one has its name.
-        if s.first == log.last_seq + 1:
-            log.segments.close_handle(s)
-            log.segments.discard(s)
-            log.subjects_table.leave(s)
-            set_aside(log, f"{s.first:020}.seg")
-        start_found(log, log.last_seq + 1)
-        begin_anew(log)
-        if s.first != log.active.first and (s.packed is not None or o.mended):
-            settle(log, o)
-        return 0
-    s.sealed = False
-    if o.scan is not None and o.scan.group_at:
-        seen = drop_group(log, o)
-    expected = s.first + s.count
-    if o.scan is not None and o.scan.good_end < s.size:
-        cut = keep_aside(log, s, o.scan.good_end)
-        s.damaged = len(o.scan.damaged) > o.scan.bad_end or len(o.scan.missing) > 0 or len(o.scan.notes) > 0
-        at = len(cut) if not o.scan.bad_end else o.scan.damaged[len(o.scan.damaged) - 1][0] - o.scan.good_end
-        if not numbered:
-            first = max(expected, seen + 1)
-            seen = max(seen, last_named(PyBytes_AS_STRING(cut) + at, len(cut) - at, s.salt, first, &whole))
-            if whole >= first:
-                log.lost.append((expected, whole + 1 - expected, "damaged at the end"))
-    if o.evidence is not None and o.evidence.size > s.size:
-        # What only the sidecar says is said again: it goes, for it fits no more.
-        for low, high in o.evidence.gone:
-            ranges_add(&log.ranges, low, high - low)
-        for low, high in o.evidence.ranges:
-            ranges_add(&log.ranges, low, high)
-    log.tail_base = s.size
-    log.active = s
-    log.segments.active = s
-    if s.entries == NULL and s.count:
-        log.segments.need(s)
-    s.has_index = False       # it will not match any more
-    if seen > log.last_seq:
-        log.last_seq = seen
-    if log.last_seq >= expected:
-        # Also after records that name sequences whose own record is gone.
-        if log.last_seq - expected > GAP_MAX:
-            try:
-                log.roll(log.last_seq + 1)
-            except OSError as error:
-                log.roll_failed = True
-                owe(log, error, None)
-            return 0
-        put_skips(log, s, expected)
-    return 0
-
-
-cdef int begin_anew(Log log) except -1:
-    """A record that says nothing: what is missing before this segment is not a skip that was cut off."""
-    put_skip(&log.tail, 0, log.last_seq, False, log.active.salt)
-    log.active.size += RECORD_EXTRA_BYTES
-    return 0
-
-
-cdef int put_skips(Log log, Segment s, uint64_t expected) except -1:
-    """Write down which of the sequences behind the end are lost, so that each opening tells."""
-    cdef size_t before = log.tail.len
-    cdef uint64_t at = expected, end = log.last_seq + 1
-    cdef list lost = sorted([(max(first, expected), first + count) for first, count, _ in log.lost if count and first + count > expected])
-    if len(lost) > LOST_RUNS_MAX:
-        lost = [(lost[0][0], end)]
-    for first, stop in lost:
-        if first > at:
-            put_skip(&log.tail, at, first - 1, False, s.salt)
-        if stop > max(first, at):
-            put_skip(&log.tail, max(first, at), stop - 1, True, s.salt)
-            s.damaged = True
-            at = stop
-    if at < end:
-        put_skip(&log.tail, at, end - 1, False, s.salt)
-    s.push_holes(<uint32_t>(end - expected))
-    s.size += log.tail.len - before
-    return 0
-
-
-cdef uint64_t drop_group(Log log, Opened o) except? 0:
-    # The last messages are a group that was not finished: they were never there. The highest sequence one of them has.
-    cdef uint32_t i
-    cdef Segment s = o.segment
-    cdef uint64_t last = s.first + s.count - 1, first = s.first + o.scan.group_index
-    for i in range(o.scan.group_index, s.count):
-        if is_live(s, i):
-            s.live -= 1
-        else:
-            s.dead[i >> 6] &= ~(<uint64_t>1 << (i & 63))
-    s.count = o.scan.group_index
-    o.scan.good_end = o.scan.group_at
-    log.lost[:] = [entry for entry in log.lost if entry[0] < first or entry[0] > last]
-    return last
-
-
-cdef int settle(Log log, Opened o) except -1:
-    # A sealed segment: its file is closed until somebody reads.
-    cdef Segment s = o.segment
-    s.sealed = True
-    log.segments.close_handle(s)
-    s.trim()
-    if s.entries != NULL and o.sidecar is None:
-        log.segments.loaded_bytes += s.count * sizeof(Entry)
-    return 0
-
+# --- counting ---------------------------------------------------------------------------------------
 
 cdef int count(Log log, Opened o) except -1:
     # Subjects, messages and bytes of a segment; called in order of the sequences.

@@ -4,10 +4,14 @@ from penstock.core.log cimport Log
 from penstock.core.segment cimport Segment
 from penstock.core.sidecar cimport Evidence, Sidecar
 
+cdef enum:
+    UNREADABLE_MAX = 4096        # messages that bytes without any head are taken for at most
+
 
 cdef class Scan:
     """What reading a segment from its start found besides the messages."""
     cdef uint64_t good_end       # offset after the last record that is good or mended
+    cdef uint64_t heads_end      # of a segment without a head: offset behind the last record whose head can be read
     cdef uint64_t last_seq       # highest sequence the records speak of; first - 1 when none
     cdef uint64_t last_ts
     cdef list missing            # (first sequence, count, reason) of what is not there, unless it was removed
@@ -37,5 +41,4 @@ cdef bytes read_all(Log log, Segment s)            # the bytes of the segment, c
 cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept
 # Of a segment without a head:
 cdef bint never_written(const char* p, uint64_t first) noexcept     # whether the 32 bytes are a head of which a part is still zeros
-cdef Scan nothing(Segment s, uint64_t last_seq)                     # as when there was nothing but a head
-cdef uint64_t guess_last(Log log, Segment s) except? 0              # how far its sequences went, as its records claim
+cdef Scan guessed(Log log, Segment s)                               # how far its sequences went, as its records claim

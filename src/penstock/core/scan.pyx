@@ -25,9 +25,6 @@ from penstock.core.sealing cimport open_record
 from penstock.core.segment cimport HAS_HEADERS, Segment, push
 from penstock.core.subject_table cimport SubjectTable
 
-cdef enum:
-    UNREADABLE_MAX = 4096        # messages that bytes without any head are taken for at most
-
 
 cdef class Scan:
     """What reading a segment from its start found besides the messages."""
@@ -188,6 +185,7 @@ cdef int take_skip(State state, Head* head) except -1:
     if next <= head.seq < next + GAP_MAX:
         if head.state & LOST:
             state.found.missing.append((next, head.seq + 1 - next, "damaged bytes"))
+            state.found.group_at = 0                # it was whole, before: of another one nothing would be there
         s.push_holes(<uint32_t>(head.seq + 1 - next))
     return 0
 
@@ -267,17 +265,33 @@ cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
 
 cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept:
     # No head is believed further than the bytes before it have room for records: one in somebody's payload may say anything. One
-    # that can't be read, or whose sequence can't be, was the next message.
+    # that can't be read, or whose sequence can't be, was the next message. One that claims more bytes than there are is of a record
+    # that never reached the disk whole, unless another one is found behind it: then its length is damaged.
     cdef Head head
-    cdef uint64_t last = expected - 1
+    cdef uint64_t last = expected - 1, sure
     cdef size_t at = 0, known = 0, room      # `last` is that of the bytes before `known`
+    cdef size_t likely = 0                   # parts of heads in what is overlong
     cdef bint unread = False                 # the bytes from `known` on are the rest of a message whose head can't be read
+    cdef bint overlong = False               # ... or of one that claims more than there is
+    cdef bint rest
     whole[0] = expected - 1
     while at + RECORD_EXTRA_BYTES <= size:
+        rest = unread
         if plausible(p + at, size - at, &head):
-            unread = False
+            if overlong and not last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
+                at += 1
+                continue
+            unread = overlong = False
+            if not of_kind(&head):
+                head.kind = MESSAGE
         else:
-            if head.mark != RECORD_MARK and (at or head.length == 0):
+            if overlong and head.mark == RECORD_MARK and last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
+                overlong = False
+            elif overlong and (head.mark == RECORD_MARK or head.seq == last + 1 + likely):
+                likely += 1                           # it may have been one, or a part of what is overlong
+                at += RECORD_EXTRA_BYTES
+                continue
+            if overlong or head.mark != RECORD_MARK and (at or head.length == 0):
                 at += 1
                 continue
             if head.mark != RECORD_MARK:
@@ -287,9 +301,14 @@ cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t exp
             unread = True
         room = (at - known) // RECORD_EXTRA_BYTES
         if head.kind == MESSAGE:
-            last = head.seq if last < head.seq <= last + 1 + room else last + 1
+            if last < head.seq <= last + 1 + room:
+                sure = last = head.seq
+            else:
+                # The bytes before it were of one message at least, if they are not the rest of a message.
+                sure = last + 1 + (room > 0 and not rest)
+                last += 1 + min(room, <size_t>UNREADABLE_MAX)
             if head.length <= size - at or ends_here(p + at, size - at, salt):
-                whole[0] = last
+                whole[0] = sure
         elif head.kind == REMOVE:
             if last < head.seq <= last + room:
                 whole[0] = last = head.seq                # all that was given was written before it
@@ -304,8 +323,17 @@ cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t exp
                 last = head.ts_ns
             elif head.seq != last:
                 last += 1                                 # it said of one at least that nobody gets it
-        at += head.length
+        if head.length <= size - at:
+            at += head.length
+        elif ends_here(p + at, size - at, salt):
+            at = size
+        else:
+            overlong = True
+            likely = 0
+            at += RECORD_HEAD_BYTES
         known = at
+    if overlong:
+        return last + min(likely, <size_t>UNREADABLE_MAX)
     # Behind the last of them are as many messages as there is room for, one is sure. Zeros never reached the disk.
     at = size
     while at > known and p[at - 1] == 0:
@@ -316,6 +344,15 @@ cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t exp
             whole[0] = last + 1
         last += room
     return last
+
+
+cdef bint of_kind(const Head* head) noexcept:
+    """Whether a plausible head of a removal or a skip is as they are: else it was a message's."""
+    if head.kind == MESSAGE:
+        return True
+    if head.subject_len or head.hlen:
+        return False
+    return head.length == RECORD_EXTRA_BYTES if head.kind == SKIP else (head.length - RECORD_EXTRA_BYTES) % sizeof(Range) == 0
 
 
 cdef bint ends_here(const char* p, size_t size, uint32_t salt) noexcept:
@@ -358,19 +395,26 @@ cdef Scan nothing(Segment s, uint64_t last_seq):
     return found
 
 
-cdef uint64_t guess_last(Log log, Segment s) except? 0:
+cdef Scan guessed(Log log, Segment s):
     # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
-    # those must not be given again.
+    # those must not be given again. Lengths are not believed either: within what a record claims others are looked for, but no
+    # further on than there is room for, for there they may be somebody's payload.
     cdef bytes data = read_all(log, s)
     cdef const char* p = PyBytes_AS_STRING(data)
     cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
     cdef Head head
     cdef uint64_t last = s.first - 1
+    cdef Scan found
+    cdef size_t heads_end = min(<size_t>s.begins, size), after = 0
     while at + RECORD_EXTRA_BYTES <= size:
-        if plausible(p + at, size - at, &head) and s.first <= head.seq <= last + GAP_MAX:
-            if head.seq > last:
-                last = head.seq
-            at += head.length
-        else:
+        if not plausible(p + at, size - at, &head) or not s.first <= head.seq <= last + GAP_MAX or (
+                at < heads_end and not last < head.seq <= last + 1 + (at - after) // RECORD_EXTRA_BYTES):
             at += 1
-    return last
+            continue
+        last = max(last, head.seq)
+        heads_end = max(heads_end, at + min(<size_t>head.length, size - at))
+        at += RECORD_HEAD_BYTES
+        after = at
+    found = nothing(s, last)
+    found.heads_end = heads_end
+    return found

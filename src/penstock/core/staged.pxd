@@ -17,7 +17,7 @@ cdef class Staged:
     cdef size_t indexed                # how many of them `latest` knows
     cdef BytesMap counts               # subject -> how many of them are on it, where a stream limits that
     cdef set ids                       # of messages
-    cdef uint64_t bytes
+    cdef uint64_t bytes, more          # that they take so far; that the last one gets when they are stored
     cdef int check(self, size_t i) except -1                                        # an Outcome; 0: it passes
     cdef int check_shape(self, Message* m, PublishHeaders* h) except -1
     cdef int check_ttl(self, Message* m, PublishHeaders* h, object draft) except -1
@@ -28,4 +28,5 @@ cdef class Staged:
     cdef int64_t latest_on(self, const char* subject, size_t n) except -2           # -1: none
 
 
-cdef int check_group(Intake stream, Group group, bint ttl) except -1                # an Outcome: 0: all can be stored
+# An Outcome; 0: all can be stored. `more`: bytes that the last one gets then.
+cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1

@@ -159,6 +159,8 @@ cdef class Staged:
         cdef SubjectState* state
         cdef int64_t id
         self.bytes += stream.size_of(m)
+        if self.checked == self.group.count:
+            self.bytes += self.more
         if stream.max_msgs > 0 and log.msgs + self.checked > <uint64_t>stream.max_msgs:
             return stream.refuse(503, 10077, "maximum messages exceeded")
         if stream.max_bytes > 0 and log.bytes + self.bytes > <uint64_t>stream.max_bytes:
@@ -201,7 +203,7 @@ cdef class Staged:
         return default if i < 0 else self.group.draft(<size_t>i)
 
 
-cdef int check_group(Intake stream, Group group, bint ttl) except -1:
+cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1:
     cdef Staged staged = Staged()
     cdef size_t i
     cdef int outcome
@@ -211,6 +213,7 @@ cdef int check_group(Intake stream, Group group, bint ttl) except -1:
     staged.latest = BytesMap()
     staged.counts = BytesMap()
     staged.ids = set()
+    staged.more = more
     try:
         for i in range(group.count):
             outcome = staged.check(i)

@@ -21,6 +21,7 @@ from penstock.core.intake cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED,
 from penstock.core.log cimport Log, Record
 from penstock.core.log_files cimport TAKES
 from penstock.core.router cimport Message, Router
+from penstock.core.segment cimport Segment
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport Route, SubjectTrie
 
@@ -247,11 +248,7 @@ cdef class Stream(Intake):
             if outcome == STORED:
                 self.acks.push(m.reply, m.reply_len, seq, seq, ACK_STORED)
             elif outcome == DUPLICATE:
-                if self.failure and seq > self.visible:
-                    self.refuse(503, 10077, self.failure)          # it may come to be stored, or not
-                    self.acks.say(self.router, m.reply, m.reply_len, self.refusal_text)
-                else:
-                    self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
+                self.acks.push(m.reply, m.reply_len, seq, seq, ACK_DUPLICATE)
             elif outcome == ANSWERED:
                 self.acks.push_text(m.reply, m.reply_len, seq, self.answer_text)
             elif outcome == HANDLED:
@@ -263,6 +260,20 @@ cdef class Stream(Intake):
         if not self.committer.queued:
             self.hub.enlist_commit(self.committer)
         return 1
+
+    cdef bint in_doubt(self, uint64_t seq) except -1:
+        """While the disk fails: a message above what is as durable as promised, or in a segment that the process before this one
+        could not sync, is no answer to who publishes it again.
+        """
+        cdef Segment s
+        if not self.failure:
+            return False
+        if seq <= self.visible:
+            s = self.log.segments.find(seq) if self.sync else None
+            if s is None or s.synced_size:
+                return False
+        self.refuse(503, 10077, self.failure)
+        return True
 
     def publish(self, str subject, bytes payload, bytes headers = b"") -> int:
         """A message from inside; its sequence (of the original, for a duplicate). Raises StreamRefused as the PubAck would say."""

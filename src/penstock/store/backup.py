@@ -3,7 +3,8 @@
 A stream's folder is held as it is at one moment (core/readonly), consumers before messages, and
 copied from the held files. What results is what a power loss at that moment would have left: every
 message that was acknowledged before is in it, and the next start of a server on it recovers as it
-always does. Files that can be made again (index files) and those kept aside are left out.
+always does. Files that can be made again and those kept aside are left out; index files are, unless
+the stream is damaged: then they may be all that tells of what is gone.
 
 A file whose inode, size and times are those of the backup before is not read again: a sealed
 segment is copied once. What changes in place while it is copied (erased messages) shows as damaged
@@ -11,6 +12,7 @@ records: such a copy is made again until it is sound, or the damage proves to be
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,9 +30,11 @@ from penstock.store.manifests import (
     StreamEntry,
 )
 from penstock.store.places import Store, StoreError, StreamPlace
+from penstock.store.reports import SOUND, WORN, StreamReport
 
 Progress = Callable[[int], object]
 TRIES = 10
+PAUSE_S = 0.02  # before a stream that is being made is looked at again
 SETTLED_NS = 2_000_000_000
 
 
@@ -78,7 +82,9 @@ def back_up(
         complete=len(places) == len(store.streams),
     )
     for place in places:
-        manifest.streams.append(_stream(copy, place, place.root in owners))
+        entry = _stream(copy, place, place.root in owners)
+        if entry is not None:
+            manifest.streams.append(entry)
     manifest.total_bytes = sum({each.sha256: each.size for each in manifest.files()}.values())
     manifest.new_bytes = copy.new_bytes
     target.write(manifest)
@@ -112,15 +118,28 @@ def _known(target: BackupFolder) -> dict[str, FileEntry]:
     return found
 
 
-def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry | None:
+    """None: it was deleted meanwhile."""
     # a manifest could not say it; engine/files makes no such name
     if not place.folder.removeprefix(place.root).isascii():
         raise StoreError(f"{place.folder} is no folder of a stream; it has to be moved away")
-    for _ in range(TRIES):
+    for left in reversed(range(TRIES)):
         try:
-            return _held(copy, place, live)
+            then = copy.disk.facts(place.folder)
+            entry = _held(copy, place, live)
+            same = copy.disk.facts(place.folder) == then
+        except FileNotFoundError:
+            if not live:
+                raise
+            if not copy.disk.is_dir(place.folder):
+                return None
+            continue
         except _Changed:
             continue
+        # another stream may have got the name, or it may be on its way to be made
+        if not live or (same and (entry.config is not None or left == 0)):
+            return entry
+        time.sleep(PAUSE_S)
     raise StoreError(f"{place.label} changes too fast to be backed up; try again")
 
 
@@ -130,8 +149,9 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
     try:
         # What a consumer has seen is in the log; what the log has lost by acks, a consumer may say
         # later. So the consumers come first.
-        for folder in folders:
-            disk.hold(folder)
+        there = [disk.hold(folder) for folder in folders]
+        if there != [disk.is_dir(folder) for folder in folders]:
+            raise _Changed  # made or deleted right now
         then = _facts(disk, place)
         files = []
         for folder in folders:
@@ -141,6 +161,12 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         for each in files:
             disk.redirect(f"{place.folder}/{each.path}", copy.target.object_path(each.sha256))
         report = look_held(disk, place)
+        if not _whole(report):
+            # they say what is missing, and what was removed by what is missing
+            for name in disk.list_dir(place.log_folder):
+                if name.endswith(".idx"):
+                    path = f"{place.log_folder}/{name}"
+                    files.append(_file(copy, place, path, f"log/{name}", "index", live))
         config, _ = configuration(disk, place)
         entry = StreamEntry(
             domain=place.domain,
@@ -164,6 +190,11 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
     if _facts(disk, place) != then:
         raise _Changed
     return entry
+
+
+def _whole(report: StreamReport) -> bool:
+    """Whether index files made again from the messages would say what those that are there say."""
+    return report.state == SOUND and report.cut is None and not report.of_kind(WORN)
 
 
 def _facts(disk: ReadOnlyDisk, place: StreamPlace) -> dict[str, tuple[int, int, int, int]]:

@@ -10,6 +10,7 @@ is read (erased messages) could look damaged: what is found in such a store coun
 look finds it too.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -57,9 +58,26 @@ def look_at(
         report.used_by = pid
     for place in places:
         live = place.root in owners
-        report.streams.append(look(disk, place, whole=whole, live=live, progress=progress))
+        try:
+            report.streams.append(look(disk, place, whole=whole, live=live, progress=progress))
+        except OSError as error:  # the others can be looked at
+            if live and not disk.is_dir(place.folder):
+                continue  # it was deleted meanwhile
+            report.streams.append(_unreadable(place, error))
     for domain_root in {place.root for place in places}:
         _leftovers(disk, domain_root, report)
+    return report
+
+
+def _unreadable(place: StreamPlace, error: OSError) -> StreamReport:
+    report = StreamReport(
+        domain=place.domain, account=place.account, stream=place.name, folder=place.folder
+    )
+    reason = f"it can't be read: {error.strerror or error}"
+    repair = "none; nothing is known of it but what its disk says"
+    file = str(error.filename or place.folder)
+    report.add(Problem(kind=LOST, file=file, reason=reason, repair=repair))
+    report.state = UNREADABLE
     return report
 
 
@@ -90,12 +108,13 @@ def look(
 
 def size_of(disk: ReadOnlyDisk, places: list[StreamPlace]) -> int:
     """The bytes that a whole look at these streams reads."""
-    return sum(
-        disk.facts(f"{place.log_folder}/{name}")[1]
-        for place in places
-        for name in disk.list_dir(place.log_folder)
-        if name.endswith(".seg")
-    )
+    total = 0
+    for place in places:
+        with contextlib.suppress(OSError):
+            for name in disk.list_dir(place.log_folder):
+                if name.endswith(".seg"):
+                    total += disk.facts(f"{place.log_folder}/{name}")[1]
+    return total
 
 
 def _key(problem: Problem) -> tuple[object, ...]:

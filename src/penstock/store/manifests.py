@@ -28,14 +28,14 @@ MARK = "penstock-backups"
 _SAID = f"penstock backups {FORMAT}\n".encode()
 _ID = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_ROLES = ("segment", "config", "consumer", "state")
+_ROLES = ("segment", "config", "consumer", "state", "index")
 
 
 class FileEntry(Struct, kw_only=True):
     """A file of a stream; `path` is below the stream's folder."""
 
     path: str
-    role: str  # segment, config, consumer, state
+    role: str  # segment, config, consumer, state, index
     size: int
     sha256: str
     facts: tuple[int, int, int, int] | None = None  # of the source: inode, size, mtime, ctime

@@ -73,7 +73,8 @@ class Plan:
         self._mend_configurations()
         self._mend_segments()
         self._drop_indexes()
-        self._open()
+        if self.before.cut is not None or self.before.of_kind(WORN) or self.mended:
+            self._open()
 
     def changes(self) -> list[Change]:
         """Every file that will be another one."""
@@ -85,7 +86,7 @@ class Plan:
             if data is None and not there:
                 continue
             what = "taken away" if data is None else "replaced" if there else "made"
-            why = self._why.get(path) or _why(path)
+            why = self._why.get(path) or _why(path, what)
             found.append(Change(file=path, what=what, why=why, bytes=len(data or b"")))
         return found
 
@@ -163,6 +164,8 @@ class Plan:
                     bits += 1
             if any(parts and not mendable for _, _, parts, mendable in segment.faults):
                 self._doubt(f"{segment.path.removesuffix('.seg')}.idx")
+            if source.packed and not all(mendable for *_, mendable in segment.faults):
+                continue  # what is made anew of it would not have the bytes that can't be read
             if segment.mended:
                 data[:HEAD_BYTES] = segment_head(segment.first, segment.salt)
                 bits += 1
@@ -172,7 +175,8 @@ class Plan:
             written = pack_segment(bytes(data)) if source.packed else bytes(data)
             self._overlay.write_file_atomic(segment.path, written)
             plural = "s" if bits > 1 else ""
-            self._why[segment.path] = f"{bits} flipped bit{plural} put right"
+            right = f"{bits} flipped bit{plural} put right"
+            self._why[segment.path] = right if bits else "its table made again"
             self.mended += bits
 
     def _doubt(self, path: str) -> None:
@@ -193,7 +197,8 @@ class Plan:
     def _open(self) -> None:
         if not self.disk.exists(self.place.log_folder):
             return
-        log = Log(self.place.log_folder, self._overlay, create=False)
+        cipher = self.place.cipher(self.disk)
+        log = Log(self.place.log_folder, self._overlay, create=False, cipher=cipher)
         log.close()
 
 
@@ -227,7 +232,7 @@ def _wanting(report: StreamReport) -> bool:
     return report.cut is not None or bool(report.of_kind(LOST) or report.of_kind(WORN))
 
 
-def _why(path: str) -> str:
+def _why(path: str, what: str) -> str:
     if path.endswith(".idx"):
         return "index made again from the records"
     if path.endswith((".json", ".json.copy")):
@@ -236,6 +241,8 @@ def _why(path: str) -> str:
         return "what was damaged, kept"
     if ".torn-" in path:
         return "the unfinished end, kept"
+    if what == "made":
+        return "begun, as a start of an encrypted stream does"
     return "the unfinished end cut off"
 
 

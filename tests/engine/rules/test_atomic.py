@@ -389,3 +389,19 @@ def test_a_batch_that_is_stored_is_acknowledged_whatever_the_disk_says_of_older_
     assert answer == {"stream": "S", "seq": 42, "batch": "r", "count": 2}
     assert put(house, "r", 1, ROLLUP, COMMIT, subject="s.a", body=b"newest")["count"] == 1
     assert old() == 1
+
+
+def test_the_commit_that_ends_a_batch_is_counted(tmp_path: Path) -> None:
+    """What `eob` adds to the last message has to fit, too."""
+    house = House(tmp_path)
+    house.stream("T", allow_atomic=True, subjects=["T"], storage="memory")
+    put(house, "t", 1, COMMIT, subject="T")
+    size = house.ok("STREAM.INFO.T")["state"]["bytes"]
+    limits: dict[str, Any] = {"discard": "new", "storage": "memory", "allow_atomic": True}
+    house.stream("S", max_bytes=size - 1, **limits)
+    put(house, "t", 1)
+    assert put(house, "t", 2, EOB)["error"]["description"] == "maximum bytes exceeded"
+    assert messages(house) == []
+    house.stream("U", max_bytes=size, subjects=["U"], **limits)
+    put(house, "t", 1, subject="U")
+    assert put(house, "t", 2, EOB, subject="U")["count"] == 1

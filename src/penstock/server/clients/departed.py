@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 1000  # subscriptions of a closed connection; of one with more, only their number
 LISTED = 100_000  # ... of all of them together; beyond that, the oldest have only their number
+LONG_BYTES = 256  # a subscription with names of more than that counts for several
 
 
 class Held(NamedTuple):
@@ -52,7 +53,9 @@ class Ring:
     """The newest closed connections, oldest first, at most `size`."""
 
     def __init__(self, size: int, listed: int = LISTED) -> None:
-        """An empty one; `listed`: how many subscriptions they may have by name, all together."""
+        """An empty one; `listed`: how many subscriptions they may have by name, all together; long
+        ones count for more (`weight`).
+        """
         self.size = size
         self.listed = 0
         self._most_listed = listed
@@ -70,13 +73,13 @@ class Ring:
         self._all.append(gone)
         if gone.held:
             self._with_list.append(gone)
-            self.listed += len(gone.held)
+            self.listed += weight(gone.held)
         while self.listed > self._most_listed:
             self._strip_oldest()
 
     def _strip_oldest(self) -> None:
         held = self._with_list.popleft().held
-        self.listed -= len(held)
+        self.listed -= weight(held)
         held.clear()
 
     def __iter__(self) -> Iterator[Departed]:
@@ -86,6 +89,11 @@ class Ring:
     def __getitem__(self, index: int) -> Departed:
         """0 is the oldest. IndexError."""
         return self._all[index]
+
+
+def weight(held: list[Held]) -> int:
+    """What subscriptions count for: one each, and one more for every LONG_BYTES of their names."""
+    return sum(1 + (len(s.subject) + len(s.queue) + len(s.sid)) // LONG_BYTES for s in held)
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -347,7 +348,7 @@ class Progress:
         except MessageNotFound:
             return None, 0
         except StreamNotFound:
-            make_bucket(self._js, self._bucket)
+            make_bucket(self._js, self._bucket, self._target.replicas)
             return None, 0
         try:
             return msgspec.json.decode(message.data, type=Record), message.seq
@@ -383,9 +384,9 @@ def _key_subject(js: JetStream, key: str) -> str:
     return key if prefix == _API else f"{prefix}.{key}"
 
 
-def make_bucket(js: JetStream, bucket: str) -> None:
-    """Create the bucket of progress records; fine when it is there. :class:`WriteError` when that
-    is not allowed.
+def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
+    """Create the bucket of progress records, on as many servers as the stream is that is written;
+    fine when it is there. :class:`WriteError` when that is not allowed.
     """
     config = StreamConfig(
         name=f"KV_{bucket}",
@@ -397,6 +398,7 @@ def make_bucket(js: JetStream, bucket: str) -> None:
         deny_delete=True,
         allow_direct=True,
         duplicate_window=120_000_000_000,
+        num_replicas=replicas,
     )
     try:
         js.create_stream(config)
@@ -407,6 +409,24 @@ def make_bucket(js: JetStream, bucket: str) -> None:
             f"bucket {bucket}, which keeps the progress of writes, cannot be made: {error}."
             " Make it beforehand, or say with progressBucket which one to use"
         ) from None
+
+
+def replicate_bucket(js: JetStream, bucket: str, replicas: int) -> None:
+    """See that the bucket, where it is there, is on as many servers as the stream that is written:
+    else a server that goes would stop writes that its stream survives. Warns where it may not.
+    """
+    try:
+        config = js.stream_info(f"KV_{bucket}").config
+        if config.num_replicas < replicas:
+            js.update_stream(msgspec.structs.replace(config, num_replicas=replicas))
+    except StreamNotFound:
+        return
+    except PenstockError as error:
+        warnings.warn(
+            f"the stream that is written is on {replicas} servers; that its bucket {bucket} of"
+            f" progress records is, too, could not be arranged: {error}",
+            stacklevel=3,
+        )
 
 
 def forget(js: JetStream, bucket: str, writer: str) -> None:

@@ -27,7 +27,14 @@ from penstock.errors import (
 )
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
 from penstock.spark.writing.progress import AnotherAttempt
-from penstock.spark.writing.row_errors import Sent, WriteError, judge, message_of, no_stream
+from penstock.spark.writing.row_errors import (
+    Sent,
+    WriteError,
+    in_process,
+    judge,
+    message_of,
+    no_stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,6 +272,9 @@ class Sender:
         unheard = []
         for row, operation, headers, payload in failures:
             message = message_of(operation)
+            if in_process(payload):
+                unheard.append((row, message))
+                continue
             reason = judge(message.subject, headers, payload, self._where)
             if reason == no_stream(message.subject) and self._target.takes(message.subject):
                 unheard.append((row, message))
@@ -275,8 +285,8 @@ class Sender:
 
     def _repeat(self, unheard: list[tuple[int, Sent]]) -> None:
         """Nobody took these messages, but the stream did when it was looked at: the server is about
-        to stop, or the stream is gone. When it is there again they come first, so that rows stay in
-        order; :class:`WriteError` otherwise.
+        to stop, a cluster chooses a leader, or the stream is gone. When it is there again they come
+        first, so that rows stay in order; :class:`WriteError` otherwise.
         """
         self._publisher.close()
         self._await_stream(unheard[0][1].subject)
@@ -287,6 +297,8 @@ class Sender:
                 answer = js.client.request(
                     sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
                 )
+                if in_process(answer.data):
+                    raise Timeout(f"{self._where} is storing a message of the same id")
                 try:
                     decode_pub_ack(answer.data)
                 except ApiError:

@@ -15,6 +15,7 @@ from penstock.core.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.connection import ReadError, client_for, jetstream_for
 from penstock.spark.writing.options import BATCH, IDS
+from penstock.spark.writing.progress import replicate_bucket
 from penstock.spark.writing.row_errors import WriteError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Target:
     """What it takes."""
     window_seconds: float = 0.0
     """For how long it knows a message id again."""
+    replicas: int = 1
+    """On how many servers it is."""
 
     def takes(self, subject: str) -> bool:
         """Whether the stream took this subject when it was looked at."""
@@ -85,6 +88,10 @@ def look_at(
         raise WriteError(f"stream {config.name} does not take subject {subjects}; it takes {taken}")
     if options.exactly_once == IDS:
         _check_window(config)
+        if config.num_replicas > 1:
+            replicate_bucket(
+                jetstream_for(options.servers), options.progress_bucket, config.num_replicas
+            )
     progress = _progress_subject(options, info) if options.exactly_once == BATCH else ""
     return Target(
         stream=config.name,
@@ -97,6 +104,7 @@ def look_at(
         progress_subject=progress,
         subjects=tuple(config.subjects),
         window_seconds=config.duplicate_window / _NS,
+        replicas=config.num_replicas,
     )
 
 

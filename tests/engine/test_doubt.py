@@ -1,0 +1,48 @@
+"""A message that a failed fsync has left in doubt is not told to be there, by the next server neither."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.disk import PyDisk
+from tests.engine.house import SECOND, House
+from tests.simulation.disk import SimDisk
+
+
+def publish(house: House, name: str) -> Any:
+    """The PubAck; None: there is none yet."""
+    block = f"NATS/1.0\r\nNats-Msg-Id: {name}\r\n\r\n".encode()
+    answers = house.request("S", name.encode(), block)
+    return json.loads(answers[0][1]) if answers else None
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("trouble", ["full", "sync"])
+def test_a_duplicate_of_what_may_be_lost_is_refused(trouble: str, restart: bool) -> None:
+    disk = SimDisk()
+    house = House(Path("store"), disk=PyDisk(disk))
+    house.stream()
+    assert publish(house, "a")["seq"] == 1
+    disk.fail("sync", errno.EIO, "*/log/*", times=None)
+    assert publish(house, "b") is None or not restart
+    if restart:
+        disk.kill()  # what was written is in the page cache still
+        if trouble == "full":
+            disk.room = disk.used()
+        else:
+            disk.fail("sync", errno.EIO, "*/log/*", times=None)
+        house = house.crash()
+        assert house.ok("STREAM.INFO.S")["state"]["last_seq"] == 2  # and is read
+    answer = publish(house, "b")
+    assert answer is not None
+    assert answer["error"]["err_code"] == 10077
+    disk.heal()
+    disk.room = None
+    house.pass_time(6 * SECOND)
+    assert publish(house, "b") == {"stream": "S", "seq": 2, "duplicate": True}
+    assert publish(house, "a") == {"stream": "S", "seq": 1, "duplicate": True}
+    disk.crash()
+    assert house.crash().ok("STREAM.INFO.S")["state"]["messages"] == 2
