@@ -17,7 +17,7 @@ ADDED = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nat
 ADDED += ["Nats-Last-Sequence", "Nats-Msg-Size"]
 LINES = st.one_of(
     st.sampled_from([f"{name}: {value}" for name in ADDED for value in ("1", "S", "x", "")]),
-    st.text(st.characters(blacklist_characters="\r\n"), max_size=8),
+    st.text(st.characters(codec="utf-8", blacklist_characters="\r\n"), max_size=8),
 )
 STATUS = st.sampled_from(["", " 204 EOB", " 503", " 100 Idle"])
 PAYLOAD = st.binary(max_size=8)
