@@ -179,8 +179,9 @@ def test_what_is_being_stored_is_sent_again() -> None:
     error = '{"code":409,"err_code":10158,"description":"duplicate message id is in process"}'
     settled = acks.settle(answer(marked.reply, b'{"error":%s}' % error.encode()))
     assert settled is not None
-    assert isinstance(settled[1], ApiError)
-    assert acks.bear(*settled, 0.1, clustered=False)  # type: ignore[arg-type]  # not None, as said above
+    entry, refusal = settled
+    assert isinstance(refusal, ApiError)
+    assert acks.bear(entry, refusal, 0.1, clustered=False)
     assert acks.overdue(0.1 + RETRY_S) == ([marked], [])
     assert acks.settle(answer(marked.reply)) is not None
     assert len(acks) == 0

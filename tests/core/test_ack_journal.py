@@ -144,6 +144,23 @@ def test_a_full_disk_keeps_what_was_confirmed() -> None:
     assert found.numbers[1] >= 1
 
 
+def test_what_a_failed_write_left_does_not_count_behind_what_was_written_next() -> None:
+    disk = SimDisk()
+    bench = Bench(disk)
+    messages = bench.pull(10)
+    assert bench.confirm(messages[0])
+    before = disk.used()
+    bench.journal.save([bench.consumer])
+    record = disk.used() - before
+    disk.room = disk.used() + 5 * record // 2
+    with pytest.raises(OSError, match="space"):
+        bench.journal.save([bench.consumer] * 3)
+    disk.room = None
+    assert bench.confirm(messages[1])
+    disk.kill()
+    assert read(disk).numbers[4:6] == [2, 2]
+
+
 def test_old_files_go_when_two_bases_are_newer(tmp_path: Path) -> None:
     site = Site()
     consumer = site.consumer()

@@ -139,6 +139,7 @@ def submit(file, cluster, elsewhere):
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
     }
     chosen = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     command = [str(home / "bin" / "spark-submit"), "--master", cluster.url, *chosen, str(script)]

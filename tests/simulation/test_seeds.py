@@ -40,6 +40,7 @@ ONCE_FAILED = (
     64511,
     65207,
     66363,
+    76232,
 )
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0"))
 BLOCK = 25  # seeds in one test

@@ -14,6 +14,7 @@ from tests.spark.tables_help import sequences
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 FORMAT = "jetstream_delta"
+PARTITIONS, ADAPTIVE = "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"
 
 
 def saving(frame, path, mode="append", **options):
@@ -272,3 +273,28 @@ def test_upserts_and_several_tables_from_one_batch(spark, tmp_path):
         upsert(nulls, 0, tmp_path / "n", keys=["device"], query_id="q")
     with pytest.raises(TableError, match="upsert needs the column key"):
         upsert(nulls, 0, tmp_path / "n", keys=["key"], query_id="q")
+
+
+def test_an_upsert_of_a_few_rows_has_a_few_tasks(spark, tmp_path):
+    """Though a session has 200 partitions for a shuffle, and a batch of a query is not adaptive."""
+    kept = {name: spark.conf.get(name) for name in (PARTITIONS, ADAPTIVE)}
+    spark.conf.set(PARTITIONS, "64")
+    spark.conf.set(ADAPTIVE, "false")
+    context = spark.sparkContext
+    context.setJobGroup("a few rows", "upsert")
+    try:
+        rows = spark.range(30).selectExpr("id % 3 as key", "id as seq")
+        upsert(rows, 1, tmp_path / "few", keys=["key"], query_id="q")
+        assert spark.conf.get(ADAPTIVE) == "false"
+    finally:
+        for name, value in kept.items():
+            spark.conf.set(name, value)
+        context.setLocalProperty("spark.jobGroup.id", None)
+    held = DeltaTable(tmp_path / "few").to_pyarrow_table().to_pylist()
+    assert {row["key"]: row["seq"] for row in held} == {0: 27, 1: 28, 2: 29}
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("a few rows")]
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    tasks = [found.numTasks for each in stages if (found := tracker.getStageInfo(each)) is not None]
+    assert tasks
+    assert sum(tasks) < 10, tasks

@@ -39,6 +39,7 @@ cdef class AckJournal(Confirmer):
     cdef readonly uint64_t number      # of the file
     cdef uint64_t oldest               # the first file that is still there
     cdef uint64_t size
+    cdef bint torn                     # behind `size` stands what a write that failed has left
     cdef uint32_t salt
     cdef bint named                    # its name is on the disk
     cdef int folder_handle             # for syncing names; -1: not open

@@ -275,7 +275,11 @@ cdef class AckJournal(Confirmer):
             memcpy(&length, p, 4)
             put32(p + 4, crc32c(p + 8, length - 8, self.salt))
             at += length
+        if self.torn:                        # else it would count as newer than these records, for it would stand behind them
+            self.disk.truncate(self.handle, self.size)
+        self.torn = True
         self.disk.write_at(self.handle, written.data, written.len, self.size)
+        self.torn = False
         self.size += written.len
         self.since_bytes += written.len
         self.out.len = 0
@@ -336,6 +340,7 @@ cdef class AckJournal(Confirmer):
             raise
         self.handle = handle
         self.number = number
+        self.torn = False
         if self.oldest == 0:
             self.oldest = number
         self.size = n

@@ -32,9 +32,7 @@ cdef enum:
     MESSAGE_BYTES = 32             # what a waiting message costs besides its bytes, about
     DRAFT_BYTES = 1024             # ... and one that a rule has looked at
     COMMIT_LINE_LEN = 22
-    GIVE_BACK_BYTES = 16777216     # of batches that were given up: the allocator may have kept it
 
-cdef int64_t given_up = 0          # ... since memory was given back
 cdef const char* COMMIT_LINE = b"Nats-Batch-Commit: 1\r\n"
 
 
@@ -197,19 +195,14 @@ cdef class Gathering(Gathered):
 
     def expire(self, now_ns: int) -> int:
         """Give up those that nothing was heard of; when the next one is due, 0: none is open."""
-        global given_up
-        cdef OpenBatch b = None
+        cdef OpenBatch b
         cdef uint64_t next_ns = 0
         for b in list(self.batches.values()):
             if b.due_ns <= <uint64_t>now_ns:
-                given_up += b.held_bytes
+                self.stream.hub.freed += b.held_bytes
                 self.drop(b, "timeout")
             elif next_ns == 0 or b.due_ns < next_ns:
                 next_ns = b.due_ns
-        b = None
-        if given_up > GIVE_BACK_BYTES:
-            given_up = 0
-            give_back()
         return next_ns
 
     def close(self) -> None:

@@ -101,6 +101,7 @@ cdef class Connection(Task):
 cdef class Hub:
     cdef readonly Clock clock
     cdef public uint64_t now_ns            # the time of this turn
+    cdef uint64_t freed                    # bytes of closed connections' buffers and given-up batches, since memory was given back
     cdef uint64_t random_state
     cdef public int64_t max_pending        # output of a connection above this: slow consumer, closed
     cdef public int64_t max_payload

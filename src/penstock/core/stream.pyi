@@ -94,8 +94,6 @@ class Stream(Sink):
         """Commit at the end of the turn what was removed outside of a publish."""
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, move consumers along; how many were removed."""
-    def roll_up(self, below: int, subject: str = "") -> int:
-        """Remove what is older than a sequence, on one literal subject or ("") on all; how many."""
     def told(self) -> None:
         """Messages were removed from the log behind the stream's back: consumers look for themselves."""
     def delete_message(self, seq: int, erase: bool) -> bool: ...

@@ -36,7 +36,6 @@ cdef enum:
     UNSYNCED_MAX = 32              # sealed segments that wait for their fsync: with more, one is started before the interval is over
     AGE_STEP_NS = 250000000        # expiry runs at most this often
     SCRUB_STEP = 4096              # old routes forgotten each time when filters change
-    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
 
 
 cdef class Listener(Task):
@@ -500,38 +499,6 @@ cdef class Stream(Intake):
         """
         subjects = keep or subject not in ("", ">")
         n = self.log.purge_subjects(subject or ">", below or None, keep) if subjects else self.log.purge(below or None)
-        if n:
-            self.told()
-        return n
-
-    def roll_up(self, below: int, str subject = "") -> int:
-        """Remove what is older than a sequence, on one literal subject or ("") on all; how many.
-
-        Costs what it removes, not what the stream holds.
-        """
-        cdef bytes name = subject.encode("utf-8", "surrogateescape")
-        cdef uint64_t end = below, n = 0, first = self.log.first_seq
-        cdef SubjectState* state
-        cdef int64_t id = -1
-        if name:
-            id = self.log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
-            state = self.log.subject(<uint32_t>id) if id >= 0 else NULL
-            if state == NULL or state.first >= end:
-                return 0
-            if state.msgs <= FEW:
-                while state != NULL and state.first < end:
-                    n += self.evict(state.first)
-                    state = self.log.subject(<uint32_t>id)
-                if self.log.first_seq != first:
-                    self.told()            # consumers that were before the first message go to it
-                self.settle()
-                return n
-        if id < 0 or state.msgs == self.log.msgs:
-            n = self.log.purge(below)
-        else:
-            while state != NULL and state.first < end:
-                n += self.log.remove(state.first)
-                state = self.log.subject(<uint32_t>id)
         if n:
             self.told()
         return n

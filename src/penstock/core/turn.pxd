@@ -17,7 +17,6 @@ cdef class Turn(Hub):
     cdef uint64_t next_ticket
     cdef dict blocked                      # id -> Connection that the kernel takes no bytes for
     cdef bint timer_armed
-    cdef uint64_t freed                    # bytes of buffers of connections that were closed, since memory was given back
     cdef dict listening                    # descriptor of a listening socket -> what to call when somebody is there
     cdef bint accepting                    # such a call is under way
     cdef bint wanted                       # asyncio has something to do: don't stay

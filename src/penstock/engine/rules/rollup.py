@@ -13,6 +13,7 @@ from penstock.core.draft import Draft
 from penstock.core.expect import value
 from penstock.core.quoting import quoted
 from penstock.core.refusals import STAGE_ROLLUP, STAGE_STORED
+from penstock.core.rollup import roll_up
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.subject_rules import is_literal
 
@@ -60,7 +61,7 @@ class Rollup(Rule):
                 # a publisher may have written wildcards: they mean what they mean to a purge
                 self._core.purge(subject=draft.subject, below=draft.seq)
             elif wanted == SUBJECT:
-                self._core.roll_up(draft.seq, draft.subject)
+                roll_up(self._core, draft.seq, draft.subject)
             elif wanted == ALL:
-                self._core.roll_up(draft.seq)
+                roll_up(self._core, draft.seq)
         return None

@@ -17,6 +17,7 @@ from penstock.core.expect import value
 from penstock.core.lifetimes import marked, prune
 from penstock.core.log import StoredMessage
 from penstock.core.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
+from penstock.core.rollup import roll_up
 from penstock.core.stream import StreamRefused
 from penstock.engine.rules import blocks, lifetimes, rollup, transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
@@ -136,7 +137,7 @@ class Schedules(Rule):
         if value(headers, NEXT) == PURGE:
             scheduler = _text(headers, SCHEDULER)
             if scheduler and rollup.allowed(self._entry):
-                self._core.roll_up(self._core.log.last_seq + 1, scheduler)
+                roll_up(self._core, self._core.log.last_seq + 1, scheduler)
         self._plan(draft.seq, headers, self._core.log.last_ts_ns)
         return None
 

@@ -18,6 +18,7 @@ Knows nothing of streams: what orders rows is a column.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,10 @@ from penstock.spark.tables.schemas import table_type
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 # Columns beside those of the table, under names that no table has.
@@ -86,14 +87,30 @@ def upsert(
     found = grouped.select("newest.*", _NULL)
     if delete_when is not None:
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    with _adaptive(rows.sparkSession):
+        newest_rows = found.toArrow()
     return merge(
-        found.toArrow(),
+        newest_rows,
         place(path, storage),
         keys=keys,
         sequence=sequence,
         mark=_mark(rows, batch_id, query_id),
         merge_schema=merge_schema,
     )
+
+
+@contextlib.contextmanager
+def _adaptive(spark: SparkSession) -> Iterator[None]:
+    """Let Spark have as many tasks for a shuffle as its rows are worth, which it does not for batches
+    of a query: by default 200, of which a second goes by for a few rows.
+    """
+    name = "spark.sql.adaptive.enabled"
+    kept = spark.conf.get(name)
+    spark.conf.set(name, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(name, kept or "false")
 
 
 def _column(name: str) -> Any:
