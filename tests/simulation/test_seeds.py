@@ -41,6 +41,8 @@ ONCE_FAILED = (
     65207,
     66363,
     76232,
+    83663,
+    84727,
 )
 DRAWN = int(os.environ.get("SIMULATION_SEEDS", "0"))
 BLOCK = 25  # seeds in one test

@@ -18,7 +18,6 @@ from penstock.core.atomic cimport Group, store_group
 from penstock.core.buffer cimport parse_u63
 from penstock.core.draft cimport Draft
 from penstock.core.expect cimport Text, header_value
-from penstock.core.heap cimport give_back
 from penstock.core.ingest cimport Inflight
 from penstock.core.intake cimport HANDLED, REFUSED, STORED, Gathered
 from penstock.core.router cimport Message

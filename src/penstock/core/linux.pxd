@@ -37,6 +37,19 @@ cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_create(pthread_t*, const void*, void* (*)(void*) noexcept nogil, void*)
     int pthread_detach(pthread_t)
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <malloc.h>
+    /* Free pages go back to the system, also those below a block that is in use; 0. Only glibc has to be asked. */
+    static uint64_t penstock_give_back(void) {
+    #ifdef __GLIBC__
+        malloc_trim(0);
+    #endif
+        return 0;
+    }
+    """
+    uint64_t give_back "penstock_give_back" () nogil
 cdef extern from "<stdlib.h>" nogil:
     void* malloc(size_t)
     void free(void*)

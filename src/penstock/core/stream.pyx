@@ -261,10 +261,16 @@ cdef class Stream(Intake):
         return 1
 
     cdef bint in_doubt(self, uint64_t seq) except -1:
-        """While the disk fails: what is not as durable as promised, or in a segment that the process before this could not sync."""
-        cdef Segment s = self.log.segments.find(seq) if self.failure and self.sync else None
-        if not self.failure or seq <= self.visible and (s is None or s.synced_size):
+        """While the disk fails: a message above what is as durable as promised, or in a segment that the process before this one
+        could not sync, is no answer to who publishes it again.
+        """
+        cdef Segment s
+        if not self.failure:
             return False
+        if seq <= self.visible:
+            s = self.log.segments.find(seq) if self.sync else None
+            if s is None or s.synced_size:
+                return False
         self.refuse(503, 10077, self.failure)
         return True
 
@@ -273,9 +279,13 @@ cdef class Stream(Intake):
         cdef Message m
         cdef uint64_t seq = 0
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
-        m.subject, m.subject_len = PyBytes_AS_STRING(s), <uint32_t>PyBytes_GET_SIZE(s)
-        m.reply, m.reply_len = NULL, 0
-        m.body, m.hlen, m.body_len = PyBytes_AS_STRING(body), <uint32_t>PyBytes_GET_SIZE(headers), <uint32_t>PyBytes_GET_SIZE(body)
+        m.subject = PyBytes_AS_STRING(s)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(s)
+        m.reply = NULL
+        m.reply_len = 0
+        m.body = PyBytes_AS_STRING(body)
+        m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
+        m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
         if self.closed:
             raise StreamRefused(503, 10077, "stream closed")
         if self.accept(&m, &seq) == REFUSED:
@@ -334,7 +344,8 @@ cdef class Stream(Intake):
     cdef int write_failed(self, object error) except -1:
         """The log could not write or sync.
 
-        What was accepted is kept, its acks wait until it is as durable as promised; publishes are refused until mend() succeeds.
+        What was accepted is kept, its acks wait until it is as durable as promised, and publishes are refused until then: the
+        engine calls mend() now and then.
         """
         self.failure = error.strerror or str(error)
         if self.sync == 0:

@@ -13,11 +13,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from penstock.core.buffer cimport out_waiting
 from penstock.core.clock cimport Clock
-from penstock.core.heap cimport give_back
 from penstock.core.hub cimport Connection, Hub, Synced
 from penstock.core.linux cimport (
     CLOCK_MONOTONIC, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT,
-    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, itimerspec, malloc,
+    MSG_NOSIGNAL, TFD_CLOEXEC, TFD_NONBLOCK, close, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fdatasync, free, give_back, itimerspec, malloc,
     pthread_create, pthread_detach, pthread_t, read, recv, send, timerfd_create, timerfd_settime, write,
 )
 from penstock.core.wire cimport ROLE_SERVER, Reader, reader_free, reader_init, reader_room
@@ -42,7 +41,8 @@ cdef enum:
     LISTEN_BITS = 2
 
 cdef struct SyncJob:
-    uint64_t ticket, upto
+    uint64_t ticket
+    uint64_t upto
     int32_t handle
     int32_t error
 
