@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.peer,
-    pytest.mark.skipif("nats-server" not in available_servers((2, 9)), reason="no nats-server"),
+    # One of 2.9 may leave the creation of a consumer without an answer after a leader is gone.
+    pytest.mark.skipif("nats-server" not in available_servers((2, 10)), reason="no nats-server"),
 ]
 MESSAGES = 20_000
 
@@ -75,6 +76,7 @@ def test_publishing_goes_on_with_the_next_leader(
             if number == MESSAGES // 2:
                 cluster.kill_leader(client, "S")
             publisher.publish("s.a", b"%d" % number, msg_id=f"id-{number}")
+    cluster.revive(client, "S")
     payloads = [
         row[4] for columns in js.read_columns("S", 1, MESSAGES + 1) for row in columns.rows()
     ]
