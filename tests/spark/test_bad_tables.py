@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.spark.parsing import OptionError
-from penstock.spark.tables import writer as writers
+from penstock.spark.tables import file_writers as writers
 from penstock.spark.tables.places import TableError
 from penstock.spark.tables.source import DeltaDataSource
 from tests.spark.tables_help import SCHEMA, batch_of
