@@ -176,6 +176,7 @@ def test_each_way_of_bringing_it_there(cluster, nodes, server, tmp_path, way):
         assert all(Path(home).resolve().is_relative_to(where.resolve()) for home in homes), homes
 
 
+@EVERY_WAY
 def test_without_it_the_format_is_not_found(cluster, nodes, server, tmp_path):
     """What the other tests rest on: these machines do not find the source tree."""
     python = nodes / "bare" / "bin" / "python"

@@ -19,6 +19,7 @@ from penstock.spark.writing.sink import StreamSink, refuse_overwrite
 from penstock.spark.writing.writer import JetStreamStreamWriter, plan_write
 from tests.spark.jvm import EVERY_WAY
 from tests.spark.writing import SECOND_NS, Sink, broker, needs_atomic, sink
+from tests.ways import skip_other_servers
 
 __all__ = ["broker", "sink"]
 pytestmark = [
@@ -182,7 +183,8 @@ print("done", flush=True)
 
 @pytest.mark.timeout(600)  # two JVMs are started, one after the other
 @pytest.mark.parametrize("mode", ["ids", pytest.param("batch", marks=EVERY_WAY)])
-def test_a_driver_is_killed_in_mid_batch(sink, tmp_path, mode):
+def test_a_driver_is_killed_in_mid_batch(sink, tmp_path, mode, request):
+    skip_other_servers(request)
     more: dict[str, object] = {"duplicate_window": SECOND_NS // 10}
     if mode == "batch":
         needs_atomic(sink)
