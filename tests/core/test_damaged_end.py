@@ -132,3 +132,23 @@ def test_of_a_group_that_is_known_to_have_been_whole_only_what_is_cut_is_lost(
         log.flush()
         log.fsync()
         target.kill()
+
+
+def test_removals_are_said_again_when_the_segment_that_said_them_is_given_up() -> None:
+    """It has no message, so another one takes its name."""
+    target = SimDisk()
+    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    for seq in (1, 2):
+        log.add(seq, "s", b"%d" % seq)
+    log.flush()
+    target.names["log/00000000000000000001.seg"].data[1] ^= 2
+    log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+    assert log.delete(1, erase=False)
+    log.flush()
+    newest = target.names["log/00000000000000000003.seg"]
+    newest.data[1] ^= 2
+    for _ in range(3):
+        log = Log("log", PyDisk(target), segment_bytes=1 << 20)
+        assert set(everything(log)) == {2}
+        assert log.last_seq == 2
+    assert target.names["log/00000000000000000003.seg"] is not newest

@@ -34,6 +34,7 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
         if not numbered:
             pass_over_end(log, o)
         if s.first == log.last_seq + 1:
+            say_removals(log, s)
             log.segments.close_handle(s)
             log.segments.discard(s)
             log.subjects_table.leave(s)
@@ -83,6 +84,18 @@ cdef int mend_tail(Log log, Opened o, bint numbered) except -1:
                 owe(log, error, None)
             return 0
         put_skips(log, s, expected)
+    return 0
+
+
+cdef int say_removals(Log log, Segment s) except -1:
+    """A segment goes out of the log that has no message, but may say what is removed of others: that is written once more."""
+    cdef uint64_t end = log.last_seq + 1
+    cdef size_t k
+    for k in range(s.removes.count):
+        if s.removes.items[k].first < end:
+            ranges_add(&log.ranges, s.removes.items[k].first, min(s.removes.items[k].count, end - s.removes.items[k].first))
+    if s.removed_below > 1:
+        ranges_add(&log.ranges, 1, min(s.removed_below, end) - 1)
     return 0
 
 
