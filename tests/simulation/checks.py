@@ -63,7 +63,8 @@ class Checks:
             if entry is not None:
                 log = entry.core.log
                 stream.ever_last = max(stream.ever_last, log.last_seq)
-                stream.durable_last = log.synced_seq
+                if log.condition == TAKES:  # else it may have found what it could not sync
+                    stream.durable_last = log.synced_seq
                 self.note_gone(stream, log)
 
     def relaxed(self, stream: Stream) -> bool:
