@@ -78,6 +78,7 @@ class Processes:
         """``roots`` by name; a root inside the tree of another is counted for itself alone."""
         self.roots = roots
         self.peak = dict.fromkeys(roots, 0)
+        self._looked = 0.0  # what `look` takes itself, in this process, which is the driver
         self._before = self._seconds()
 
     def spent(self) -> dict[str, float]:
@@ -88,11 +89,13 @@ class Processes:
 
     def look(self) -> None:
         """Note how much memory there is now: bytes, what several share taken once."""
+        begin = time.thread_time()
         for name, members in self._members().items():
             total = 0
             for pid in members:
                 total += _share(pid)
             self.peak[name] = max(self.peak[name], total)
+        self._looked += time.thread_time() - begin
 
     def _members(self) -> dict[str, list[int]]:
         parents = {}
@@ -120,6 +123,7 @@ class Processes:
                     # Ended children of the JVM are workers; those of the driver are the JVM itself.
                     seconds[name] += sum(map(int, own)) / TICKS
                     seconds["workers" if name == "jvm" else name] += sum(map(int, children)) / TICKS
+        seconds["driver"] -= self._looked
         return seconds
 
 
