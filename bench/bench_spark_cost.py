@@ -3,7 +3,7 @@
 
     .venv/bin/python bench/bench_spark_cost.py --nats-server /usr/sbin/nats-server --json cost.json
 
-Messages are JSON of about 300 bytes, as devices send it, each with other values, on ten thousand
+Messages are JSON of about 230 bytes, as devices send it, each with other values, on ten thousand
 subjects. Two measurements per server:
 
     backlog    a stream of many messages, read into a Delta table by one query as fast as it goes
@@ -11,7 +11,7 @@ subjects. Two measurements per server:
 
 For each: processor seconds per million messages of the server, of Spark's JVM, of its Python
 workers and of the driver, the most memory each took, the bytes of a message in the stream and in
-the table; for steady also how far behind the table was at the end of batches.
+the table; for steady also how long its batches took.
 """
 
 import argparse
