@@ -2,7 +2,7 @@
 #
 # All that is made lives in .venv and build/; a stamp file says that a step is done, so that the second call is instant.
 # Variables: PYTHON (an interpreter >= 3.11), LOGS, ONCE, STORE, NATS_PORT, HTTP_PORT for `run`, ARGS for `test` and `bench`,
-# NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
+# JOBS (processes that share the tests), NATS_SERVER (a nats-server to compare with), SUITES (official clients' checkouts, for `conformance`), SEEDS for `simulate`, ROUNDS for `torture`, HOURS for `soak`, MESSAGES and KILLS for `exact`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,12 +13,15 @@ PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(wildcard src/penstock/core/*.pyx src/penstock/core/*.pxd src/penstock/core/*.h)
-PEER := $(VENV)/peer/usr/sbin/nats-server
+# The servers that tests and benchmarks compare with: the newest (from PyPI, with the extra "test"), and an older one (Debian's).
+PEER := $(VENV)/bin/nats-server
+OLDER := $(VENV)/peer/usr/sbin/nats-server
+PEERS = NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}"
 
 # A JVM, a Spark or a Python path of the surroundings must not leak into what is built or run here.
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
-.PHONY: help setup run test fuzz conformance simulate torture soak exact bench lint types wheel clean
+.PHONY: help setup run check test fuzz conformance simulate torture soak exact bench lint types wheel clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -31,8 +34,15 @@ run: $(VENV)/.with-pipeline build/.core ## the main job: server, log shipper, Sp
 	    $(if $(LOGS),--logs "$(LOGS)") $(if $(filter-out 0 no false,$(ONCE)),--once) \
 	    $(if $(NATS_PORT),--nats-port "$(NATS_PORT)") $(if $(HTTP_PORT),--http-port "$(HTTP_PORT)")
 
+# Two processes share the tests, whole files at a time: most wait for servers or for a JVM.
+SHARED = $(if $(filter 1,$(JOBS)),,-n $(or $(JOBS),2) --dist loadfile)
+
+check: $(VENV)/.with-test build/.core ## the quick look: lint, types, the tests of what is pure
+	@$(MAKE) lint types && $(BIN)/python -m pytest -q $(SHARED) -m 'not slow and not peer' tests/test_layers.py tests/test_tidy.py tests/api tests/core $(ARGS)
+
 test: setup $(VENV)/.peer $(VENV)/.fuzz build/asan/.built ## the whole test suite (ARGS: options for pytest)
-	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m pytest $(ARGS)
+	@test ! -x $(OLDER) || export NATS_SERVER_OLDER="$${NATS_SERVER_OLDER:-$(OLDER)}"; \
+	    $(PEERS) $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
 fuzz: setup $(VENV)/.fuzz build/asan/.built ## search for faults by coverage (TARGET=name, FOR=60: seconds for each)
 	@$(BIN)/python -m tests.fuzz run $(TARGET) --seconds $(or $(FOR),60)
@@ -41,14 +51,14 @@ conformance: $(VENV)/.with-test build/.core ## the official clients' own suites 
 	@test -n "$(SUITES)" || { echo "which suites? make conformance SUITES=folder; see docs/howto/run-official-suites.md" >&2; exit 2; }
 	@$(BIN)/python -m tests.conformance.run "$(SUITES)" $(if $(NATS_SERVER),--peer "$(NATS_SERVER)") $(ARGS)
 
-bench: build/.core $(VENV)/.with-base ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
-	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python bench/compare.py $(ARGS)
+bench: build/.core $(VENV)/.with-server ## compare with a nats-server: PATH, or NATS_SERVER=file (ARGS: options of bench/compare.py)
+	@$(PEERS) $(BIN)/python bench/compare.py $(ARGS)
 
 simulate: setup ## a whole server under a simulated disk, clock and clients, from seeds (SEEDS=1000; ARGS: --first, --seed, --jobs)
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 torture: $(VENV)/.with-test build/.core ## kill -9 under every kind of load, many times (ROUNDS=300; ARGS: --seed, --server nats-server, ...)
-	@NATS_SERVER="$${NATS_SERVER:-$$(ls $(PEER) 2>/dev/null || true)}" $(BIN)/python -m tests.crash.torture --rounds $(or $(ROUNDS),300) $(ARGS)
+	@$(PEERS) $(BIN)/python -m tests.crash.torture --rounds $(or $(ROUNDS),300) $(ARGS)
 
 soak: $(VENV)/.with-test build/.core ## mixed load with faults all the time, everything accounted for (HOURS=1; ARGS: --seed n, --folder f, --rest s)
 	@$(BIN)/python -m tests.crash.soak --hours $(or $(HOURS),1) $(ARGS)
@@ -81,17 +91,17 @@ $(VENV)/.ready:
 	@touch $@
 
 # Each stamp holds the project, editable, with the extras in its name. `test` is a superset of `pipeline`.
-$(VENV)/.with-base: pyproject.toml | $(VENV)/.ready build/.core
-	@tools/pip-install $(BIN)/python --no-build-isolation -e .
+$(VENV)/.with-server: pyproject.toml | $(VENV)/.ready build/.core
+	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[server]'
 	@touch $@
 
 $(VENV)/.with-pipeline: pyproject.toml | $(VENV)/.ready build/.core
-	@tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
-	@touch $@ $(VENV)/.with-base
+	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[pipeline]'
+	@touch $@ $(VENV)/.with-server
 
 $(VENV)/.with-test: pyproject.toml | $(VENV)/.ready build/.core
-	@tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
-	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-base
+	@PENSTOCK_CORE=built tools/pip-install $(BIN)/python --no-build-isolation -e '.[test]'
+	@touch $@ $(VENV)/.with-pipeline $(VENV)/.with-server
 
 build/.core: setup.py $(CORE) | $(VENV)/.ready
 	@echo "compiling the core"
@@ -109,7 +119,7 @@ $(VENV)/.fuzz: | $(VENV)/.with-test
 	@tools/pip-install $(BIN)/python 'atheris>=3,<4' || echo "no atheris here: tests/fuzz replays its kept inputs only"
 	@touch $@
 
-# A real server for the tests that compare with one: Debian's package, unpacked and not installed. Tried once; never fails.
+# An older nats-server, for the tests that are about one: Debian's package, unpacked and not installed. Tried once; never fails.
 $(VENV)/.peer: | $(VENV)/.ready
 	@tools/get-peer $(VENV)/peer
 	@touch $@

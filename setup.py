@@ -2,7 +2,8 @@
 
 PENSTOCK_DEBUG=1 builds with bounds checks and debug symbols; PENSTOCK_SANITIZE=1 adds
 AddressSanitizer; PENSTOCK_BUILD_JOBS is how many modules are compiled at once (all processors
-unless set).
+unless set). PENSTOCK_CORE=built says that the modules lie beside their sources already: an editable
+install would compile all of them once more.
 """
 
 import os
@@ -12,6 +13,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 DEBUG = os.environ.get("PENSTOCK_DEBUG") == "1" or os.environ.get("PENSTOCK_SANITIZE") == "1"
+BUILT = os.environ.get("PENSTOCK_CORE") == "built"
 SANITIZE = os.environ.get("PENSTOCK_SANITIZE") == "1"
 JOBS = int(os.environ.get("PENSTOCK_BUILD_JOBS") or len(os.sched_getaffinity(0)))
 
@@ -39,7 +41,9 @@ def core_extensions() -> list[Extension]:
 # The guard matters: with several jobs Cython starts processes that may import this file again.
 if __name__ == "__main__":
     setup(
-        ext_modules=cythonize(
+        ext_modules=[]
+        if BUILT
+        else cythonize(
             core_extensions(),
             include_path=["src"],
             nthreads=JOBS if JOBS > 1 else 0,

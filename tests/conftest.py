@@ -14,6 +14,9 @@ SEED = int(
     or (20240229 if IN_CI else random.SystemRandom().randrange(2**32))
 )
 
+if not IN_CI:
+    os.environ["PENSTOCK_SEED"] = str(SEED)  # for the processes that share this run
+
 settings.register_profile(
     "penstock",
     deadline=None,  # the machine's speed is not what a property says

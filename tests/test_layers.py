@@ -7,6 +7,7 @@ and `cdef extern`.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 
-VALUES = {"errors", "clock", "subject", "headers", "nuid", "nkeys", "vault"}
+VALUES = {"errors", "nuid", "nkeys", "vault"}
 BASE = VALUES | {"core"}
 SHARED = BASE | {"api"}
 CLIENT_SIDE = SHARED | {"client"}
@@ -30,15 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": SHARED,
     "server": SHARED | {"engine"},
     "store": SHARED | {"engine"},
-    "kv": CLIENT_SIDE,
-    "objects": CLIENT_SIDE,
-    "plgd": CLIENT_SIDE,
     "spark": CLIENT_SIDE,
-    "pipeline": CLIENT_SIDE | {"kv", "objects", "plgd", "spark"},
-    "cli": CLIENT_SIDE
-    | {"engine", "server", "store", "kv", "objects", "plgd", "spark", "pipeline"},
-    "testing": CLIENT_SIDE
-    | {"engine", "server", "store", "kv", "objects", "plgd", "spark", "pipeline", "cli"},
+    "pipeline": CLIENT_SIDE | {"spark"},
+    "cli": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline"},
+    "testing": CLIENT_SIDE | {"engine", "server", "store", "spark", "pipeline", "cli"},
 }
 
 # Time, disk, network and randomness are handed in to these.
@@ -65,7 +61,7 @@ WORLD = {
 # These read the wall clock without importing `time`.
 CLOCK_CALLS = {"now", "utcnow", "today"}
 # Executors of Spark and the pipeline's sinks run in plain threads.
-NO_EVENT_LOOP = PURE | {"spark", "kv", "objects"}
+NO_EVENT_LOOP = PURE | {"spark"}
 
 # The modules of the core that are made for a part of the world; all others get it handed in.
 CORE_WORLD = {
@@ -100,6 +96,12 @@ C_WORLD = {
 
 PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
 CORE_FILES = sorted([*SOURCE.glob("core/*.pyx"), *SOURCE.glob("core/*.pxd")])
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a Python file."""
+    return ast.parse(path.read_text())
 
 
 def component(path: Path) -> str:
@@ -142,43 +144,51 @@ def of_ours(name: str) -> str | None:
     return rest[0] if rest else ""
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
-    mine = component(path)
-    assert mine in MAY_IMPORT, f"{path}: a new component; give {mine!r} its place in MAY_IMPORT"
-    allowed = MAY_IMPORT[mine] | {mine, ""}
-    tree = ast.parse(path.read_text())
-    bad = [
-        f"{path.name}:{line} imports {name}"
-        for line, name in imported(path, tree)
-        if (target := of_ours(name)) is not None and target not in allowed
-    ]
-    assert not bad, f"{mine} may import {sorted(MAY_IMPORT[mine])} only: {bad}"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [p for p in PYTHON_FILES if component(p) in NO_EVENT_LOOP],
-    ids=lambda p: str(p.relative_to(SOURCE)),
-)
-def test_a_pure_module_gets_the_world_handed_in(path: Path) -> None:
-    banned = WORLD if component(path) in PURE else {"asyncio", "uvloop"}
-    tree = ast.parse(path.read_text())
-    bad = [
-        f"{path.name}:{line} imports {name}"
-        for line, name in imported(path, tree)
-        if name.split(".")[0] in banned
-    ]
-    if component(path) in PURE:
+def test_a_module_imports_only_what_lies_below_it() -> None:
+    bad = []
+    for path in PYTHON_FILES:
+        mine = component(path)
+        assert mine in MAY_IMPORT, f"{path}: a new component; give {mine!r} its place in MAY_IMPORT"
+        allowed = MAY_IMPORT[mine] | {mine, ""}
         bad += [
-            f"{path.name}:{node.lineno} calls .{node.func.attr}()"
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in CLOCK_CALLS
-            and isinstance(node.func.value, ast.Name)
-            and node.func.value.id in {"datetime", "date"}
+            f"{path.relative_to(SOURCE)}:{line} imports {name}"
+            for line, name in imported(path, tree_of(path))
+            if (target := of_ours(name)) is not None and target not in allowed
         ]
+    assert len(PYTHON_FILES) > 1
+    assert not bad, bad
+
+
+def reads_the_clock(node: ast.AST) -> bool:
+    """Whether this is a call such as ``datetime.now()``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CLOCK_CALLS
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in {"datetime", "date"}
+    )
+
+
+def test_a_pure_module_gets_the_world_handed_in() -> None:
+    bad = []
+    for path in PYTHON_FILES:
+        if component(path) not in NO_EVENT_LOOP:
+            continue
+        pure = component(path) in PURE
+        banned = WORLD if pure else {"asyncio", "uvloop"}
+        where = path.relative_to(SOURCE)
+        bad += [
+            f"{where}:{line} imports {name}"
+            for line, name in imported(path, tree_of(path))
+            if name.split(".")[0] in banned
+        ]
+        if pure:
+            bad += [
+                f"{where}:{getattr(node, 'lineno', 0)} reads the clock"
+                for node in ast.walk(tree_of(path))
+                if reads_the_clock(node)
+            ]
     assert not bad, bad
 
 
@@ -207,23 +217,22 @@ def part_of_the_world(name: str) -> str:
     return name if name.endswith(".h") else name.split(".")[0]
 
 
-@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.name)
-def test_the_core_knows_nothing_above_it(path: Path) -> None:
+def test_the_core_knows_nothing_above_it() -> None:
     bad = [
         f"{path.name}:{line} {name}"
+        for path in CORE_FILES
         for line, name in core_imports(path)
         if name.split(".")[0] == "penstock" and not name.startswith("penstock.core")
     ]
     assert not bad, bad
 
 
-@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.name)
-def test_only_the_modules_made_for_it_touch_the_world(path: Path) -> None:
-    allowed = CORE_WORLD.get(path.stem, set())
+def test_only_the_modules_made_for_it_touch_the_world() -> None:
     bad = [
         f"{path.name}:{line} {name}"
+        for path in CORE_FILES
         for line, name in core_imports(path)
-        if part_of_the_world(name) in (WORLD | C_WORLD) - allowed
+        if part_of_the_world(name) in (WORLD | C_WORLD) - CORE_WORLD.get(path.stem, set())
     ]
     assert not bad, bad
 
@@ -242,6 +251,44 @@ def test_the_modules_of_the_core_form_no_circle() -> None:
     except CycleError as error:
         pytest.fail(f"modules of the core that import each other: {error.args[1]}")
     assert order, "no module of the core was found"
+
+
+def test_the_table_and_the_texts_name_what_is_there() -> None:
+    there = {component(path) for path in PYTHON_FILES}
+    assert set(MAY_IMPORT) == there
+    page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text()
+    pictures = {
+        "penstock/__init__.py": (SOURCE / "__init__.py").read_text(),
+        "ARCHITECTURE.md": page[: page.index("## ")],
+    }
+    for name, text in pictures.items():
+        levels = "\n".join(re.findall(r"^ +level \d(.*)$", text, re.MULTILINE))
+        drawn = set(re.findall(r"\w+", re.sub(r"\(.*?\)|—.*", "", levels)))
+        assert drawn == there - {""}, name
+
+
+def test_the_architecture_names_what_is_there() -> None:
+    """Every name in code type is a file, a folder, or a word of the source or of the tests."""
+    root = SOURCE.parents[1]
+    paths = [
+        path
+        for top in ("src", "tests", "tools", "docs", "bench")
+        for path in (root / top).rglob("*")
+        if path.suffix in {".py", ".pyx", ".pxd", ".md"} or path.is_dir()
+    ]
+    words = {word for path in paths for word in re.findall(r"\w+", str(path.relative_to(root)))}
+    for path in [*paths, root / "Makefile"]:
+        if path.is_file() and path.suffix in {".py", ".pyx", ".pxd", ""}:
+            words.update(re.findall(r"\w+", path.read_text()))
+    page = (root / "ARCHITECTURE.md").read_text()
+    named = {
+        word
+        for quoted in re.findall(r"`([^`\n]+)`", page)
+        if " " not in quoted
+        for word in re.findall(r"[A-Za-z_]\w{2,}", quoted)
+    }
+    assert len(named) > 100
+    assert named <= words, f"ARCHITECTURE.md names what is not there: {sorted(named - words)}"
 
 
 def test_nothing_but_tests_imports_testing() -> None:

@@ -1,21 +1,35 @@
 """House rules that a tool can hold: sizes, docstrings, companions of the core, leftovers.
 
-The limits are ratchets: they may be lowered, and raised only with a reason beside them.
+Each test reads all files and lists every finding. The limits are ratchets: they may be lowered, and
+raised only with a reason beside them.
 """
 
 import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "src" / "penstock" / "core"
 
-FILE_LINES = 600
+# A file holds one idea, and may take the lines that it needs. What makes a file hard to read is a
+# long function or a class with too much in it.
+FILE_LINES = 800
 FUNCTION_LINES = 70
+# Functions of the core that are longer today, with their length: none may be added, none may grow.
+LONG_IN_THE_CORE = {
+    "exchange.pyx take": 78,
+    "intake.pyx accept": 76,
+    "pull.pyx read_fast": 84,
+    "puller.pyx request": 71,
+    "recovery.pyx open_segment": 73,
+    "recovery.pyx opening": 72,
+    "scan.pyx last_named": 81,
+    "sidecar.pyx encode": 75,
+}
+CLASS_METHODS = 50
 # The core's signatures carry their contract beside them.
 CORE_LINE_WIDTH = 160
 PRIVATE_PER_1000_LINES = 1.0
@@ -52,44 +66,112 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(errors="replace")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
 def test_the_lists_are_not_empty() -> None:
     assert len(OURS) > 1
     assert len(CYTHON) > 1
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_a_file_holds_one_idea(path: Path) -> None:
-    if "_generated" in path.stem:
-        return
-    lines = path.read_text().count("\n")
-    assert lines <= FILE_LINES, f"{name(path)} has {lines} lines: split it by what it knows"
+def test_a_file_holds_one_idea() -> None:
+    lengths = {
+        name(path): text_of(path).count("\n") for path in SOURCES if "_generated" not in path.stem
+    }
+    long = {file: lines for file, lines in lengths.items() if lines > FILE_LINES}
+    assert not long, f"split these by what they know: {long}"
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name)
-def test_a_function_can_be_read_at_once(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(tree)}
-    assert not {f: n for f, n in lengths.items() if n > FUNCTION_LINES}
-
-
-@pytest.mark.parametrize("path", [*OURS, *CYTHON], ids=name)
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    text = path.read_text()
-    assert not text or re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', text), (
-        f"{name(path)} has no docstring at its head"
-    )
-
-
-@pytest.mark.parametrize("path", CYTHON, ids=name)
-def test_lines_of_the_core_fit_a_screen(path: Path) -> None:
-    wide = [
-        i for i, line in enumerate(path.read_text().splitlines(), 1) if len(line) > CORE_LINE_WIDTH
+def test_a_function_can_be_read_at_once() -> None:
+    long = [
+        f"{name(path)}:{f.lineno} {f.name}: {(f.end_lineno or 0) - f.lineno + 1} lines"
+        for path in PYTHON
+        for f in functions(tree_of(path))
+        if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES
     ]
-    assert not wide, f"{name(path)}: lines {wide} are wider than {CORE_LINE_WIDTH}"
+    assert not long, long
+
+
+CORE_FUNCTION = re.compile(
+    r"^(?P<indent>\s*)(?:async\s+)?(?:def|cdef|cpdef)\s+"
+    r"(?!class|extern|enum|struct|packed|union)[^=]*?(?P<name>\w+)\("
+)
+
+
+def core_functions(lines: list[str]) -> Iterator[tuple[str, int]]:
+    """The functions of a ``.pyx`` file with their lengths; declarations without a body are none."""
+    for start, line in enumerate(lines):
+        match = CORE_FUNCTION.match(line)
+        if match is None:
+            continue
+        head, depth = start, 0
+        while (depth := depth + lines[head].count("(") - lines[head].count(")")) > 0:
+            head += 1
+        if not lines[head].split("#")[0].rstrip().endswith(":"):
+            continue
+        last = head
+        for number in range(head + 1, len(lines)):
+            if lines[number].strip():
+                if len(lines[number]) - len(lines[number].lstrip()) <= len(match["indent"]):
+                    break
+                last = number
+        yield match["name"], last - start + 1
+
+
+def test_a_function_of_the_core_can_be_read_at_once() -> None:
+    found = [
+        (f"{path.name} {function}", length)
+        for path in CYTHON
+        for function, length in core_functions(text_of(path).splitlines())
+    ]
+    assert len(found) > 1000
+    long = {key: n for key, n in found if n > LONG_IN_THE_CORE.get(key, FUNCTION_LINES)}
+    assert not long, long
+    lengths = dict(sorted(found, key=lambda row: row[1]))
+    done = [key for key, n in LONG_IN_THE_CORE.items() if lengths.get(key, 0) != n]
+    assert not done, f"shorter than their limit now; lower it or take it out: {done}"
+
+
+def test_a_class_has_few_enough_methods_to_know_them() -> None:
+    many = {
+        f"{name(path)} {node.name}": count
+        for path in OURS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+        and (count := sum(isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) for n in node.body))
+        > CLASS_METHODS
+    }
+    assert not many, many
+
+
+def test_a_module_says_what_it_is_for() -> None:
+    silent = [
+        name(path)
+        for path in [*OURS, *CYTHON]
+        if text_of(path) and not re.match(r'(#[^\n]*\n)*\s*[rR]?"""\S', text_of(path))
+    ]
+    assert not silent, f"no docstring at the head of {silent}"
+
+
+def test_lines_of_the_core_fit_a_screen() -> None:
+    wide = [
+        f"{name(path)}:{number}"
+        for path in CYTHON
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if len(line) > CORE_LINE_WIDTH
+    ]
+    assert not wide, f"wider than {CORE_LINE_WIDTH}: {wide}"
 
 
 IMPORTED_CORE = re.compile(r"penstock\.core\.(\w+)|from penstock\.core import (.+)")
@@ -98,17 +180,21 @@ IMPORTED_CORE = re.compile(r"penstock\.core\.(\w+)|from penstock\.core import (.
 def core_modules_used_from_python() -> set[str]:
     used: set[str] = set()
     for path in PYTHON:
-        for module, names in IMPORTED_CORE.findall(path.read_text()):
+        for module, names in IMPORTED_CORE.findall(text_of(path)):
             used.update([module] if module else re.findall(r"\w+", names))
     return used
 
 
-@pytest.mark.parametrize("path", sorted(CORE.glob("*.pyx")), ids=name)
-def test_a_module_of_the_core_has_its_declarations_and_its_stub(path: Path) -> None:
-    declared, stub = path.with_suffix(".pxd").exists(), path.with_suffix(".pyi").exists()
-    assert declared or stub, f"{name(path)} has neither .pxd nor .pyi"
-    if path.stem in core_modules_used_from_python():
-        assert stub, f"{name(path)} is imported from Python and has no .pyi"
+def test_a_module_of_the_core_has_its_declarations_and_its_stub() -> None:
+    used = core_modules_used_from_python()
+    missing = []
+    for path in sorted(CORE.glob("*.pyx")):
+        declared, stub = path.with_suffix(".pxd").exists(), path.with_suffix(".pyi").exists()
+        if not (declared or stub):
+            missing.append(f"{path.name} has neither .pxd nor .pyi")
+        elif path.stem in used and not stub:
+            missing.append(f"{path.name} is imported from Python and has no .pyi")
+    assert not missing, missing
 
 
 def private_uses(tree: ast.AST) -> Iterator[int]:
@@ -123,8 +209,8 @@ def private_uses(tree: ast.AST) -> Iterator[int]:
 
 
 def test_modules_keep_out_of_each_others_private_parts() -> None:
-    uses = [f"{name(p)}:{line}" for p in OURS for line in private_uses(ast.parse(p.read_text()))]
-    lines = sum(p.read_text().count("\n") for p in OURS)
+    uses = [f"{name(p)}:{line}" for p in OURS for line in private_uses(tree_of(p))]
+    lines = sum(text_of(p).count("\n") for p in OURS)
     budget = max(2, int(lines / 1000 * PRIVATE_PER_1000_LINES))
     assert len(uses) <= budget, uses
 
@@ -145,13 +231,15 @@ def is_kept_input(path: Path) -> bool:
     return "/tests/fuzz/corpus/" in path.as_posix()
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if p.name != "LICENSE" and not is_kept_input(p)], ids=name
-)
-def test_nothing_is_left_over(path: Path) -> None:
-    text = path.read_text(errors="replace")
-    found = [m.group() for pattern in (LEFTOVER, SOMEBODYS_PATH) for m in pattern.finditer(text)]
-    assert not found, f"{name(path)}: {found}"
+def test_nothing_is_left_over() -> None:
+    found = [
+        f"{name(path)}: {match.group()}"
+        for path in FILES
+        if path.name != "LICENSE" and not is_kept_input(path)
+        for pattern in (LEFTOVER, SOMEBODYS_PATH)
+        for match in pattern.finditer(text_of(path))
+    ]
+    assert not found, found
 
 
 SUPPRESSION = re.compile(
@@ -160,14 +248,16 @@ SUPPRESSION = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.suffix in {".py", ".pyi"}], ids=name)
-def test_a_silenced_check_says_which_and_why(path: Path) -> None:
-    bad = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        match = SUPPRESSION.search(line)
-        if match and not (match["code"] and len(match["reason"].strip(" #-")) > 5):
-            bad.append(number)
-    assert not bad, f"{name(path)}: lines {bad} silence a check without a code or a reason"
+def test_a_silenced_check_says_which_and_why() -> None:
+    bad = [
+        f"{name(path)}:{number}"
+        for path in SOURCES
+        if path.suffix in {".py", ".pyi"}
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if (match := SUPPRESSION.search(line))
+        and not (match["code"] and len(match["reason"].strip(" #-")) > 5)
+    ]
+    assert not bad, f"a check is silenced without a code or a reason: {bad}"
 
 
 def test_committed_files_are_small_texts() -> None:

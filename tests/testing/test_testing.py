@@ -1,7 +1,10 @@
 """Servers for the length of a test: they come, they go, and leave nothing behind."""
 
 import asyncio
+import gc
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +59,56 @@ def test_a_killed_server_comes_back_with_its_store_and_port():
             assert nc.jetstream().stream_info("S").state.messages == 1
         folder = local.store
     assert not os.path.exists(folder)
+
+
+def test_a_stopped_server_starts_again_on_its_port_with_a_new_store():
+    local = testing.LocalServer()
+    local.wait_ready()
+    port = local.port
+    with connect_blocking(local.url) as nc:
+        nc.jetstream().create_stream(StreamConfig(name="S", num_replicas=1))
+    local.stop()
+    local.stop()
+    assert (local.pid, local.log()) == (0, "")
+    assert not os.path.exists(local.store)
+    with pytest.raises(testing.StartFailedError, match="was stopped"):
+        local.wait_ready()
+    local.start()
+    with local:
+        assert local.port == port
+        with connect_blocking(local.url) as nc:
+            assert nc.jetstream().stream_names() == []
+    assert local.pid == 0
+
+
+def test_a_handle_that_is_dropped_takes_its_server_along():
+    local = testing.LocalServer()
+    local.wait_ready()
+    pid, folder = local.pid, os.path.dirname(local.store)
+    assert not gone(pid)
+    del local
+    gc.collect()
+    assert gone(pid)
+    assert not os.path.exists(folder)
+
+
+FORGETFUL = """
+from penstock import testing
+local = testing.LocalServer()
+local.wait_ready()
+print(local.pid, local.store, flush=True)
+raise SystemExit(1)
+"""
+
+
+def test_the_end_of_the_program_takes_its_servers_along():
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL], capture_output=True, text=True, timeout=60, check=False
+    )
+    pid, store = done.stdout.split()
+    assert done.returncode == 1
+    assert gone(int(pid))
+    assert not os.path.exists(os.path.dirname(store))
 
 
 def test_a_store_of_ones_own_is_kept(tmp_path):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ class StartFailedError(RuntimeError):
 class LocalServer:
     """A server on a free loopback port with JetStream on a store of its own.
 
-    Usable in `with`, which waits until it serves and stops it at the end. `start` after `stop` or
-    `kill` is a restart on the same store and the same port.
+    Usable in `with`, which waits until it serves and stops it at the end. `start` after `end`,
+    `kill` or `stop` is a restart on the same port; the store is the same one, too, but a temporary
+    one is removed by `stop`. A handle that nobody has any more takes its server along, and so does
+    the end of the program.
     """
 
     POLL_SECONDS: ClassVar[float] = 0.005
@@ -35,12 +38,13 @@ class LocalServer:
         """Starts at once; `options`: more options of penstock-server, `store`: a folder to keep."""
         self._options = list(options)
         self._folder = tempfile.mkdtemp(prefix="penstock-test-")
+        self._children: list[subprocess.Popen[bytes]] = []  # the one that runs, if any
+        weakref.finalize(self, _end_all, self._children, self._folder)
         self.store = store or os.path.join(self._folder, "store")
         self.port = 0
         """For clients; known once it is ready."""
         self.monitoring_url = ""
         """Of the monitoring port, when the options ask for one."""
-        self._child: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
         self.start()
 
@@ -50,21 +54,25 @@ class LocalServer:
         return f"nats://127.0.0.1:{self.port}" if self.port else ""
 
     @property
+    def _child(self) -> subprocess.Popen[bytes] | None:
+        return self._children[0] if self._children else None
+
+    @property
     def pid(self) -> int:
         """The process; 0 when there is none."""
         return self._child.pid if self._child is not None else 0
 
     def start(self) -> None:
         """Start the process; see `wait_ready`."""
-        if self._child is not None:
+        if self._children:
             raise RuntimeError("the server runs already")
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)  # `stop` has removed it
         command = [sys.executable, "-m", "penstock.server", "-a", "127.0.0.1"]
         command += ["-p", str(self.port or -1), "-js", "-sd", self.store]
         command += ["--ports_file_dir", self._folder, *self._options]
         with open(self._log_path, "ab") as log:
-            self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._children.append(child)
         self._deadline = time.monotonic() + self.START_SECONDS
 
     def is_ready(self) -> bool:
@@ -92,7 +100,9 @@ class LocalServer:
             time.sleep(self.POLL_SECONDS)
 
     def log(self) -> str:
-        """What it has logged so far."""
+        """What it has logged so far; "" after `stop`."""
+        if not os.path.exists(self._log_path):
+            return ""
         with open(self._log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -107,9 +117,9 @@ class LocalServer:
 
     def end(self) -> int:
         """Stop it in good order; its exit status (0 when it was not running). The store stays."""
-        child, self._child = self._child, None
-        if child is None:
+        if not self._children:
             return 0
+        child = self._children.pop()
         child.terminate()
         try:
             return child.wait(self.STOP_SECONDS)
@@ -119,8 +129,8 @@ class LocalServer:
 
     def kill(self) -> None:
         """End it as a crash would; the store stays."""
-        child, self._child = self._child, None
-        if child is not None:
+        if self._children:
+            child = self._children.pop()
             child.kill()
             child.wait()
 
@@ -141,3 +151,11 @@ class LocalServer:
     def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
+
+
+def _end_all(children: list[subprocess.Popen[bytes]], folder: str) -> None:
+    """The handle is gone: nobody reads the store any more, so the server need not stop in order."""
+    for child in children:
+        child.kill()
+        child.wait()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,64 @@
+"""What the pages tell a reader to type works as it is typed, block after block."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents import ROOT, Reader, blocks_of
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
+    *sorted((ROOT / "docs" / "howto").glob("*.md")),
+]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    """Pages with Spark need a JVM."""
+    spark = any(block.runs and "spark" in block.text for block in blocks_of(page))
+    return [pytest.mark.slow, pytest.mark.timeout(600)] if spark else []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=marks(page), id=name(page))
+        for page in PAGES
+        if any(block.runs for block in blocks_of(page))
+    ],
+)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    reader = Reader(page, tmp_path)
+    try:
+        reader.read()
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=name
+)
+def test_commands_can_be_copied(page: Path) -> None:
+    prompts = [
+        f"{name(page)}:{block.line}"
+        for block in blocks_of(page)
+        if block.kind != "text" and re.search(r"^\$ ", block.text, re.MULTILINE)
+    ]
+    assert not prompts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_is_not_run_says_why(page: Path) -> None:
+    for block in blocks_of(page):
+        place = f"{name(page)}:{block.line}"
+        assert all(len(reason.split()) > 1 for reason in block.notes.get("not run", [])), place
+        # Commands stand in blocks that say so, or nobody runs them.
+        if block.kind not in ("console", "python", "text"):
+            assert not re.search(r"^(penstock|python|pip|make|curl) ", block.text, re.MULTILINE), (
+                place
+            )
