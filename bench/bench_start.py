@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""How long after exec a server answers: the first PONG, and the first answer of the JetStream API.
+"""How long after exec a server answers: INFO, the first PONG, and the first answer of the JetStream API.
 
     python bench/bench_start.py                     penstock-server as installed, python -m, nats-server
     python bench/bench_start.py --runs 31 --streams 0
 
-Each run starts a server process, tries to connect in a tight loop, sends CONNECT and PING, reads
-to PONG, and then asks for $JS.API.INFO. Medians are printed: milliseconds since just before exec,
-and the processor time that the process had used by then (all its threads, user and system), which
-says more on a busy machine. One row with an empty store, one with --streams streams of one message
-each. The peer is $NATS_SERVER or nats-server in PATH.
+Each run starts a server process, tries to connect in a tight loop, reads INFO, sends CONNECT and
+PING, reads to PONG, and then asks for $JS.API.INFO. Medians are printed: milliseconds since just
+before exec to the accepted connection, to INFO, PONG and the answer, and the processor time that the
+process had used by then (all its threads, user and system), which says more on a busy machine. One
+row with an empty store, one with --streams streams of one message each. The peer is $NATS_SERVER or
+nats-server in PATH.
 """
 
 import argparse
@@ -55,6 +56,10 @@ class Link:
             self.data += got
         line, _, self.data = self.data.partition(b"\r\n")
         return line
+
+    def info(self) -> None:
+        if not self.line().startswith(b"INFO "):
+            raise ConnectionError("the server did not greet")
 
     def pong(self) -> None:
         self.socket.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
@@ -116,21 +121,27 @@ def started(command: list[str], port: int, store: str):
         process.wait(PATIENCE_SECONDS)
 
 
-def one_start(command: list[str], store: str) -> tuple[float, float, float, float]:
-    """(ms to PONG, processor ms then, ms to the API's answer, processor ms then)."""
+def one_start(command: list[str], store: str) -> list[tuple[float, float]]:
+    """(ms, processor ms by then) of connection, INFO, PONG, the API's answer."""
     port = free_port()
     begun = time.perf_counter()
     with started(command, port, store) as process:
+        seen: list[tuple[float, float]] = []
+
+        def note() -> None:
+            seen.append(((time.perf_counter() - begun) * 1e3, cpu_ms(process.pid)))
+
         link = connected(port, process)
+        note()
+        link.info()
+        note()
         link.pong()
-        ponged = time.perf_counter()
-        ponged_cpu = cpu_ms(process.pid)
+        note()
         answer = link.request("$JS.API.INFO")
-        answered = time.perf_counter()
-        answered_cpu = cpu_ms(process.pid)
+        note()
         if b'"streams"' not in answer:
             raise RuntimeError(f"unexpected answer: {answer[:200]!r}")
-    return (ponged - begun) * 1e3, ponged_cpu, (answered - begun) * 1e3, answered_cpu
+    return seen
 
 
 def fill(command: list[str], store: str, streams: int) -> None:
@@ -151,13 +162,12 @@ def row(name: str, command: list[str], streams: int, runs: int) -> None:
         if streams:
             fill(command, folder, streams)
         one_start(command, folder)  # files into the page cache
-        columns = list(zip(*(one_start(command, folder) for _ in range(runs)), strict=True))
-    medians = [statistics.median(column) for column in columns]
-    print(
-        f"| {name} | {streams} | {medians[0]:.0f} | {min(columns[0]):.0f} | {medians[1]:.0f} "
-        f"| {medians[2]:.0f} | {min(columns[2]):.0f} | {medians[3]:.0f} |",
-        flush=True,
-    )
+        all_runs = [one_start(command, folder) for _ in range(runs)]
+    cells: list[float] = []
+    for steps in zip(*all_runs, strict=True):
+        taken = [ms for ms, _ in steps]
+        cells += [statistics.median(taken), min(taken), statistics.median(cpu for _, cpu in steps)]
+    print(f"| {name} | {streams} | {' | '.join(f'{cell:.0f}' for cell in cells)} |", flush=True)
 
 
 def installed_script(folder: str) -> list[str]:
@@ -188,8 +198,9 @@ def main() -> None:
         peer = shlex.split(args.peer)
         if shutil.which(peer[0]):
             servers.append(("nats-server", peer))
-        print("| | streams | PONG ms | best | cpu ms | API ms | best | cpu ms |")
-        print("|---|--:|--:|--:|--:|--:|--:|--:|")
+        steps = ("connected", "INFO", "PONG", "API")
+        print(f"| | streams | {' | '.join(f'{step} ms | best | cpu ms' for step in steps)} |")
+        print("|---|--:" + "|--:" * 3 * len(steps) + "|")
         for name, command in servers:
             for streams in sorted({0, args.streams}):
                 row(name, command, streams, args.runs)

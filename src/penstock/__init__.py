@@ -2,12 +2,12 @@
 
 Packages, from the bottom up (imports go strictly downward, held by ``tests/test_layers.py``)::
 
-    level 5   cli                              testing
-    level 4   dashboard                        pipeline
-    level 3   server      kv  objects  plgd    spark
-    level 2   engine                           client
+    level 5   cli                        testing
+    level 4                              pipeline
+    level 3   server   store             spark
+    level 2   engine                     client
     level 1   api
-    level 0   core        errors  clock  subject  headers  nuid
+    level 0   core     errors  nuid  nkeys  vault
 """
 
 __version__ = "0.1.0"

@@ -10,6 +10,8 @@
     ├── Timeout                     nothing came in time (also a builtin TimeoutError)
     ├── NoResponders                nobody listens on the subject of a request
     ├── SlowConsumer                a subscription dropped messages because it was read too slowly
+    ├── ClientInUse                 another thread uses the blocking client (also a RuntimeError)
+    ├── CallbackFailed              the callback of a subscription raised; ``__cause__`` says what
     ├── OutputFull                  too much output waits for a connection that is not there
     ├── ProtocolError               the peer sent bytes that are not the protocol
     ├── ServerError                 the server answered -ERR; ``text`` is what it said
@@ -53,7 +55,15 @@ class AuthenticationError(ConnectError):
 
 
 class ConnectionClosed(PenstockError):
-    """The client was closed, by its owner or because no server could be reached again."""
+    """The client was closed, by its owner or because no server could be reached again.
+
+    ``subject`` is the subscription's where a subscription ended because of it, else "".
+    """
+
+    def __init__(self, text: str = "", subject: str = "") -> None:
+        """The text says why."""
+        super().__init__(text)
+        self.subject = subject
 
 
 class ConnectionLost(ConnectionClosed):
@@ -89,6 +99,30 @@ class SlowConsumer(PenstockError):
     def __reduce__(self) -> tuple[type[SlowConsumer], tuple[str, int]]:
         """Copies and pickles are made from the same parts."""
         return type(self), (self.subject, self.dropped)
+
+
+class ClientInUse(PenstockError, RuntimeError):
+    """A blocking client was called while a call of another thread was under way; nothing was sent."""
+
+    def __init__(
+        self,
+        text: str = "another thread is using this blocking client, and nothing was sent: "
+        "give each thread a client of its own",
+    ) -> None:
+        """The text says what to do."""
+        super().__init__(text)
+
+
+class CallbackFailed(PenstockError):
+    """The callback of a subscription raised: ``subject`` is the subscription's, ``message`` the one
+    that it was called with, ``__cause__`` what it raised.
+    """
+
+    def __init__(self, text: str, subject: str = "", message: object = None) -> None:
+        """The text names all of it."""
+        super().__init__(text)
+        self.subject = subject
+        self.message = message
 
 
 class OutputFull(PenstockError):

@@ -12,20 +12,18 @@ What is sealed for a curve key is "xkv1", a nonce (24), a Poly1305 tag (16) and 
 with XSalsa20, as NaCl's box does it.
 
 Knows nothing of files, of JWTs, or of where randomness comes from: entropy is handed in. The package
-``cryptography`` is imported when a key is used, and only then.
+``cryptography`` (for curve keys ``pynacl``) is imported when a key is used, and only then.
 """
 
 import base64
-import hmac
 import re
-import struct
 from binascii import Error as _BinasciiError
 from binascii import crc_hqx
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from nacl.public import Box, PrivateKey
 
 ACCOUNT = 0 << 3
 CLUSTER = 2 << 3
@@ -49,7 +47,8 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 24  # of a sealed text
 _BOX_VERSION = b"xkv1"
-_TAG_BYTES = 16
+_BOX_BYTES_MIN = len(_BOX_VERSION) + NONCE_BYTES + 16  # version, nonce, tag
+_INSTALL_NACL = "curve keys need the package pynacl: pip install 'penstock[server]'"
 _INSTALL = "keys need the package cryptography: pip install 'penstock[server]'"
 
 
@@ -225,8 +224,8 @@ class CurvePair:
     def __init__(self, raw: bytes) -> None:
         """From 32 random bytes."""
         self._seed = raw
-        self._private = _x25519(raw)
-        self.public = encode(CURVE, self._private.public_key().public_bytes_raw())
+        self._private = _curve_key(raw)
+        self.public = encode(CURVE, bytes(self._private.public_key))
 
     @classmethod
     def from_seed(cls, seed: str) -> "CurvePair":
@@ -243,105 +242,43 @@ class CurvePair:
 
     def seal(self, data: bytes, recipient: str, nonce: bytes) -> bytes:
         """Encrypt for the holder of a public curve key; the 24 bytes of nonce are used only once."""
-        key = self._shared(recipient)
-        stream = _xsalsa20(key, nonce, 32 + len(data))
-        text = _xor(data, stream[32:])
-        return _BOX_VERSION + nonce + _poly1305(stream[:32], text) + text
+        return _BOX_VERSION + bytes(self._box(recipient).encrypt(data, nonce))
 
     def open(self, sealed: bytes, sender: str) -> bytes:
         """Decrypt what the holder of a public curve key sealed for us; NkeyError when that is not
         what it is.
         """
-        head = len(_BOX_VERSION) + NONCE_BYTES
-        if not sealed.startswith(_BOX_VERSION) or len(sealed) < head + _TAG_BYTES:
+        from nacl.exceptions import CryptoError
+
+        if not sealed.startswith(_BOX_VERSION) or len(sealed) < _BOX_BYTES_MIN:
             raise NkeyError("this was not sealed with a curve key")
-        nonce = sealed[len(_BOX_VERSION) : head]
-        tag, text = sealed[head : head + _TAG_BYTES], sealed[head + _TAG_BYTES :]
-        stream = _xsalsa20(self._shared(sender), nonce, 32 + len(text))
-        if not hmac.compare_digest(_poly1305(stream[:32], text), tag):
-            raise NkeyError("this was sealed by somebody else, for somebody else, or changed")
-        return _xor(text, stream[32:])
-
-    def _shared(self, other: str) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
-        public = X25519PublicKey.from_public_bytes(decode(other, CURVE))
+        box = self._box(sender)
         try:
-            secret = self._private.exchange(public)
-        except ValueError:
+            return bytes(box.decrypt(sealed[len(_BOX_VERSION) :]))
+        except CryptoError:
+            text = "this was sealed by somebody else, for somebody else, or changed"
+            raise NkeyError(text) from None
+
+    def _box(self, other: str) -> "Box":
+        from nacl.exceptions import RuntimeError as NaclRuntimeError
+        from nacl.public import Box, PublicKey
+
+        try:
+            return Box(self._private, PublicKey(decode(other, CURVE)))
+        except NaclRuntimeError:  # a point of small order: the secret would be known to all
             raise NkeyError("this curve key can't be used") from None
-        return _hsalsa20(secret, bytes(16))
 
     def __repr__(self) -> str:
         """Without the secret."""
         return f"CurvePair({self.public})"
 
 
-def _x25519(raw: bytes) -> "X25519PrivateKey":
+def _curve_key(raw: bytes) -> "PrivateKey":
     try:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+        from nacl.public import PrivateKey
     except ImportError:
-        raise ImportError(_INSTALL) from None
-    return X25519PrivateKey.from_private_bytes(raw)
-
-
-def _poly1305(key: bytes, text: bytes) -> bytes:
-    from cryptography.hazmat.primitives.poly1305 import Poly1305
-
-    return Poly1305.generate_tag(key, text)
-
-
-def _xor(data: bytes, stream: bytes) -> bytes:
-    size = len(data)
-    mixed = int.from_bytes(data, "little") ^ int.from_bytes(stream[:size], "little")
-    return mixed.to_bytes(size, "little")
-
-
-_SIGMA = struct.unpack("<4I", b"expand 32-byte k")
-_ROUND = (
-    *((4, 0, 12, 7), (8, 4, 0, 9), (12, 8, 4, 13), (0, 12, 8, 18)),
-    *((9, 5, 1, 7), (13, 9, 5, 9), (1, 13, 9, 13), (5, 1, 13, 18)),
-    *((14, 10, 6, 7), (2, 14, 10, 9), (6, 2, 14, 13), (10, 6, 2, 18)),
-    *((3, 15, 11, 7), (7, 3, 15, 9), (11, 7, 3, 13), (15, 11, 7, 18)),
-    *((1, 0, 3, 7), (2, 1, 0, 9), (3, 2, 1, 13), (0, 3, 2, 18)),
-    *((6, 5, 4, 7), (7, 6, 5, 9), (4, 7, 6, 13), (5, 4, 7, 18)),
-    *((11, 10, 9, 7), (8, 11, 10, 9), (9, 8, 11, 13), (10, 9, 8, 18)),
-    *((12, 15, 14, 7), (13, 12, 15, 9), (14, 13, 12, 13), (15, 14, 13, 18)),
-)
-
-
-def _salsa20_rounds(state: tuple[int, ...]) -> list[int]:
-    """The twenty rounds of Salsa20 over sixteen words, without the final addition."""
-    x = list(state)
-    for _ in range(10):
-        for target, a, b, turn in _ROUND:
-            total = (x[a] + x[b]) & 0xFFFFFFFF
-            x[target] ^= (total << turn | total >> 32 - turn) & 0xFFFFFFFF
-    return x
-
-
-def _state(key: bytes, middle: bytes) -> tuple[int, ...]:
-    k, m = struct.unpack("<8I", key), struct.unpack("<4I", middle)
-    s = _SIGMA
-    return (s[0], *k[:4], s[1], *m, s[2], *k[4:], s[3])
-
-
-def _hsalsa20(key: bytes, middle: bytes) -> bytes:
-    x = _salsa20_rounds(_state(key, middle))
-    return struct.pack("<8I", *(x[i] for i in (0, 5, 10, 15, 6, 7, 8, 9)))
-
-
-def _xsalsa20(key: bytes, nonce: bytes, size: int) -> bytes:
-    """`size` bytes of key stream for a nonce of 24 bytes."""
-    inner = _hsalsa20(key, nonce[:16])
-    blocks = []
-    for number in range((size + 63) // 64):
-        state = _state(inner, nonce[16:] + struct.pack("<Q", number))
-        rounds = _salsa20_rounds(state)
-        blocks.append(
-            struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(state, rounds, strict=True)))
-        )
-    return b"".join(blocks)[:size]
+        raise ImportError(_INSTALL_NACL) from None
+    return PrivateKey(raw)
 
 
 # -- files

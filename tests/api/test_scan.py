@@ -32,7 +32,7 @@ def strictly(text: str) -> object:
 @given(st.lists(VALUES, max_size=4), BLANKS)
 def test_documents_are_told_apart(values: list[object], blanks: str) -> None:
     text = blanks.join(f"{json.dumps(value)} " for value in values) + blanks
-    assert [json.loads(part) for part in documents(text)] == values
+    assert [json.loads(part) for part in documents(text.encode())] == values
 
 
 @given(VALUES, st.data())
@@ -40,7 +40,7 @@ def test_every_cut_is_noticed(value: object, data: st.DataObject) -> None:
     text = json.dumps([value])
     end = data.draw(st.integers(min_value=1, max_value=len(text) - 1))
     with pytest.raises(JsonFaultError, match="unexpected EOF"):
-        list(documents(text[:end]))
+        list(documents(text[:end].encode()))
 
 
 @given(VALUES, st.data())
@@ -55,7 +55,7 @@ def test_it_agrees_with_a_parser_about_damaged_texts(value: object, data: st.Dat
     except ValueError:
         good = False
     try:
-        ours = len(list(documents(damaged))) == 1
+        ours = len(list(documents(damaged.encode()))) == 1
     except JsonFaultError:
         ours = False
     assert ours == good
@@ -82,5 +82,5 @@ def test_it_agrees_with_a_parser_about_damaged_texts(value: object, data: st.Dat
 )
 def test_faults_are_named_as_servers_name_them(text: str, fault: str) -> None:
     with pytest.raises(JsonFaultError) as caught:
-        list(documents(text))
+        list(documents(text.encode()))
     assert str(caught.value) == fault

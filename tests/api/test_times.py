@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.times import format_duration, format_time, parse_duration, parse_time
+from penstock.api.times import (
+    LAST_NS,
+    ZERO_NS,
+    format_duration,
+    format_instant,
+    format_time,
+    parse_duration,
+    parse_instant,
+    parse_time,
+)
 
 INSTANTS = st.integers(min_value=1, max_value=4_000_000_000_000_000_000)
 DURATIONS = st.integers(min_value=-(2**62), max_value=2**62)
@@ -35,6 +44,29 @@ def test_a_duration_comes_back(ns: int) -> None:
 def test_times_are_written_without_trailing_zeros(ns: int, text: str) -> None:
     assert format_time(ns) == text
     assert parse_time(text) == ns
+
+
+@given(st.integers(min_value=ZERO_NS, max_value=LAST_NS))
+def test_an_instant_comes_back(ns: int) -> None:
+    assert parse_instant(format_instant(ns)) == ns
+    assert parse_time(format_time(ns)) == (ns if ns != ZERO_NS else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("0001-01-01T00:00:00Z", ZERO_NS),
+        ("0001-01-01T01:00:00+01:00", ZERO_NS),
+        ("0001-01-01T00:00:00+01:00", ZERO_NS),
+        ("0000-02-29T00:00:00Z", ZERO_NS),
+        ("9999-12-31T23:59:59.999999999Z", LAST_NS),
+        ("9999-12-31T23:59:59-01:00", LAST_NS),
+    ],
+)
+def test_the_first_and_the_last_instant(text: str, ns: int) -> None:
+    assert parse_instant(text) == ns
+    assert parse_time(text) == (0 if ns == ZERO_NS else ns)
 
 
 def test_offsets_are_taken_off() -> None:

@@ -194,6 +194,45 @@ def test_a_purged_stream_keeps_its_sequences(target: str, monkeypatch: pytest.Mo
         asyncio.run(go(one, other))
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+@pytest.mark.parametrize("count", [0, 1, 30, 350, 2000])
+def test_a_client_that_subscribes_after_the_answer(
+    kind: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the `nats` command does it: until then only the wildcard for its answers matches."""
+
+    async def go(url: str) -> None:
+        async with connected(url) as client:
+            js = client.jetstream()
+            await js.add_stream(name="S", subjects=["s"])
+            await asyncio.gather(*(js.publish("s", os.urandom(2000)) for _ in range(count)))
+            early: list[Any] = []
+
+            async def drop(message: Any) -> None:
+                early.append(message)
+
+            await client.subscribe("_INBOX.taker.*", cb=drop)
+            answer = await ask(client, "STREAM.SNAPSHOT.S", {"deliver_subject": DELIVER})
+            await client.flush()
+            assert not early
+            chunks: asyncio.Queue[Any] = asyncio.Queue()
+            await client.subscribe(DELIVER, cb=chunks.put)
+            data = b""
+            while (chunk := await asyncio.wait_for(chunks.get(), 20)).data:
+                data += chunk.data
+                if chunk.reply:
+                    await client.publish(chunk.reply)
+            assert (chunk.headers or {}).get("Status", "204") == "204"
+            await js.delete_stream("S")
+            state = (await restore(client, answer, data))["state"]
+            assert (state["messages"], state["last_seq"]) == (count, count)
+
+    with server(kind, monkeypatch) as url:
+        asyncio.run(go(url))
+
+
+DELIVER = "_INBOX.taker.backup"
 VALID = {"name": "T", "subjects": ["t"]}
 REQUESTS: list[tuple[str, Any]] = [
     ("STREAM.SNAPSHOT.S", b""),

@@ -231,3 +231,26 @@ def _messages(user: User) -> int:
         assert user.read(2.0)
     count: int = user.seen["7"][0][3]["state"]["messages"]
     return count
+
+
+@pytest.mark.parametrize("tail", ["in.>", "in.*", "in.*.x", "in.1", ">", "*.>"])
+def test_a_consumer_with_its_filter_in_the_request_across_accounts(users: Cast, tail: str) -> None:
+    stream(users)
+    for number in range(3):
+        users.publish("a", f"in.{number}", f"m{number}")
+    users.say("b", "SUB out.w 1\r\n")
+    config = {
+        "name": "w",
+        "filter_subject": tail,
+        "deliver_subject": "out.w",
+        "ack_policy": "none",
+        "deliver_policy": "last_per_subject",
+        "headers_only": True,
+    }
+    request = {"stream_name": "S", "config": config, "action": "create"}
+    made = users.api("b", f"CONSUMER.CREATE.S.w.{tail}", request, "js.A.API")
+    assert made.get("config", {}).get("filter_subject") == tail or "error" in made
+    users.publish("a", "in.7", "later")
+    users.api("b", "CONSUMER.INFO.S.w", None, "js.A.API")
+    other = {"stream_name": "S", "config": {**config, "filter_subject": "in.9.>"}}
+    assert "error" in users.api("b", f"CONSUMER.CREATE.S.v.{tail}", other, "js.A.API")

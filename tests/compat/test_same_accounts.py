@@ -31,6 +31,9 @@ accounts {
       {service: "quick", threshold: "200ms"}
       {service: "by.*", account_token_position: 2}
       {service: "js.in.>"}
+      {service: "tail.>"}
+      {service: "in.*.middle.>"}
+      {stream: "wide.>"}
     ]
   }
   B {
@@ -46,12 +49,18 @@ accounts {
       {service: {account: A, subject: "chunks"}, share: true}
       {service: {account: A, subject: "quick"}}
       {service: {account: A, subject: "by.B"}, to: "by"}
+      {service: {account: A, subject: "tail.>"}, to: "froma.>"}
+      {service: {account: A, subject: "in.*.middle.>"}, to: "middle.*.>"}
+      {stream: {account: A, subject: "wide.>"}, to: "narrow.>"}
     ]
     exports: [{service: "help"}, {service: "onward"}, {stream: "from.a.>"}]
     mappings: {
       "old.*": "new.$1"
       "gone": [{destination: "gone", weight: 0}]
       "half": [{destination: "half.a", weight: 100}]
+      "wild.*.>": "tame.$1.>"
+      "pair.*.*": "couple.{{wildcard(2)}}.{{wildcard(1)}}"
+      "first.*": "letter.{{left(1,1)}}"
     }
   }
   C {
@@ -206,3 +215,40 @@ def test_mappings(users: Cast) -> None:
     users.say("b", "UNSUB 1\r\nSUB in.* 2\r\n")
     users.publish("b", "old.x", "1", reply="in.1")
     users.publish("b", "gone", "1", reply="in.1")
+
+
+# What clients publish may itself have the wildcards of a subscription: the request that makes a
+# consumer has its filter at the end.
+TAILS = ["x", "x.y", "x.>", ">", "*", "*.x", "x.*.>", "x.*", "x.*y.>z", ">.x", "é.>"]
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_request_with_wildcards_in_its_subject(users: Cast, tail: str) -> None:
+    users.say("a", "SUB tail.> 1\r\nSUB in.> 2\r\n")
+    users.say("b", "SUB in.* 1\r\n")
+    seen = users.publish("b", f"froma.{tail}", "x", reply="in.1")
+    assert seen["a"]["1"][0][0] == f"tail.{tail}".encode()
+    assert users.answer("a", "yes")["b"]["1"][0][3] == b"yes"
+    seen = users.publish("b", f"middle.one.{tail}", "x", reply="in.1")
+    assert seen["a"]["2"][0][0] == f"in.one.middle.{tail}".encode()
+    users.publish("b", f"middle.{tail}", "x", reply="in.1")
+    users.publish("b", f"do.{tail}", "x", reply="in.1")
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_stream_with_wildcards_in_its_subject(users: Cast, tail: str) -> None:
+    users.say("b", "SUB narrow.> 1\r\nSUB from.a.> 2\r\nSUB reg.> 3\r\nSUB mine.> 4\r\n")
+    assert users.publish("a", f"wide.{tail}", "x")["b"]["1"][0][0] == f"narrow.{tail}".encode()
+    assert users.publish("a", f"pub.{tail}", "x")["b"]["2"][0][0] == f"from.a.pub.{tail}".encode()
+    users.publish("a", f"reg.{tail}", "x")
+    users.publish("a", f"private.{tail}", "x")
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_mapping_of_a_subject_with_wildcards(users: Cast, tail: str) -> None:
+    users.say("b", "SUB > 1\r\n")
+    users.publish("b", f"wild.one.{tail}", "x")
+    users.publish("b", f"wild.{tail}", "x")
+    users.publish("b", f"pair.{tail}", "x")
+    users.publish("b", f"old.{tail}", "x")
+    users.publish("b", f"first.{tail}", "x")

@@ -457,3 +457,20 @@ def test_random_walk(client, number, seed):
             last += 2
             client.wait(0.05)
         scene.info()
+
+
+def test_requests_of_those_who_have_gone(client):
+    """`num_waiting` counts requests that somebody still waits for."""
+    scene = Scene(client)
+    scene.consumer()
+    for sid, reply in ((71, "gone.a"), (72, "gone.b"), (73, "gone.c")):
+        client.say(f"SUB {reply} {sid}\r\n")
+        scene.pull({"batch": 1, "expires": second(30)}, reply)
+    scene.pull({"batch": 1, "expires": second(30)})
+    assert scene.info()["num_waiting"] == 4
+    client.say("UNSUB 71\r\n")
+    assert scene.info()["num_waiting"] == 3
+    client.say("UNSUB 72 1\r\nPUB gone.b 0\r\n\r\nUNSUB 73\r\n")
+    assert scene.info()["num_waiting"] == 1
+    scene.fill(1)
+    assert scene.info()["num_waiting"] == 0

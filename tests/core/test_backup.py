@@ -252,8 +252,10 @@ def signed(value: int) -> bytes:
     return number((value << 1) ^ (value >> 63))
 
 
-def index_db(first: int, last: int, gone: set[int], version: int = 3) -> bytes:
-    """One block, as the module's head draws it."""
+def index_db(
+    first: int, last: int, gone: set[int], version: int = 3, nodes: int = 1, far: int = 0
+) -> bytes:
+    """One block, as the module's head draws it; its set has so many nodes, the same but the last."""
     base = first - first % 2048 if gone else 0
     bits = bytearray(32 * 8)
     for seq in gone:
@@ -264,7 +266,11 @@ def index_db(first: int, last: int, gone: set[int], version: int = 3) -> bytes:
     found += signed(4) + number(len(gone)) + (number(0) if version >= 2 else b"")
     found += number(0) if version >= 3 else b""
     if gone:
-        found += bytes([22, 2]) + struct.pack("<IIQ", 1, len(gone), base) + bytes(bits) + b"\1\0"
+        found += bytes([22, 2]) + struct.pack("<II", nodes, len(gone))
+        for n in range(nodes):
+            found += (
+                struct.pack("<Q", far if n and n == nodes - 1 else base) + bytes(bits) + b"\1\0"
+            )
     found += number(1) + bytes(8)
     return found + highway64(bytes(32), found).to_bytes(8, "little")
 
@@ -277,6 +283,15 @@ def test_what_the_index_says_is_removed_is_removed(gone: set[int], version: int)
     assert apply_state(log, index_db(3, 40, gone, version), bytes(32)) == (3, 40)
     live = {seq for seq in range(1, 51) if log.get(seq)}
     assert live == {*range(3, 51)} - gone
+
+
+def test_a_set_that_names_more_than_there_is_is_not_believed() -> None:
+    log = Log(None)
+    for _ in range(50):
+        log.add(1, "a", b"x")
+    gone = set(range(3, 40))
+    assert apply_state(log, index_db(3, 40, gone, nodes=3, far=1 << 40), bytes(32)) == (3, 40)
+    assert apply_state(log, index_db(3, 40, gone, nodes=300), bytes(32)) is None
 
 
 @given(st.integers(0), st.integers(1, 255))

@@ -95,6 +95,29 @@ def test_requests_beyond_the_rules(body: str, line: str) -> None:
     assert statuses(site.heard()) == [line]
 
 
+def test_requests_of_those_who_have_gone_do_not_wait() -> None:
+    site, consumer = filled(0)
+    here, leaves, unsubscribes, once = (site.server.client() for _ in range(4))
+    asked = ((here, "here"), (leaves, "leaves"), (unsubscribes, "unsubscribes"), (once, "once"))
+    for client, reply in asked:
+        client.send(f"SUB {reply} 1\r\n")
+        site.pull("1", reply)
+    assert consumer.state().num_waiting == 4
+    unsubscribes.send("UNSUB 1\r\n")
+    once.send("UNSUB 1 1\r\nPUB once 0\r\n\r\n")
+    assert consumer.state().num_waiting == 2
+    site.hub.disconnect(leaves.connection, "Client Closed")
+    site.hub.turn()
+    assert consumer.state().num_waiting == 1
+    assert here.events() == []
+    unsubscribes.send("SUB unsubscribes 1\r\n")  # its request is gone for good
+    assert consumer.state().num_waiting == 1
+    for _ in range(2):
+        site.publish("s.a")
+    assert len(here.events()) == 1
+    assert consumer.state().num_pending == 1
+
+
 def test_a_full_queue_of_requests() -> None:
     site, consumer = filled(0, max_waiting=2)
     other = site.server.client()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.atomic import store_whole
-from penstock.core.disk import Disk, PyDisk
+from penstock.core.disk import Disk, PyDisk, open_to_read
 from penstock.core.draft import draft
 from penstock.core.log import Log, LogClosed
+from penstock.core.readonly import ReadOnlyDisk
 from penstock.core.stream import StreamRefused
 from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
@@ -68,6 +70,27 @@ def test_remove_tree_does_not_follow_links(tmp_path: Path) -> None:
 def test_files_are_private(tmp_path: Path) -> None:
     Disk().write_file_atomic(f"{tmp_path}/f", b"secret")
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for name, kind in (("pipe", OSError), ("folder", IsADirectoryError), ("link", OSError)):
+        path = f"{tmp_path}/{name}"
+        for disk in (Disk(), ReadOnlyDisk()):
+            with pytest.raises(kind, match="not a regular file"):
+                disk.read_file(path)
+        with pytest.raises(kind, match="not a regular file"):
+            open_to_read(path)
+        held = ReadOnlyDisk()
+        assert held.hold(str(tmp_path))
+        assert not held.is_file(path)
+        with pytest.raises(kind, match="not a regular file"):
+            held.read_file(path)
+    os.mkfifo(tmp_path / "new.tmp")
+    with pytest.raises(OSError, match="not a regular file"):
+        Disk().write_file_atomic(f"{tmp_path}/new", b"x")
 
 
 def test_pydisk_writes_whole_files_through_the_target() -> None:

@@ -375,3 +375,13 @@ def test_interest_of_a_leaf_is_bounded_as_that_of_clients() -> None:
     assert other.connection.subscription_count() == held
     server.hub.settle()
     assert b"-ERR 'maximum subscriptions exceeded'" in other.connection.take()
+
+
+def test_another_server_that_names_a_subject_listens_to_it() -> None:
+    server, _, [other] = account(1)
+    other.send(b"LS+ a.*\r\nLS+ a.b q 1\r\n")
+    assert not server.router.has_listener("a.b")
+    other.send(b"LS+ a.b\r\n")
+    assert server.router.has_listener("a.b")
+    other.send(b"LS- a.b\r\n")
+    assert not server.router.has_listener("a.b")

@@ -128,3 +128,14 @@ def test_a_stuck_subscriber_does_not_hold_up_publishers() -> None:
     for _ in range(30):
         publisher.send(b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n")
     assert reader.connection.pending_bytes() > 3_000_000
+
+
+def test_a_listener_names_the_subject_itself() -> None:
+    server = Server()
+    client = server.client().send("SUB a.* 1\r\nSUB a.b q 2\r\nSUB a.b.c 3\r\nSUB > 4\r\n")
+    assert server.router.has_interest("a.b")
+    assert not server.router.has_listener("a.b")
+    client.send("SUB a.b 5\r\n")
+    assert server.router.has_listener("a.b")
+    client.send("UNSUB 5\r\n")
+    assert not server.router.has_listener("a.b")

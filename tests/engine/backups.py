@@ -10,11 +10,21 @@ from tests.engine.house import House
 
 
 class Receiver:
-    """Listens on a subject and acknowledges chunks as long as `acks` says."""
+    """Listens on a subject and acknowledges chunks as long as `acks` says, but for chunk `lost`."""
 
-    def __init__(self, house: House, *, acks: int = 1 << 30, listen: bool = True) -> None:
+    def __init__(
+        self,
+        house: House,
+        *,
+        acks: int = 1 << 30,
+        listen: bool = True,
+        lost: int = 0,
+        pattern: str = "backup",
+    ) -> None:
         self.house = house
         self.acks = acks
+        self.lost = lost
+        self.pattern = pattern
         self.client = house.server.client()
         self.chunks: list[tuple[bytes, str]] = []  # payload, reply
         self.end: bytes | None = None  # headers of the empty message
@@ -22,7 +32,7 @@ class Receiver:
             self.listen()
 
     def listen(self) -> None:
-        self.client.send("SUB backup 7\r\n")
+        self.client.send(f"SUB {self.pattern} 7\r\n")
 
     def take(self) -> "Receiver":
         """Everything that comes until nothing does."""
@@ -31,13 +41,20 @@ class Receiver:
                 self._one(event)
         return self
 
+    def acknowledge(self, index: int) -> None:
+        """Chunk `index`, counted from 1."""
+        reply = self.chunks[index - 1][1]
+        self.client.send(f"PUB {reply} 0\r\n\r\n")
+
     def _one(self, event: Any) -> None:
-        _, _, _, reply, headers, payload = event
+        _, _, sid, reply, headers, payload = event
+        if sid != 7:  # of another subscription
+            return
         if not payload:
             self.end = headers
             return
         self.chunks.append((payload, reply))
-        if reply and self.acks:
+        if reply and self.acks and len(self.chunks) != self.lost:
             self.acks -= 1
             self.client.send(f"PUB {reply} 0\r\n\r\n")
 

@@ -300,6 +300,20 @@ def test_messages_that_age_are_told_of(house: House) -> None:
     ]
 
 
+def test_a_deleted_message_is_told_with_all_its_deliveries(house: House) -> None:
+    house.stream()
+    house.publish("S")
+    house.consumer(ack_policy="explicit")
+    for _ in range(2):
+        house.send(house.pull(1)[0][3], b"-NAK")
+    house.pull(1)
+    ears = Ears(house)
+    house.ok("STREAM.MSG.DELETE.S", {"seq": 1})
+    house.pass_time(SECOND)
+    told = [one for kind, one in ears.events() if kind == "terminated"]
+    assert [(one["stream_seq"], one["deliveries"]) for one in told] == [(1, 3)]
+
+
 # -- ack subjects
 
 

@@ -252,6 +252,12 @@ def test_a_damaged_consumer_is_left_aside(tmp_path: Path) -> None:
         code, text = house.error(call, body)
         assert (code, text[:21]) == (10195, "consumer is offline: ")
     assert house.ok("CONSUMER.INFO.S.good")["num_ack_pending"] == 1
+    house.ok("CONSUMER.DELETE.S.bad")  # a client that says so gives it up
+    assert "missing" not in house.ok("CONSUMER.LIST.S")
+    house.consumer("bad", durable_name="bad", ack_policy="explicit")
+    house = house.crash()
+    assert house.ok("CONSUMER.NAMES.S")["consumers"] == ["bad", "good"]
+    assert not house.reports
 
 
 def test_a_stream_of_interest_with_a_consumer_offline_keeps_its_messages(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -108,17 +109,135 @@ def test_who_is_gone_gets_no_more(full: House) -> None:
     assert not full.engine.accounts["$G"].transfers
 
 
-def test_interest_may_come_a_little_later(full: House) -> None:
-    receiver = Receiver(full, listen=False)
-    receiver.ask()
+def test_who_listens_no_more_gets_no_more_whatever_wildcard_is_left(full: House) -> None:
+    events = advisories(full)
+    receiver = Receiver(full, acks=0)
+    receiver.client.send("SUB > 8\r\n")
+    receiver.ask(chunk_size=2000, window_size=4000)
+    receiver.client.send("UNSUB 7\r\n")
     full.pass_time(SECOND)
-    receiver.listen()
-    assert receiver.take().end == b""
-    assert files_of(receiver.data)
+    assert told(events)[-1]["error"] == "no interest"
+
+
+def test_nobody_wants_it(full: House) -> None:
+    events = advisories(full)
     lonely = Receiver(full, listen=False)
-    lonely.ask()
-    full.pass_time(9 * SECOND)
+    assert "error" not in lonely.ask()
+    full.pass_time(6 * SECOND)
+    assert told(events)[-1]["error"] == "no interest"
     assert not full.engine.accounts["$G"].transfers
+
+
+LATE = 0, 1, 3, 400
+"""Messages of 2000 bytes: of none to six chunks that have replies."""
+
+
+@pytest.mark.parametrize("wildcard", [False, True])
+@pytest.mark.parametrize("count", LATE)
+def test_a_subscription_that_comes_after_the_answer(
+    house: House, count: int, wildcard: bool
+) -> None:
+    """As the `nats` command does it, which has a wildcard for its answers all along."""
+    source = Random(count)
+    house.stream(subjects=["s"])
+    for _ in range(count):
+        house.publish("s", source.randbytes(2000))
+    receiver = Receiver(house, listen=False)
+    if wildcard:
+        receiver.client.send("SUB * 6\r\n")
+    receiver.ask()
+    house.pass_time(SECOND)
+    assert not receiver.client.events()
+    if wildcard:
+        receiver.client.send("UNSUB 6\r\n")
+        receiver.client.send("SUB * 6\r\nSUB other 5\r\n")  # not what it waits for
+        house.pass_time(SECOND // 2)
+        assert not receiver.client.events()
+    receiver.listen()
+    receiver.take()
+    assert len(receiver.chunks) == -(-len(receiver.data) // (128 * 1024))
+    assert receiver.end == (b"NATS/1.0 204\r\n\r\n" if count > 100 else b"")
+    state = house.ok("STREAM.INFO.S")["state"]
+    blocks = [v for k, v in files_of(receiver.data).items() if k.endswith(".blk")]
+    assert sum(map(len, blocks)) == state["bytes"]
+
+
+def test_a_wildcard_takes_chunks_when_its_first_ack_says_so(full: House) -> None:
+    receiver = Receiver(full, acks=0, pattern="*")
+    receiver.ask(chunk_size=2000, window_size=10_000)
+    full.pass_time(SECOND)
+    assert not receiver.take().chunks
+    full.pass_time(2 * SECOND)
+    assert len(receiver.take().chunks) == 1
+    receiver.acks = 1 << 30
+    receiver.acknowledge(1)
+    receiver.take()
+    assert receiver.end == b"NATS/1.0 204\r\n\r\n"
+    assert files_of(receiver.data)
+
+
+def test_a_wildcard_that_takes_no_chunk_fails_the_backup(full: House) -> None:
+    receiver = Receiver(full, acks=0, pattern="*")
+    receiver.ask(chunk_size=2000)
+    full.pass_time(9 * SECOND)
+    assert len(receiver.take().chunks) == 1
+    assert receiver.end == b"NATS/1.0 408 No Flow Response\r\n\r\n"
+
+
+@pytest.mark.parametrize("lost", [1, 20, 40])
+def test_a_lost_chunk_fails_the_backup(full: House, lost: int) -> None:
+    events = advisories(full)
+    receiver = Receiver(full, lost=lost)
+    receiver.ask(chunk_size=1024)
+    receiver.take()
+    assert len(receiver.chunks) > 40
+    full.pass_time(4 * SECOND)
+    assert receiver.take().end is None
+    full.pass_time(2 * SECOND)
+    assert receiver.take().end == b"NATS/1.0 408 No Flow Response\r\n\r\n"
+    assert told(events)[-1]["error"] == "no flow response"
+
+
+def test_a_lost_chunk_that_is_acknowledged_late_is_not_lost(full: House) -> None:
+    receiver = Receiver(full, lost=30)
+    receiver.ask(chunk_size=1024)
+    receiver.take()
+    full.pass_time(4 * SECOND)
+    receiver.acknowledge(30)
+    assert receiver.take().end == b"NATS/1.0 204\r\n\r\n"
+
+
+def test_acks_may_be_slow(full: House) -> None:
+    receiver = Receiver(full, acks=0)
+    receiver.ask(chunk_size=10_000, window_size=10_000)
+    acknowledged = 0
+    while receiver.take().end is None:
+        full.pass_time(4 * SECOND)
+        acknowledged += 1
+        receiver.acknowledge(acknowledged)
+    assert acknowledged > 3
+    assert receiver.end == b"NATS/1.0 204\r\n\r\n"
+    assert files_of(receiver.data)
+
+
+def test_who_never_acknowledges_gets_what_the_window_holds(full: House) -> None:
+    receiver = Receiver(full, acks=0)
+    receiver.ask(chunk_size=2000)
+    full.pass_time(3 * SECOND)
+    assert receiver.take().end == b"NATS/1.0 204\r\n\r\n"
+    assert files_of(receiver.data)
+
+
+def test_an_ack_counts_once(full: House) -> None:
+    receiver = Receiver(full, acks=0)
+    receiver.ask(chunk_size=2000, window_size=4000)
+    receiver.take()
+    for _ in range(5):
+        receiver.acknowledge(1)
+    lead = receiver.chunks[0][1].rpartition(".")[0]
+    for tail in ("9", "0", "-1", "x", "1" * 30):
+        receiver.client.send(f"PUB {lead}.{tail} 0\r\n\r\n")
+    assert len(receiver.take().chunks) == 3
 
 
 def test_one_at_a_time(full: House) -> None:

@@ -50,6 +50,36 @@ def test_a_subject_becomes(src: str, dest: str, subject: str, wanted: str | None
     assert transform.apply(subject) == wanted  # from the cache
 
 
+CARRIED = [
+    ("a.>", "b.>", "a.x.>", "b.x.>"),
+    ("a.>", "b.>", "a.>", "b.>"),
+    ("a.>", "b.>", "a", None),
+    ("a.*.>", "b.$1.>", "a.*.x.*", "b.*.x.*"),
+    ("a.*", "b.$1", "a.*", "b.*"),
+    ("a.*", "b.$1", "c.*", None),
+    ("a.*.*", "b.{{wildcard(2)}}.{{wildcard(1)}}", "a.é.>", "b.>.é"),
+    (">", ">", "a.>", "a.>"),
+]
+
+
+@pytest.mark.parametrize(("src", "dest", "subject", "wanted"), CARRIED)
+def test_wildcards_of_a_published_subject_are_carried_over(
+    src: str, dest: str, subject: str, wanted: str | None
+) -> None:
+    transform = parse(src, dest)
+    for _ in range(2):  # the second time from the cache
+        assert transform.carry(subject) == wanted
+        assert transform.apply(subject) is None  # a message of a stream has none
+
+
+@pytest.mark.parametrize(("src", "dest", "subject", "wanted"), APPLIED)
+def test_what_has_no_wildcards_is_carried_as_it_is_applied(
+    src: str, dest: str, subject: str, wanted: str | None
+) -> None:
+    if ".." not in subject:
+        assert parse(src, dest).carry(subject) == wanted
+
+
 BAD = [
     ("a.*", "b.*", "invalid subject"),
     ("a.>", "b", "invalid subject"),

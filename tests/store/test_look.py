@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,20 @@ def test_configuration_that_is_gone_or_damaged(tmp_path: Path) -> None:
     meta.write_bytes(kept)
     copy.write_bytes(kept)
     assert look(disk, place).problems == []
+
+
+def test_the_copy_of_a_stream_folder(tmp_path: Path) -> None:
+    folder = make_stream(tmp_path)
+    copied = folder.with_name("COPY")
+    shutil.copytree(folder, copied)
+    disk, store = stores(tmp_path)
+    copy, original = look_at(disk, store, store.streams).streams
+    assert (original.stream, original.state) == ("ORDERS", "sound")
+    assert (copy.stream, copy.state) == ("COPY", UNREADABLE)
+    [problem] = copy.problems
+    assert problem.file == str(copied / "meta.json")
+    assert problem.reason == "it is of stream ORDERS, and its place is ORDERS"
+    assert "moved out of the store" in problem.repair
 
 
 def test_index_files_that_are_missing_damaged_or_of_another_segment(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ import msgspec
 
 from penstock.api.fields import Choice, Flatten, Instant, Number, Omit
 from penstock.api.scan import JsonFaultError, documents
-from penstock.api.times import format_time, parse_time
+from penstock.api.times import format_instant, format_time, parse_instant, parse_time
+from penstock.core.json_scan import unicode_only
 from penstock.core.quoting import quoted_letter
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -51,6 +51,12 @@ class _Kind:
     decode: Callable[[_Reader, Any, Any, str], Any]  # reader, JSON value, present value, path
     name: str
     pointer: bool = False  # in lists
+    plain: type | None = None  # values of this very type are taken as they are,
+    low: int = 0  # numbers that are not below this
+    high: int = 0  # nor above that
+    keeps_zero: bool = (
+        False  # is left out only when it is None: an object, or a time that may be none
+    )
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,24 @@ class _Field:
     flatten: type[msgspec.Struct] | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reader:
     strict: bool  # unknown fields are errors
     open_choices: bool  # unknown words in closed sets are kept (answers of newer servers)
+    objects: int = -1  # how many may still come; below 0: any number
+
+    def count(self) -> None:
+        """One object more. JsonError: there were too many."""
+        if self.objects == 0:
+            raise JsonError(f"too many objects, maximum allowed is {MAX_OBJECTS}")
+        self.objects -= 1
 
 
-_NO_UNICODE = re.compile(r"[\ud800-\udfff]")
+MAX_OBJECTS = 5_000
+"""Objects in one request, and fields that are said in another case: what takes Python's time."""
+_DOCUMENTS_MOST = 500  # one behind another
+_BRACKETS_MOST = 100_000  # beside objects there are lists, and what texts contain
+_QUOTED_MOST = 4096  # letters of a client's text in an error
 _DIGITS_MOST = 100  # a whole number of more is none that a field could hold
 _PARSER = msgspec.json.Decoder(float_hook=_Literal)
 _SCALARS: dict[type, str] = {str: "string", bool: "bool"}
@@ -77,19 +94,28 @@ def encode(message: msgspec.Struct) -> bytes:
     """A message as JSON bytes."""
     tree = _tree(message)
     try:
-        text = msgspec.json.encode(tree)
+        text = msgspec.json.encode(tree, enc_hook=_plain)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_clean(tree))
+        text = msgspec.json.encode(_clean(tree), enc_hook=_plain)
     if b"<" in text or b">" in text or b"&" in text:
         text = text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     return text
 
 
-def decode_request(kind: type[T], body: bytes, *, strict: bool = True) -> T:
+def _plain(value: object) -> int:
+    """Of a number that is more than an int to Python."""
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"a message field can not be {value!r}")
+
+
+def decode_request(kind: type[T], body: bytes, *, strict: bool = True, bounded: bool = False) -> T:
     """A request body as a message, as a server reads it; an empty body gives the zero message.
-    JsonError when it is not one.
+    JsonError when it is not one. `bounded`: it comes from a client, and may not have more than
+    MAX_OBJECTS.
     """
-    return _decode(kind, body, _Reader(strict, open_choices=False))
+    most = MAX_OBJECTS if bounded else -1
+    return _decode(kind, body, _Reader(strict, open_choices=False, objects=most))
 
 
 def decode_response(kind: type[T], body: bytes) -> T:
@@ -98,8 +124,12 @@ def decode_response(kind: type[T], body: bytes) -> T:
 
 
 def _decode(kind: type[T], body: bytes, reader: _Reader) -> T:
+    if reader.objects >= 0 and body.count(b"[") + body.count(b"{") > _BRACKETS_MOST:
+        raise JsonError(f"too many objects, maximum allowed is {MAX_OBJECTS}")
     message = kind()
-    for value in _parse(body):
+    for number, value in enumerate(_parse(body)):
+        if reader.objects >= 0 and number == _DOCUMENTS_MOST:
+            raise JsonError(f"too many documents, maximum allowed is {_DOCUMENTS_MOST}")
         if value is None:
             continue
         if not isinstance(value, dict):
@@ -114,20 +144,20 @@ def _parse(body: bytes) -> Iterator[Any]:
     try:
         whole = _PARSER.decode(body)
     except (ValueError, RecursionError, msgspec.DecodeError):
-        yield from _parse_each(body.decode("utf-8", "surrogateescape"))
+        yield from _parse_each(body)
     else:
         yield whole
 
 
-def _parse_each(text: str) -> Iterator[Any]:
+def _parse_each(body: bytes) -> Iterator[Any]:
     try:
-        for part in documents(text):
-            clean: str = _clean(part)
+        for part in documents(body):
+            # no Unicode, or half a surrogate pair, is let pass
+            clean = unicode_only(part.decode("utf-8", "surrogateescape"), escapes=True)
             try:
                 value = _PARSER.decode(clean)
-            except msgspec.DecodeError:
-                # half a surrogate pair: no Unicode, but it is let pass; or a very long number
-                value = _clean(json.loads(clean, parse_float=_Literal, parse_int=_whole))
+            except (ValueError, msgspec.DecodeError):  # a very long number
+                value = json.loads(clean, parse_float=_Literal, parse_int=_whole)
             yield value
     except JsonFaultError as fault:
         raise JsonError(str(fault)) from None
@@ -144,7 +174,8 @@ def _whole(digits: str) -> int | _Literal:
 
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    hints = get_type_hints(kind, include_extras=True)
+    # A class whose annotations are for people has those of the wire in `wire_hints`.
+    hints = kind.__dict__.get("wire_hints") or get_type_hints(kind, include_extras=True)
     return tuple(_field(name, hints[name]) for name in kind.__struct_fields__)
 
 
@@ -185,12 +216,20 @@ def _kind(hint: Any) -> _Kind:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
         inner = next(part for part in get_args(hint) if part is not type(None))
+        every = (*marks, *getattr(inner, "__metadata__", ()))
+        if instants := [mark for mark in every if isinstance(mark, Instant)]:
+            read_instant = _read_time(parse_instant)
+            return _optional(
+                _Kind(
+                    _writer(instants[0], format_instant), read_instant, "time.Time", keeps_zero=True
+                )
+            )
         return _optional(_kind(Annotated[inner, *marks] if marks else inner))
     for mark in marks:
         if isinstance(mark, Number):
             return _number(mark)
         if isinstance(mark, Instant):
-            return _Kind(format_time, _read_time, "time.Time")
+            return _Kind(_writer(mark, format_time), _read_time(parse_time), "time.Time")
         if isinstance(mark, Choice):
             return _choice(mark, get_args(hint))
     if get_origin(hint) is list:
@@ -214,7 +253,7 @@ def _optional(inner: _Kind) -> _Kind:
     def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
         return None if value is None else inner.decode(reader, value, present, path)
 
-    return _Kind(encode, read, inner.name)
+    return _Kind(encode, read, inner.name, keeps_zero=inner.keeps_zero)
 
 
 def _scalar(python: type) -> _Kind:
@@ -227,7 +266,7 @@ def _scalar(python: type) -> _Kind:
             raise _mismatch(value, path, name)
         return value
 
-    return _Kind(None, read, name)
+    return _Kind(None, read, name, plain=python)
 
 
 def _number(mark: Number) -> _Kind:
@@ -238,9 +277,18 @@ def _number(mark: Number) -> _Kind:
             raise _mismatch(value, path, mark.name)
         if not mark.low <= value <= mark.high:
             raise _mismatch(_Literal(str(value)), path, mark.name)
-        return value
+        return value if mark.read is None else mark.read(value)
 
-    return _Kind(None, read, mark.name)
+    write = mark.write
+    encode = None if write is None else lambda value: int(write(value))
+    if mark.read is not None:
+        return _Kind(encode, read, mark.name)
+    return _Kind(encode, read, mark.name, plain=int, low=mark.low, high=mark.high)
+
+
+def _writer(mark: Instant, shown: Callable[[int], str]) -> Encoder:
+    write = mark.write
+    return shown if write is None else lambda value: shown(write(value))
 
 
 def _choice(mark: Choice, words: tuple[str, ...]) -> _Kind:
@@ -277,6 +325,11 @@ def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
             return []
         if not isinstance(value, list):
             raise _mismatch(value, path, name)
+        if item.plain is not None:
+            place = _odd(item, value)
+            if place >= 0:
+                item.decode(reader, value[place], zero(), f"{path}.{place}")
+            return [zero() if element is None else element for element in value]
         return [
             item.decode(reader, element, zero(), f"{path}.{index}")
             for index, element in enumerate(value)
@@ -291,6 +344,26 @@ def _list(item: _Kind, zero: Callable[[], Any]) -> _Kind:
     )
 
 
+def _odd(item: _Kind, values: list[Any]) -> int:
+    """Where the first value is that a list of plain ones can't hold; -1: there is none. Nulls are
+    no such values.
+    """
+    kinds = set(map(type, values))
+    nulls = type(None) in kinds
+    if kinds <= {item.plain, type(None)}:
+        if item.plain is not int:
+            return -1
+        numbers = [value for value in values if value is not None] if nulls else values
+        if not numbers or (item.low <= min(numbers) and max(numbers) <= item.high):
+            return -1
+    for place, value in enumerate(values):
+        if type(value) is not item.plain and value is not None:
+            return place
+        if type(value) is int and not item.low <= value <= item.high:
+            return place
+    return -1
+
+
 def _map(item: _Kind) -> _Kind:
     name = f"map[string]{item.name}"
 
@@ -300,6 +373,9 @@ def _map(item: _Kind) -> _Kind:
         if not isinstance(value, dict):
             raise _mismatch(value, path, name)
         merged = dict(present or {})
+        if set(map(type, value.values())) == {item.plain} == {str}:
+            merged |= value
+            return merged
         for key, element in value.items():
             merged[key] = item.decode(reader, element, "", f"{path}.{key}")
         return merged
@@ -311,6 +387,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
     name = f"server.{_type_name(kind)}"
 
     def read(reader: _Reader, value: Any, present: Any, path: str) -> Any:
+        reader.count()
         if value is None:
             return present
         if not isinstance(value, dict):
@@ -319,7 +396,7 @@ def _struct(kind: type[msgspec.Struct]) -> _Kind:
         _fill(reader, target, value, path)
         return target
 
-    return _Kind(_tree, read, name, getattr(kind, "by_pointer", False))
+    return _Kind(_tree, read, name, getattr(kind, "by_pointer", False), keeps_zero=True)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -333,7 +410,7 @@ def _tree(message: msgspec.Struct) -> dict[str, Any]:
             if value is not None:
                 tree.update(_tree(value))
             continue
-        if field.omit and (value is None or (not value and not isinstance(value, msgspec.Struct))):
+        if field.omit and (value is None or (not value and not field.kind.keeps_zero)):
             continue
         encoder = field.kind.encode
         tree[field.name] = value if encoder is None or value is None else encoder(value)
@@ -345,7 +422,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, _Literal):
         return value
     if isinstance(value, str):
-        return _NO_UNICODE.sub("\ufffd", value)
+        return unicode_only(value)
     if isinstance(value, dict):
         return {_clean(key): _clean(element) for key, element in value.items()}
     if isinstance(value, list):
@@ -359,7 +436,10 @@ def _clean(value: Any) -> Any:
 def _fill(reader: _Reader, message: msgspec.Struct, value: dict[str, Any], path: str) -> None:
     index = _index(type(message))
     for key, element in value.items():
-        found = index.get(key) or index.get(key.lower())
+        found = index.get(key)
+        if found is None:
+            found = index.get(key.lower())
+            reader.count()
         if found is None:
             if reader.strict:
                 raise JsonError(f"json: unknown field {_quote(key)}")
@@ -378,15 +458,18 @@ def _fill(reader: _Reader, message: msgspec.Struct, value: dict[str, Any], path:
         )
 
 
-def _read_time(_: _Reader, value: Any, present: Any, path: str) -> Any:
-    if value is None:
-        return present
-    if not isinstance(value, str) or isinstance(value, _Literal):
-        raise _mismatch(0 if isinstance(value, _Literal) else value, path, "time.Time")
-    try:
-        return parse_time(value)
-    except ValueError as error:
-        raise JsonError(str(error)) from None
+def _read_time(parse: Callable[[str], int]) -> Callable[[_Reader, Any, Any, str], Any]:
+    def read(_: _Reader, value: Any, present: Any, path: str) -> Any:
+        if value is None:
+            return present
+        if not isinstance(value, str) or isinstance(value, _Literal):
+            raise _mismatch(0 if isinstance(value, _Literal) else value, path, "time.Time")
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise JsonError(str(error)) from None
+
+    return read
 
 
 def _read_bytes(_: _Reader, value: Any, present: Any, path: str) -> Any:
@@ -423,5 +506,5 @@ def _mismatch(value: Any, path: str, name: str) -> JsonError:
 
 def _quote(text: str) -> str:
     """In quotation marks, what can't be printed escaped."""
-    quoted: str = _clean(text)
+    quoted: str = _clean(text[:_QUOTED_MOST])
     return '"' + "".join(map(quoted_letter, quoted)) + '"'

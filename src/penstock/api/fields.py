@@ -5,8 +5,9 @@ say: the width of a number, that an integer is a time, that a zero value is left
 reads these annotations; type checkers see the plain types. Knows nothing of any message.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 
 @dataclass(frozen=True)
@@ -21,18 +22,25 @@ class Flatten:
 
 @dataclass(frozen=True)
 class Number:
-    """A whole number, its range, and what error texts call its type."""
+    """A whole number, its range, and what error texts call its type. ``read`` makes the value of the
+    number on the wire, ``write`` the number of a value; None: they are the same.
+    """
 
     name: str
     low: int
     high: int
+    read: Callable[[int], int] | None = None
+    write: Callable[[Any], int] | None = None
 
 
 @dataclass(frozen=True)
 class Instant:
-    """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire; 0 is the zero time
-    `0001-01-01T00:00:00Z`.
+    """A time: nanoseconds since 1970 here, an RFC 3339 string on the wire. 0 is the zero time
+    `0001-01-01T00:00:00Z`; in a field that may be None it is 1970, and the zero time is
+    `times.ZERO_NS`. ``write`` makes the integer of a value that is none; None: all are.
     """
+
+    write: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ Uint64 = Annotated[int, Number("uint64", 0, (1 << 64) - 1)]
 Duration = Annotated[int, Number("time.Duration", *_INT64)]
 """Nanoseconds."""
 Time = Annotated[int, INSTANT]
-"""Nanoseconds since 1970, UTC; 0 is the zero time."""
+"""Nanoseconds since 1970, UTC; 0 is the zero time (`Time | None`: None is no time, 0 is 1970)."""
 
 Retention = Annotated[Literal["limits", "interest", "workqueue"], Choice()]
 Discard = Annotated[Literal["old", "new"], Choice()]

@@ -1,13 +1,19 @@
 """Times and durations as the protocol writes them: RFC 3339 with nanoseconds, and `1h2m3.5s`.
 
-A time is an integer of nanoseconds since 1970 UTC; 0 stands for "no time", which the wire writes as
-year 1. Knows no clock.
+A time is an integer of nanoseconds since 1970 UTC, from ZERO_NS (the beginning of year 1) to LAST_NS.
+Where there is always a time 0 stands for "no time", which the wire writes as year 1 (`format_time`,
+`parse_time`); where there may be none, each instant is itself (`format_instant`, `parse_instant`).
+Knows no clock.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
+ZERO_NS = -62_135_596_800 * 1_000_000_000
+"""What "no time" is as an instant: the beginning of year 1."""
+LAST_NS = 253_402_300_800 * 1_000_000_000 - 1
+"""The end of year 9999, the last that the wire can write."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -29,8 +35,11 @@ def format_time(ns: int) -> str:
     """Nanoseconds since 1970 as RFC 3339 UTC text, trailing zeros of the fraction dropped; 0 is the
     zero time.
     """
-    if ns == 0:
-        return ZERO_TIME
+    return format_instant(ns or ZERO_NS)
+
+
+def format_instant(ns: int) -> str:
+    """As `format_time`; 0 is 1970."""
     seconds, fraction = divmod(ns, 1_000_000_000)
     moment = _EPOCH + timedelta(seconds=seconds)
     text = moment.strftime("%m-%dT%H:%M:%S")
@@ -39,24 +48,34 @@ def format_time(ns: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """RFC 3339 text as nanoseconds since 1970; the zero time is 0. ValueError, with the protocol's
-    wording, for anything else.
+    """RFC 3339 text as nanoseconds since 1970; the zero time, in any zone, is 0. ValueError, with the
+    protocol's wording, for anything else.
+    """
+    ns = parse_instant(text)
+    return 0 if ns == ZERO_NS else ns
+
+
+def parse_instant(text: str) -> int:
+    """As `parse_time`; the zero time is ZERO_NS. What its zone moves out of the years from 1 to 9999
+    is the first or the last instant of these.
     """
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(_time_error(text))
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        # year 0 is a leap year, as year 4 is
+        moment = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError as error:
         raise ValueError(f'parsing time "{text}": {_out_of_range(error)} out of range') from None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     if match[8]:
         offset = int(match[9]) * 3600 + int(match[10]) * 60
         seconds -= offset if match[8] == "+" else -offset
-    if text == ZERO_TIME:
-        return 0
-    return seconds * 1_000_000_000 + int((match[7] or "0")[:9].ljust(9, "0"))
+    if not year:
+        return ZERO_NS
+    ns = seconds * 1_000_000_000 + int((match[7] or "0")[:9].ljust(9, "0"))
+    return min(max(ns, ZERO_NS), LAST_NS)
 
 
 def format_duration(ns: int) -> str:

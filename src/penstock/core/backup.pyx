@@ -48,6 +48,7 @@ cdef enum:
     NAME_MAX_BYTES = 65535
     STATE_MAGIC = 11
     SET_MAGIC = 22
+    SET_NODE_MAX = 4096                # sequences of a node of a set
 
 cdef uint64_t ERASED = <uint64_t>1 << 63
 cdef uint64_t TOMBSTONE = <uint64_t>1 << 62
@@ -323,7 +324,7 @@ cdef class EntryReader(Feed):
         text = ttl.at[:ttl.n].decode("utf-8", "replace")
         if text == "never":
             return False
-        life_ns = int(text) * 1_000_000_000 if text.isascii() and text.isdigit() else parse_duration(text)
+        life_ns = int(text) * 1_000_000_000 if len(text) < 20 and text.isascii() and text.isdigit() else parse_duration(text)
         return life_ns is not None and life_ns > 0 and ts_ns + life_ns < self.now_ns
 
     def run(self) -> tuple | None:
@@ -384,8 +385,8 @@ cdef int remove_range(Log log, uint64_t first, uint64_t last) except -1:
     return 0
 
 
-cdef int remove_set(Log log, Reading* r) except -1:
-    """Remove the sequences of a set; r.bad when it is none."""
+cdef int remove_set(Log log, Reading* r, uint64_t first, uint64_t last, uint64_t* left) except -1:
+    """Remove the sequences of a set that lie in a range, at most `left`; r.bad when it is none, or has more."""
     cdef uint32_t nodes, k, words
     cdef uint64_t base, bits
     cdef uint32_t i, b
@@ -400,12 +401,19 @@ cdef int remove_set(Log log, Reading* r) except -1:
         return 0
     for k in range(nodes):
         memcpy(&base, r.at, 8)
+        if base > last or base + 64 * words <= first:
+            r.at += 10 + 8 * words
+            continue
         for i in range(words):
             memcpy(&bits, r.at + 8 + 8 * i, 8)
             for b in range(64):
                 if bits == 0:
                     break
                 if bits >> b & 1:
+                    if left[0] == 0:
+                        r.bad = True
+                        return 0
+                    left[0] -= 1
                     log.remove(base + 64 * i + b)
                     bits &= ~(<uint64_t>1 << b)
         r.at += 10 + 8 * words
@@ -417,6 +425,8 @@ def apply_state(Log log, bytes data, bytes key) -> tuple | None:
     cdef Reading r
     cdef Highway h
     cdef uint64_t checksum, first, last, count, n, i, low, high, removed, upto = 0
+    cdef uint64_t oldest = log.first_seq, newest = log.last_seq
+    cdef uint64_t left = newest - min(oldest, newest) + 2 * SET_NODE_MAX     # a node may lie across either end
     cdef int version
     cdef size_t size = PyBytes_GET_SIZE(data)
     if size < 32:
@@ -463,7 +473,7 @@ def apply_state(Log log, bytes data, bytes key) -> tuple | None:
         if version >= 3:
             uvarint(&r)
         if removed:
-            remove_set(log, &r)
+            remove_set(log, &r, oldest, newest, &left)
         if r.bad:
             return None
         if low > upto:

@@ -319,8 +319,10 @@ cdef class Consumer(Puller):
         return next_ns
 
     def state(self) -> ConsumerState:
-        """Where it stands, as the consumer info tells it."""
+        """Where it stands, as the consumer info tells it. Requests that are over, or whose requester has gone, leave first."""
         self.settle()
+        if self.requests.count:
+            self.sweep(False)
         redelivered = 0
         if self.max_deliver != 1:
             redelivered = sum([1 for entry in self.pending.entries() if entry[2] > 1]) + len(self.spent or ())

@@ -3,7 +3,9 @@
 Knows nothing of records or folders' meaning. No Python object is made per read or write on the machine's own disk.
 """
 import contextlib
+import errno as codes
 import os
+import stat
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -49,6 +51,22 @@ cdef int fail(object what=None) except -1:
     raise OSError(code, os.strerror(code), what)
 
 
+def check_regular(path: str) -> None:
+    """OSError when something of that name is no regular file: a pipe would block whoever opens it, a device may do anything."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return                                       # opening says it
+    if not stat.S_ISREG(mode):
+        raise OSError(codes.EISDIR if stat.S_ISDIR(mode) else codes.EINVAL, "not a regular file", path)
+
+
+def open_to_read(path: str) -> int:
+    """A handle to read a regular file by. OSError."""
+    check_regular(path)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
 cdef class Disk:
     """The machine's disk. All paths are absolute or relative to the working directory; failures raise OSError."""
 
@@ -57,6 +75,7 @@ cdef class Disk:
         cdef const char* p = name
         cdef int flags = O_RDWR | O_CLOEXEC | (O_CREAT if create else 0)
         cdef int handle
+        check_regular(path)
         while True:
             handle = c_open(p, flags, 0o600)
             if handle >= 0:

@@ -15,6 +15,7 @@ _UNITS_NS = {
     "h": 3_600_000_000_000,
 }
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
+_LETTERS_MOST = 1000  # nothing that long is meant
 _MAX_NS = (1 << 63) - 1
 
 
@@ -25,6 +26,8 @@ def parse_duration(text: str) -> int | None:
     if rest == "0":
         return 0
     total, at = 0, 0
+    if len(rest) > _LETTERS_MOST:
+        return None
     while at < len(rest):
         part = _PART.match(rest, at)
         if part is None:

@@ -540,9 +540,12 @@ cdef class Handout(Listener):
         return 0
 
 
+NAK_BYTES = 1000     # behind -NAK are looked at; nothing longer is meant
+
+
 def nak_delay(bytes text) -> int:
     """Nanoseconds of a delay behind -NAK: ``{"delay": ns}`` or a duration text; 0 when it is neither."""
-    words = text.decode("utf-8", "replace").strip()
+    words = text[:NAK_BYTES].decode("utf-8", "replace").strip()
     if words.startswith("{"):
         try:
             value = json.loads(words).get("delay", 0)

@@ -70,6 +70,7 @@ cdef class Connection(Task):
     cdef bint guarded                      # deliveries have to be asked for: the two below
     cdef bint filtered                     # a subscription overlaps what is denied
     cdef bint connected                    # it has sent a CONNECT that was accepted
+    cdef readonly bint ponged              # ... and a PING after that was answered
     cdef bint awaiting                     # its CONNECT is being decided: nothing more is read until Sessions.admit
     # from CONNECT (before it: the defaults of the protocol)
     cdef public bint verbose, pedantic, echo, headers, no_responders

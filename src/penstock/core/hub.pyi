@@ -44,6 +44,7 @@ class Connection:
     headers: bool
     no_responders: bool
     ready: bool
+    ponged: bool  # a PING after its CONNECT was answered
     closed: bool
     closing: bool
     reason: str

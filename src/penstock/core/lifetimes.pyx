@@ -44,8 +44,11 @@ cdef int64_t seconds_of(Record* r) except -2:
             n = n * 10 + (t.at[i] - c'0')
         else:
             return n
-    found = parse_ttl(PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "replace"))
-    return NONE if found is None else min(<object>found, 1 << 40)
+    text = PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "replace")
+    found = parse_ttl(text)
+    if found is None:  # a number that is refused today for its digits, and once was not, is far away
+        return 1 << 40 if text.isascii() and text.isdigit() and text.strip("0") else NONE
+    return min(<object>found, 1 << 40)
 
 
 cdef inline uint64_t end_of(Record* r, int64_t seconds) noexcept:

@@ -497,7 +497,7 @@ cdef class Log(LogFiles):
 
     def at_time(self, ts_ns: int) -> int:
         """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
-        return self.seq_at(max(ts_ns, 0))
+        return self.seq_at(min(max(ts_ns, 0), (1 << 63) - 1))
 
     def delete(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""

@@ -1,9 +1,10 @@
-"""Text between quotation marks as Go's ``%q`` writes it: what nats-server does in -ERR
-texts and log lines.
+"""Text that a peer has chosen, as people may see it: between quotation marks as Go's ``%q`` writes
+it (what nats-server does in -ERR texts and log lines), or as it is but for what a terminal obeys.
 
 Knows nothing of what is quoted. Pure; for rare messages.
 """
 
+_MOST = 4096
 _ESCAPED = {
     '"': '\\"',
     "\\": "\\\\",
@@ -31,6 +32,18 @@ def quoted_letter(letter: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def quoted(text: bytes) -> str:
-    """Bytes that came from a peer, between quotation marks."""
-    return f'"{"".join(map(quoted_letter, text.decode("utf-8", "surrogateescape")))}"'
+def quoted(text: bytes | str) -> str:
+    """What came from a peer, between quotation marks; the first 4096 letters of it."""
+    text = text[:_MOST]
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    return f'"{"".join(map(quoted_letter, text))}"'
+
+
+def shown(text: str) -> str:
+    """A text on one line that no terminal obeys: control characters (ESC, BEL, C1), line ends, marks
+    of direction and bytes that are no UTF-8 are written as escapes; all else stays as it is.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else quoted_letter(c) for c in text)

@@ -8,6 +8,8 @@ class ReadOnlyDisk(Disk):
     """The machine's disk, for reading: whatever would change something is refused (OSError EROFS)."""
 
     def is_dir(self, path: str) -> bool: ...
+    def is_file(self, path: str) -> bool:
+        """Whether it is a regular file, or was one when its folder was held."""
     def facts(self, path: str) -> tuple[int, int, int, int]:
         """(inode, size, time of the last change of bytes, and of anything, in ns); OSError."""
     def hold(self, path: str) -> bool:

@@ -20,6 +20,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from penstock.core.disk cimport Disk
 
+from penstock.core.disk import check_regular, open_to_read
+
 cdef enum:
     TRIES_MAX = 100
     LARGE_BYTES = 65536           # of a read that counts as progress
@@ -51,9 +53,11 @@ cdef class ReadOnlyDisk(Disk):
             return handle
         if (create and not os.path.lexists(path)) or os.path.dirname(path) in self.folders:
             if not create:
+                if self.exists(path):
+                    check_regular(path)
                 raise FileNotFoundError(codes.ENOENT, os.strerror(codes.ENOENT), path)
             refuse(path)
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return open_to_read(path)
 
     cdef int close(self, int handle) except -1:
         self.sizes.pop(handle, None)
@@ -124,6 +128,10 @@ cdef class ReadOnlyDisk(Disk):
         """Whether it is a folder."""
         return os.path.isdir(path)
 
+    def is_file(self, path: str) -> bool:
+        """Whether it is a regular file, or was one when its folder was held."""
+        return path in self.held or os.path.isfile(path)
+
     def facts(self, path: str) -> tuple[int, int, int, int]:
         """(inode, size, time of the last change of bytes, and of anything, in ns): what tells a file that was changed."""
         if path in self.held:
@@ -152,7 +160,7 @@ cdef class ReadOnlyDisk(Disk):
 
     def redirect(self, path: str, other: str) -> None:
         """A file of a held folder is read from another one from now on."""
-        handle = os.open(other, os.O_RDONLY | os.O_CLOEXEC)
+        handle = open_to_read(other)
         os.close(self.held[path][0])
         self.held[path] = handle, os.fstat(handle).st_size
 
@@ -175,7 +183,7 @@ def hold_once(path: str, names: list) -> dict | None:
                 continue
             if not stat.S_ISREG(os.stat(each).st_mode):
                 continue
-            handle = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_to_read(each)
             held[each] = handle, 0
         for each, (handle, _) in held.items():
             mine, named = os.fstat(handle), os.stat(each)

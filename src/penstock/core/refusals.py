@@ -44,6 +44,9 @@ class Rules(Protocol):
         """
 
 
+_DIGITS_MOST = 19
+
+
 def parse_ttl(text: str) -> int | None:
     """Seconds of a Nats-TTL value; -1: `never`; None: not valid (below a second, no duration).
 
@@ -52,7 +55,10 @@ def parse_ttl(text: str) -> int | None:
     if text.lower() == "never":
         return -1
     if text.isascii() and text.isdigit():
-        return int(text) if text != "0" else None
+        digits = text.lstrip("0")
+        if len(digits) > _DIGITS_MOST or int(digits or "0") >= 1 << 63:
+            return None
+        return int(digits or "0") if text != "0" else None
     seconds = (parse_duration(text) or 0) // 1_000_000_000
     return seconds if seconds >= 1 else None
 

@@ -37,6 +37,8 @@ class Router:
     def unwatch(self, subject: str, task: Task) -> None: ...
     def has_interest(self, subject: str, queue: str = "") -> bool:
         """Whether somebody is subscribed (in that queue group)."""
+    def has_listener(self, subject: str) -> bool:
+        """Whether a subscription names this very subject, here or on another server; wildcards and queue groups don't count."""
     def publish_message(
         self, subject: str, payload: bytes, reply: str = "", headers: bytes = b""
     ) -> int:

@@ -496,6 +496,18 @@ cdef class Router(Owner):
         route = self.interest_in(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s), queue.encode("utf-8", "surrogateescape"))
         return self.readiness(route, None) > 0
 
+    def has_listener(self, str subject) -> bool:
+        """Whether a subscription names this very subject: none that a wildcard or a queue group makes match it."""
+        s = subject.encode("utf-8", "surrogateescape")
+        cdef Route route = self.trie.match(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+        cdef Subscription found
+        for item in route.held or ():
+            if type(item) is Subscription or type(item) is RemoteSubscription:
+                found = <Subscription>item
+                if found.subject == s and not (found.closed or found.connection.closed or found.connection.closing):
+                    return True
+        return False
+
     def publish_message(self, str subject, bytes payload, str reply = "", bytes headers = b"") -> int:
         """A message from inside, to subscribers and sinks; how many took it."""
         cdef Message m

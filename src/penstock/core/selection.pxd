@@ -35,6 +35,7 @@ cdef class Selection:
     cdef int skip_below(self, uint64_t seq) except -1                          # the stream starts there now
     cdef int purged_below(self, uint64_t seq) except -1                        # ... because somebody purged it
     cdef uint64_t count(self, uint64_t removals) except? 18446744073709551615  # wanted messages not handed out yet
+    cdef int want_matching(self, tuple filters) except -1                      # ... as do all that match one of these
     cdef int want_all(self, uint32_t* ids, size_t n) except -1
     cdef int spread(self) except -1
     cdef int forget(self, uint32_t subject_id) noexcept                        # the id is given back: another subject may get it

@@ -14,6 +14,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 from penstock.core.buffer cimport Out, out_free, out_put
 from penstock.core.log cimport Log
+from penstock.core.overlaps cimport Patterns
 from penstock.core.subject_index cimport SubjectIndex
 from penstock.core.subject_table cimport SubjectState
 from penstock.core.subjects cimport subject_has_wildcard, subject_matches
@@ -22,6 +23,7 @@ from penstock.core.subjects cimport subject_has_wildcard, subject_matches
 cdef enum:
     FEW_IDS = 64                   # as many subjects are kept by their ids
     MANY_SUBJECTS = 8192           # in logs of fewer, a byte for each is better
+    FEW_FILTERS = 16               # compared one by one
 
 
 cdef int ascending(const void* a, const void* b) noexcept nogil:
@@ -61,9 +63,7 @@ cdef class Selection:
         free(self.starts)
 
     cdef int set_filters(self, tuple filters) except -1:
-        cdef uint32_t i
         cdef Out found
-        cdef SubjectState* s
         cdef bytes pattern
         self.filters = filters
         self.filtered = len(filters) > 0 and filters != (b">",)
@@ -82,15 +82,13 @@ cdef class Selection:
         if self.few and not self.log.subjects_table.tracking:
             self.log.subjects_table.track()
         if not self.few:
-            for i in range(self.log.subject_ids):
-                s = self.log.subject(i)
-                if s == NULL:
-                    continue
-                for pattern in filters:
-                    if subject_matches(s.name, s.name_len, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
-                        self.want(i)
-                        break
-            return 0
+            return self.want_matching(filters)
+        if len(filters) > FEW_FILTERS:
+            wild = tuple([each for each in filters if subject_has_wildcard(PyBytes_AS_STRING(<bytes>each), PyBytes_GET_SIZE(<bytes>each))])
+            if len(wild) > FEW_FILTERS:         # each would look at what is in no order yet
+                self.want_matching(wild)
+                filters = tuple([each for each in filters if not subject_has_wildcard(
+                    PyBytes_AS_STRING(<bytes>each), PyBytes_GET_SIZE(<bytes>each))])
         memset(&found, 0, sizeof(Out))
         try:
             for pattern in filters:
@@ -98,6 +96,30 @@ cdef class Selection:
             self.want_all(<uint32_t*>found.data, found.len // sizeof(uint32_t))
         finally:
             out_free(&found)
+        return 0
+
+    cdef int want_matching(self, tuple filters) except -1:
+        """Compare each subject with the filters; with many of them by a trie, so that the work is not their product."""
+        cdef Patterns many = None
+        cdef uint32_t i
+        cdef SubjectState* s
+        cdef bytes pattern
+        if len(filters) > FEW_FILTERS:
+            many = Patterns()
+            for pattern in filters:
+                many.insert(PyBytes_AS_STRING(pattern), <size_t>PyBytes_GET_SIZE(pattern), 0)
+        for i in range(self.log.subject_ids):
+            s = self.log.subject(i)
+            if s == NULL or (self.few and not s.msgs):
+                continue
+            if many is not None:
+                if many.matches(s.name, s.name_len):
+                    self.want(i)
+                continue
+            for pattern in filters:
+                if subject_matches(s.name, s.name_len, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+                    self.want(i)
+                    break
         return 0
 
     cdef int want_all(self, uint32_t* ids, size_t n) except -1:

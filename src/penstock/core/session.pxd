@@ -14,7 +14,12 @@ cdef class Sessions(Operator):
     cdef public int max_subscriptions      # of connections that come from now on; 0: no limit
     cdef public int max_sub_tokens         # of a subscription's subject; 0: as many as a trie takes
     cdef public object on_violation        # None, or called with (connection, text) when a permission was missing
+    cdef public object on_broken           # None, or called with (connection, text) when what came was no operation, or came too early
+    cdef public object on_guest            # None, or (connection) -> the Router of one whose first operation is no CONNECT, or None
+    cdef public object on_first_pong       # None, or called with a connection when the first PING after its CONNECT was answered
     cdef list held                         # Connections whose publishes wait for go_on(); None when nobody's have to
+    cdef bint mute                         # ... and whose CONNECT waits for take_connects()
+    cdef int wake_held(self, list held) except -1
     cdef int publish(self, Connection c, Op* op) except -1
     cdef int trace(self, Connection c, Router router, Message* m, bytes asked, bytes mapped) except -1
     cdef int no_responders(self, Connection c, Router router, Message* m) except -1
@@ -25,4 +30,6 @@ cdef class Sessions(Operator):
     cdef int join(self, Connection c, Router router) except -1
     cdef int check_publish(self, Connection c, Message* m) except -1
     cdef int violation(self, Connection c, str text) except -1
-    cdef int failed(self, Connection c, int code) except -1
+    cdef int failed(self, Connection c, Reader* r, int code) except -1
+    cdef bint let_in(self, Connection c, Reader* r) except -1
+    cdef int broken(self, Connection c, str text) except -1

@@ -27,11 +27,16 @@ class Sessions:
     tracer: Any
     max_subscriptions: int  # of connections that come from now on; 0: no limit
     max_sub_tokens: int  # of a subscription's subject; 0: as many as a trie takes
+    # the first PING after a CONNECT was answered
+    on_first_pong: Callable[[Connection], object] | None
     on_violation: Callable[[Connection, str], object] | None  # a permission was missing
+    # None, or asked when the first operation of one that has to log in is no CONNECT: the Router to use, with `ready` set, or None
+    on_guest: Callable[[Connection], object] | None
+    on_broken: (
+        Callable[[Connection, str], object] | None
+    )  # what came was no operation, or came too early; without secrets
     def admit(self, connection: Connection, router: object) -> None:
         """The decision that PENDING promised: its flags are set, it goes on in the next turn (kick it). Nothing if it is gone."""
-    def settle(self, connection: Connection, router: object) -> None:
-        """It is one of this router's clients without having said CONNECT."""
     def recheck(self, connection: Connection) -> int:
         """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
     def welcome(self, connection: Connection) -> None:
@@ -40,7 +45,9 @@ class Sessions:
     def feed(self, connection: Connection, data: bytes) -> None:
         """Bytes that this client sent; any split."""
     def hold(self) -> None:
-        """From here on a connection that publishes is not read from."""
+        """From here on a connection that publishes, or says CONNECT, is not read from."""
+    def take_connects(self) -> None:
+        """Undo hold() for CONNECT in the hub's next turn; connections that publish still wait."""
     def go_on(self) -> None:
         """Undo hold(): what was held is done in the hub's next turn, in order."""
     def nobody(self, connection: Connection, subject: bytes, reply: bytes) -> None:

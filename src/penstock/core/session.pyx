@@ -24,6 +24,8 @@ cdef enum:
     STATUS_MAX = 4200                   # a 503 status with the subject it is about (a subject fits a control line)
     TOKENS_MOST = 4096                  # of a subscription: a trie takes no more
     AWAITING_BYTES = 2097152            # input of a connection whose CONNECT is being decided
+    SHOWN_MAX = 100                     # bytes of a line that can't be read, in the log
+    WORD_MAX = 20                       # ... of one whose operation is unknown
 
 PENDING = object()
 
@@ -68,16 +70,29 @@ cdef class Sessions(Operator):
             connection.fail(b"Authorization Violation", "Authentication Failure")
 
     def hold(self) -> None:
-        """From here on a connection that publishes is not read from."""
+        """From here on a connection that publishes, or says CONNECT, is not read from."""
         if self.held is None:
+            self.held = []
+            self.mute = True
+
+    def take_connects(self) -> None:
+        """Undo hold() for CONNECT; connections that publish still wait."""
+        if self.mute:
+            self.mute = False
+            self.wake_held(self.held)
             self.held = []
 
     def go_on(self) -> None:
         """Undo hold(): what was held is done in the hub's next turn, in order."""
-        cdef Connection c
         held, self.held = self.held, None
-        for c in held or ():
+        self.mute = False
+        self.wake_held(held or [])
+
+    cdef int wake_held(self, list held) except -1:
+        cdef Connection c
+        for c in held:
             c.wake()
+        return 0
 
     def eof(self, Connection connection) -> None:
         """The client has closed its side."""
@@ -90,11 +105,6 @@ cdef class Sessions(Operator):
         connection.awaiting = False
         self.join(connection, router)
         connection.wake()
-
-    def settle(self, Connection connection, Router router) -> None:
-        """It is one of this router's clients without having said CONNECT."""
-        connection.router.forget(connection)
-        connection.router = router
 
     def recheck(self, Connection connection) -> int:
         """Its permits have changed: subscriptions they do not cover end, and it is told so; how many."""
@@ -137,20 +147,20 @@ cdef class Sessions(Operator):
         while not c.stalled and not c.closed and not c.closing:
             pos = r.pos
             kind = read_op(r, &op)
-            if self.hub.tracer is not None and kind > OP_MORE and (kind != OP_PUB or self.held is None):
+            if self.held is not None and (kind == OP_PUB and c.ready or kind == OP_CONNECT and self.mute):
+                r.pos = pos                    # it is read again when it may be done
+                r.need = 0
+                c.stalled = True
+                self.held.append(c)
+                break
+            if self.hub.tracer is not None and kind > OP_MORE and shows(c, kind):
                 self.show(c, kind, &op)
             if kind == OP_PUB and c.ready:
-                if self.held is None:
-                    self.publish(c, &op)
-                else:
-                    r.pos = pos                # it is read again when it may be done
-                    r.need = 0
-                    c.stalled = True
-                    self.held.append(c)
+                self.publish(c, &op)
             elif kind == OP_MORE:
                 break
             elif kind < 0:
-                self.failed(c, kind)
+                self.failed(c, r, kind)
             elif kind == OP_CONNECT:
                 if not c.rtt_ns and self.hub.now_ns > c.start_ns:
                     c.rtt_ns = self.hub.now_ns - c.start_ns     # until a ping is answered: from the greeting to this
@@ -163,9 +173,15 @@ cdef class Sessions(Operator):
                 elif router is not None and not c.closed and not c.closing:
                     self.join(c, <Router?>router)
             elif not c.ready:
-                c.fail(b"Authorization Violation", "Authentication Failure")
+                if self.let_in(c, r):
+                    r.pos = pos                # it is read again, with the limits of a guest
+                    r.need = 0
             elif kind == OP_PING:
                 c.put(b"PONG\r\n", 6)
+                if c.connected and not c.ponged:
+                    c.ponged = True
+                    if self.on_first_pong is not None:
+                        self.on_first_pong(c)
             elif kind == OP_PONG:
                 c.pings_out = 0
                 if c.ping_ns:
@@ -183,6 +199,21 @@ cdef class Sessions(Operator):
         elif whole or c.partial_ns == 0:
             c.partial_ns = c.last_ns
         return 0
+
+    cdef bint let_in(self, Connection c, Reader* r) except -1:
+        """Whether one that has not said who it is may come in as a guest; else it is told so."""
+        router = None if self.on_guest is None else self.on_guest(c)
+        if c.closed or c.closing:
+            return False
+        if router is None:
+            self.broken(c, "authentication error: no CONNECT before the first operation")
+            c.fail(b"Authorization Violation", "Authentication Failure")
+            return False
+        c.router.forget(c)
+        c.router = <Router?>router
+        r.max_line = c.reader.max_line
+        r.max_payload = c.reader.max_payload
+        return True
 
     cdef int show(self, Connection c, int kind, Op* op) except -1:
         """Let the tracer see an operation, written anew from what was read of it."""
@@ -210,17 +241,28 @@ cdef class Sessions(Operator):
         except (ValueError, RecursionError):
             fits = False
         if not fits:
+            self.broken(c, "parse error: INFO is not the expected JSON")
             c.finish("Parse Error")
 
-    cdef int failed(self, Connection c, int code) except -1:
+    cdef int failed(self, Connection c, Reader* r, int code) except -1:
+        line = PyBytes_FromStringAndSize(r.data + r.pos, min(r.end - r.pos, <size_t>SHOWN_MAX))
         if code == BAD_OP:
+            self.broken(c, "parse error: unknown operation or payload without its end: " + quoted(first_word(line)))
             c.fail(b"Unknown Protocol Operation", "Protocol Violation")
         elif code == BAD_LINE:
+            self.broken(c, f"parse error: maximum control line of {r.max_line} exceeded: {quoted(first_word(line))}")
             c.fail(b"maximum control line exceeded", "Maximum Control Line Exceeded")
         elif code == BAD_PAYLOAD:
+            self.broken(c, f"parse error: maximum payload of {r.max_payload} exceeded: {quoted(first_line(line))}")
             c.fail(b"Maximum Payload Violation", "Maximum Message Payload Exceeded")
         else:
+            self.broken(c, "parse error: arguments that can not be: " + quoted(first_line(line)))
             c.finish("Parse Error")
+        return 0
+
+    cdef int broken(self, Connection c, str text) except -1:
+        if self.on_broken is not None:
+            self.on_broken(c, text)
         return 0
 
     cdef int publish(self, Connection c, Op* op) except -1:
@@ -413,6 +455,24 @@ cdef bytes map_subject(Router router, Message* m):
     m.subject = PyBytes_AS_STRING(target)
     m.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
     return target
+
+
+cdef bytes first_line(bytes data):
+    """Of an operation whose arguments are no secret."""
+    return data.partition(b"\n")[0].rstrip(b"\r")
+
+
+cdef bytes first_word(bytes data):
+    """The name of an operation, without what follows: of a broken CONNECT, that may be a password."""
+    cdef int n = 0
+    while n < len(data) and n < WORD_MAX and data[n] not in b" \t\r\n{}[]\"':=,/":
+        n += 1
+    return data[:n]
+
+
+cdef bint shows(Connection c, int kind) noexcept:
+    """Whether an operation is done now: that of a guest is read again when it has come in."""
+    return c.ready or kind == OP_CONNECT
 
 
 cdef inline bint special(const char* p) noexcept nogil:

@@ -26,6 +26,16 @@ class FolderInUse(Exception):
         self.domain = domain
 
 
+def make_private(folder: str) -> None:
+    """Make a folder that only this user may enter, and the folders above it that are missing, the
+    same; one that is there stays as it is. OSError.
+    """
+    above = os.path.dirname(os.path.abspath(folder))
+    if not os.path.isdir(above):
+        make_private(above)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
 class FolderLock:
     """Holds a folder for this process alone, until close() or the end of the process."""
 
@@ -33,7 +43,7 @@ class FolderLock:
         """Lock a folder that is there; FolderInUse, OSError. `domain` is for those who find it locked."""
         path = os.path.join(folder, NAME)
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise

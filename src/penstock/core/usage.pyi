@@ -12,3 +12,5 @@ class Usage:
     limit: int
     whole: Usage | None
     def __init__(self, limit: int = ..., whole: Usage | None = None) -> None: ...
+    def add(self, n: int) -> None:
+        """So many bytes more (or fewer) are held that no log counts."""

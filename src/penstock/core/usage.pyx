@@ -9,3 +9,7 @@ cdef class Usage:
     def __init__(self, limit: int = NO_LIMIT, Usage whole = None) -> None:
         self.limit = limit
         self.whole = whole
+
+    def add(self, int64_t n) -> None:
+        """So many bytes more (or fewer) are held that no log counts."""
+        use(self, n)

@@ -26,6 +26,7 @@ from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles, StreamFiles
 from penstock.engine.hashes import short_hash
+from penstock.engine.listening import Listening
 from penstock.engine.settings import SECOND, Settings
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
@@ -88,6 +89,18 @@ class Transfer(Protocol):
     def tick(self, now_ns: int) -> None:
         """Called now and then, for what happens when nothing does."""
 
+    def close(self) -> None:
+        """Give it up, and forget all that it holds."""
+
+
+@dataclass
+class Transit:
+    """What the restores of a server that are on their way take, all accounts together."""
+
+    count: int = 0
+    held_bytes: int = 0  # of memory
+    working: object = None  # the one that has a decompressed block
+
 
 class Account:
     """The state of one account. `report` is told, in one line, what an operator should know."""
@@ -107,11 +120,12 @@ class Account:
         memory: Usage | None = None,
         storage: Usage | None = None,
         batches: OpenBatches | None = None,
+        transit: Transit | None = None,
         everyone: "list[Account] | None" = None,
         vault: Vault | None = None,
     ) -> None:
         """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
-        `storage` and `batches` count for the whole server, `everyone` are all its accounts.
+        `storage`, `batches` and `transit` count for the whole server, `everyone` are all its accounts.
         """
         self.name = name
         self.router = router
@@ -120,6 +134,7 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
+        self.listening = Listening()  # the subjects of those
         self.offline: dict[str, Offline] = {}  # streams that are on the disk and can't be opened
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
@@ -134,6 +149,7 @@ class Account:
         self.caller: Connection | None = None  # who made the call that is being carried out
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = batches or OpenBatches(settings.batch)
+        self.transit = transit or Transit()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
         self.desk: Desk | None = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
 _EXTENSION_MAX_BYTES = 1 << 20
+_NAME_MAX_BYTES = 4096
 _EXTENSION_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
@@ -136,7 +137,10 @@ class Reader:
             if not record.endswith(b"\n") or b"=" not in record or len(record) != length:
                 raise ArchiveError("archive/tar: invalid tar header: an extension that is none")
             key, _, value = record[len(text) + 1 : -1].partition(b"=")
-            self._said[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
+            if key in (b"path", b"size"):  # nothing else is asked for, or kept
+                if len(value) > _NAME_MAX_BYTES:
+                    raise ArchiveError("archive/tar: invalid tar header: a name that is too long")
+                self._said[key.decode()] = value.decode("utf-8", "surrogateescape")
             data = data[length:]
 
 

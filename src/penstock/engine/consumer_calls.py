@@ -28,7 +28,7 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers, limits
 from penstock.engine.account import Account
-from penstock.engine.entries import StreamEntry, consumer_info
+from penstock.engine.entries import StreamEntry, consumer_info, remaining
 from penstock.engine.hashes import short_hash
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
 
@@ -125,9 +125,9 @@ def pause(
     """CONSUMER.PAUSE: until a time, or go on."""
     owner, entry = account.consumer(stream, name)
     until_ns = request.pause_until
-    if (entry.config.pause_until or 0) != until_ns:
+    if entry.config.pause_until != (until_ns or None):
         consumers.pause(account, owner, entry, until_ns)
-    remaining_ns = max(until_ns - account.now_ns, 0)
+    remaining_ns = remaining(until_ns, account.now_ns)
     return ConsumerPauseResponse(
         paused=remaining_ns > 0, pause_until=until_ns, pause_remaining=remaining_ns
     )
@@ -160,7 +160,10 @@ def reset(
 
 
 def delete(account: Account, request: EmptyRequest, stream: str, name: str) -> SuccessResponse:
-    """CONSUMER.DELETE."""
+    """CONSUMER.DELETE; also of a consumer that could not be opened, as of such a stream."""
+    if name in account.stream(stream).offline:
+        consumers.delete_offline(account, account.stream(stream), name)
+        return SuccessResponse(success=True)
     owner, entry = account.consumer(stream, name)
     consumers.delete(account, owner, entry)
     return SuccessResponse(success=True)
@@ -232,7 +235,7 @@ def _put(
     )
     consumer_config.check(config, owner.config, caps)
     entry = consumers.put(account, owner, name or account.random_name(), config, request.action)
-    until_ns = config.pause_until or 0
+    until_ns = entry.paused_until_ns
     if account.now_ns < until_ns:
         account.advisories.pause(stream, name, until_ns, account.now_ns)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))

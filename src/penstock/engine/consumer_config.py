@@ -13,23 +13,24 @@ from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
+from penstock.api.times import ZERO_NS
 from penstock.core.durations import format_duration
-from penstock.core.subjects import matches, subset
+from penstock.core.subjects import matches
 from penstock.engine.settings import (
     DEFAULT_ACK_WAIT_NS,
     DEFAULT_INACTIVE_THRESHOLD_NS,
     DEFAULT_MAX_ACK_PENDING,
     DEFAULT_MAX_WAITING,
     MAX_DESCRIPTION_LENGTH,
+    MAX_ITEMS,
     MAX_METADATA_BYTES,
     MILLISECOND,
     MIN_WINDOW_NS,
     SECOND,
 )
-from penstock.engine.stream_config import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY, metadata_size
-from penstock.engine.subject_rules import is_literal, is_valid
+from penstock.engine.stream_config import REQUIRED_LEVEL_KEY, metadata_size, users_metadata
+from penstock.engine.subject_rules import check_size, is_literal, is_valid, nested
 
-_SERVER_KEYS = (REQUIRED_LEVEL_KEY, VERSION_KEY, LEVEL_KEY)
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}", re.ASCII)
 _NOT_NEGATIVE = (
     "max_waiting",
@@ -40,6 +41,7 @@ _NOT_NEGATIVE = (
     "inactive_threshold",
     "priority_timeout",
 )
+_INT64_DIGITS = 19
 _PINNED_TIMEOUT_NS = 120 * SECOND
 _POLICY_WORDS = {
     "all": "deliver all",
@@ -79,6 +81,7 @@ def with_defaults(
     """The same configuration with the defaults filled in; ApiError where pedantic callers want
     none.
     """
+    _check_sizes(config)
     config = msgspec.structs.replace(config)
     if config.max_deliver == 0 or config.max_deliver < -1:
         if pedantic and config.max_deliver < -1:
@@ -109,7 +112,7 @@ def with_defaults(
     if config.ack_policy == "flow_control" and not pedantic:
         config.flow_control = True
         config.idle_heartbeat = SECOND
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    config.metadata = users_metadata(config.metadata)
     set_required_level(config)
     return config
 
@@ -129,7 +132,7 @@ def settle_threshold(config: ConsumerConfig, *, durable: bool) -> None:
 
 def sample_percent(config: ConsumerConfig) -> int:
     """Of how many acks in a hundred a metric tells."""
-    return min(int(config.sample_freq.removesuffix("%") or 0), 100)
+    return min(int(config.sample_freq.removesuffix("%").lstrip("+-0") or "0"), 100)
 
 
 def check(config: ConsumerConfig, stream: StreamConfig, caps: ConsumerCaps = NO_CAPS) -> None:
@@ -218,12 +221,24 @@ def required_level(config: ConsumerConfig) -> int:
     """The lowest API level whose servers can run this consumer."""
     if config.ack_policy == "flow_control":
         return 4
-    return 1 if config.pause_until is not None or config.priority_policy else 0
+    pauses = config.pause_until not in (None, ZERO_NS)
+    return 1 if pauses or config.priority_policy else 0
+
+
+def _check_sizes(config: ConsumerConfig) -> None:
+    """10052 for more than a consumer may have, before anything is looked through."""
+    check_size([config.filter_subject], "filter subject")
+    check_size(config.filter_subjects, "filter subject")
+    for what, number in (
+        ("backoff times", len(config.backoff)),
+        ("priority groups", len(config.priority_groups)),
+    ):
+        if number > MAX_ITEMS:
+            raise Invalid(f"too many {what}, maximum allowed is {MAX_ITEMS}")
 
 
 def _comparable(config: ConsumerConfig) -> ConsumerConfig:
-    metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    return msgspec.structs.replace(config, metadata=metadata)
+    return msgspec.structs.replace(config, metadata=users_metadata(config.metadata))
 
 
 def _limit_defaults(
@@ -325,14 +340,14 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.ConsumerDuplicateFilterSubjectsError()
     if config.filter_subject and not is_valid(config.filter_subject):
         raise Invalid("invalid subject")
-    for index, subject in enumerate(config.filter_subjects):
-        if not subject:
+    filters = config.filter_subjects
+    bad = next((at for at, each in enumerate(filters) if not is_valid(each)), len(filters))
+    if nested(filters[:bad]):
+        raise errors.ConsumerOverlappingSubjectFiltersError()
+    if bad < len(filters):
+        if not filters[bad]:
             raise errors.ConsumerEmptyFilterError()
-        if not is_valid(subject):
-            raise Invalid("invalid subject")
-        for earlier in config.filter_subjects[:index]:
-            if subset(subject, earlier) or subset(earlier, subject):
-                raise errors.ConsumerOverlappingSubjectFiltersError()
+        raise Invalid("invalid subject")
 
 
 def _check_sampling(frequency: str) -> None:
@@ -340,7 +355,11 @@ def _check_sampling(frequency: str) -> None:
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         what = f'strconv.Atoi: parsing "{text}": invalid syntax'
         raise errors.ConsumerInvalidSamplingError(what)
-    if int(text) < 0:
+    digits = text.lstrip("+-0")
+    if len(digits) > _INT64_DIGITS or int(digits or "0") >= 1 << 63:
+        what = f'strconv.Atoi: parsing "{text}": value out of range'
+        raise errors.ConsumerInvalidSamplingError(what)
+    if text[0] == "-" and digits:
         raise errors.ConsumerInvalidSamplingError("<nil>")
 
 

@@ -15,7 +15,7 @@ from penstock.core.consumer import Consumer
 from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
-from penstock.engine.files import FORMAT, BadConsumer, ConsumerFile
+from penstock.engine.files import FORMAT, BadConsumer, ConsumerFile, is_file_name
 from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
 from penstock.engine.states import Found
 from penstock.engine.timers import Alarm
@@ -65,8 +65,9 @@ def pause(account: Account, stream: StreamEntry, entry: ConsumerEntry, until_ns:
     metadata = dict(entry.config.metadata)
     config = msgspec.structs.replace(entry.config, pause_until=until_ns or None, metadata=metadata)
     consumer_config.set_required_level(config)
+    told = entry.paused_until_ns != until_ns
     _write(stream, entry, config)
-    _apply_pause(account, entry)
+    _apply_pause(account, entry, told=told)
 
 
 def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
@@ -105,6 +106,18 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
             raise errors.StreamGeneralError(error) from error
     if stream.config.retention == "interest":
         stream.core.review(floor + 1, orphans=True)
+
+
+def delete_offline(account: Account, stream: StreamEntry, name: str) -> None:
+    """Remove a consumer that could not be opened, because a client says so; 10051 when the disk
+    refuses, and the consumer stays.
+    """
+    try:
+        _remove(stream, name)
+    except OSError as error:
+        raise errors.StreamGeneralError(error) from error
+    del stream.offline[name]
+    account.advisories.consumer(stream.config.name, name, "delete", account.now_ns)
 
 
 def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
@@ -285,8 +298,7 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
         return log.last_seq + 1
     if policy == "last":
         filters = consumer_config.filters_of(config) or (">",)
-        newest = [message.seq for one in filters if (message := log.last_of(one))]
-        return max(newest, default=first)
+        return max(map(log.last_seq_of, filters)) or first
     if policy == "by_start_sequence":
         return max(config.opt_start_seq, first)
     if policy == "by_start_time":
@@ -299,7 +311,8 @@ def _create(
 ) -> ConsumerEntry:
     if name in stream.offline:
         raise errors.ConsumerOfflineReasonError(stream.offline[name])
-    limits.check_consumer_count(account, stream, config)
+    present = len(stream.consumers) - stream.internal_consumers
+    limits.check_consumer_count(account, stream.config, config, present)
     if len(name.encode(errors="surrogateescape")) > MAX_NAME_LENGTH:
         if config.durable_name:
             raise errors.ConsumerNameTooLongError(MAX_NAME_LENGTH)
@@ -316,6 +329,8 @@ def _create(
     )
     if _on_disk(stream, config):
         assert stream.files is not None
+        if not is_file_name(name):
+            raise errors.ConsumerCreateError("error creating store for consumer")
         try:
             stream.files.write_consumer(meta)
             stream.rewrites.pop(name, None)
@@ -427,7 +442,7 @@ def _note_change(account: Account, stream: StreamEntry, entry: ConsumerEntry) ->
 
 def _apply_pause(account: Account, entry: ConsumerEntry, *, told: bool = True) -> int:
     """Do what pause_until says, and set the alarm for its end."""
-    until_ns = entry.config.pause_until or 0
+    until_ns = entry.paused_until_ns
     paused = account.now_ns < until_ns
     if paused != entry.core.paused:
         entry.core.pause(paused)

@@ -10,6 +10,7 @@ from penstock.api.whole import decode_whole
 from penstock.core.direct_get import Answers
 from penstock.engine.entries import StreamEntry
 from penstock.engine.message_calls import SUBJECTS_MOST, conflicting, find, selects
+from penstock.engine.settings import MAX_SUBJECTS
 from penstock.engine.subject_rules import is_valid
 
 _MALFORMED = "408 Malformed Request"
@@ -106,6 +107,8 @@ def _last_of_each(answers: Answers, request: MsgGetRequest, reply: str, max_pend
         if up_to <= log.first_seq:
             return answers.status(reply, _NO_RESULTS)
         up_to -= 1
+    if len(request.multi_last) > MAX_SUBJECTS:
+        return answers.status(reply, _TOO_MANY)
     patterns = [pattern for pattern in request.multi_last if is_valid(pattern)]
     found = log.last_of_each(patterns, up_to, SUBJECTS_MOST)
     if found is None:

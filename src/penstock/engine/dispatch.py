@@ -485,7 +485,7 @@ class Dispatcher:
         try:
             if call.body in (Body.LENIENT, Body.WHOLE):
                 return decode_whole(call.request, body)
-            return decode_request(call.request, body, strict=self._strict)
+            return decode_request(call.request, body, strict=self._strict, bounded=True)
         except JsonError as error:
             raise errors.InvalidJSONError(error) from None
 

@@ -15,7 +15,7 @@ from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.usage import NO_LIMIT
 from penstock.engine import consumers, limits, reopening, streams, trouble
-from penstock.engine.account import Account
+from penstock.engine.account import Account, Transit
 from penstock.engine.batches import OpenBatches
 from penstock.engine.dispatch import Dispatcher
 from penstock.engine.entries import StreamEntry
@@ -72,6 +72,7 @@ class Engine:
             -1 if settings.storage_by_disk else settings.max_storage
         )
         self._batches = OpenBatches(settings.batch)
+        self._transit = Transit()
         self.accounts: dict[str, Account] = {}
         self._all: list[Account] = []  # the same, for those who sum up over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
@@ -105,6 +106,7 @@ class Engine:
             memory=self._memory,
             storage=self._storage,
             batches=self._batches,
+            transit=self._transit,
             everyone=self._all,
             vault=self._vault,
         )

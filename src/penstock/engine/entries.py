@@ -68,6 +68,11 @@ class ConsumerEntry:
         """Another stream reads through it: it counts for no limit."""
         return self.config.direct or self.config.sourcing
 
+    @property
+    def paused_until_ns(self) -> int:
+        """When its pause ends, or has ended; 0: it was not told to pause."""
+        return max(self.config.pause_until or 0, 0)
+
     def file(self) -> ConsumerFile:
         """What is written down about it."""
         return ConsumerFile(
@@ -248,7 +253,7 @@ def consumer_info(
         metadata = with_version(config.metadata, settings.server_version, settings.api_level)
         config = msgspec.structs.replace(config, metadata=metadata)
     state = entry.core.state()
-    paused_ns = max((config.pause_until or 0) - now_ns, 0)
+    paused_ns = remaining(entry.paused_until_ns, now_ns)
     return ConsumerInfo(
         stream_name=stream.config.name,
         name=entry.name,
@@ -274,6 +279,11 @@ def consumer_info(
         ts=now_ns,
         priority_groups=_group_states(entry),
     )
+
+
+def remaining(until_ns: int, now_ns: int) -> int:
+    """How long it is until then, as a duration of the wire, which ends at 292 years."""
+    return min(max(until_ns - now_ns, 0), (1 << 63) - 1)
 
 
 def _group_states(entry: ConsumerEntry) -> list[PriorityGroupState]:

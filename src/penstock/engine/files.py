@@ -22,7 +22,6 @@ import contextlib
 import hashlib
 import string
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -66,6 +65,12 @@ class ConsumerFile(Dated, kw_only=True):
     name: str = ""
     start_seq: Uint64 = 0
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
+
+
+class MisplacedError(BadFileError):
+    """A configuration is of another stream or consumer than the name of its folder or file says:
+    somebody has copied or renamed that.
+    """
 
 
 class BadConsumer(Struct):
@@ -238,18 +243,21 @@ class StreamFiles:
 
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
         """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
-        understood (LockedError: it is encrypted and can't be opened). `report` is told what was
-        damaged and is mended; what the disk does not take for that is in `unwritten`. OSError.
+        understood, or is of another stream than the folder (LockedError: it is encrypted and can't
+        be opened). `report` is told what was damaged and is mended; what the disk does not take for
+        that is in `unwritten`. OSError.
         """
         path = f"{self.folder}/meta.json"
         if not twins.exists(self._disk, path):
             return None
         self.small.unlock("meta.json", self._later)
-        decode = partial(_decode, StreamFile)
-        meta = twins.read(self.small, path, decode, report, self._later)
-        if meta is not None and not meta.config.name:
-            raise BadFileError(f"{path}: no stream name")
-        return meta
+
+        def decode(at: str, data: bytes) -> StreamFile:
+            meta = _decode(StreamFile, at, data)
+            _check_place(at, "stream", meta.config.name, self.folder.rpartition("/")[2])
+            return meta
+
+        return twins.read(self.small, path, decode, report, self._later)
 
     def stream_name(self) -> str:
         """What the name of the folder says; "": a long name, which it does not tell."""
@@ -281,10 +289,9 @@ class StreamFiles:
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._consumers}/{name}"
             try:
-                decode = partial(_decode, ConsumerFile)
-                meta = twins.read(self.small, path, decode, report, self._later)
-                if meta is None or not meta.name:
-                    raise BadFileError(f"{path}: no consumer name")
+                meta = twins.read(self.small, path, _consumer_at, report, self._later)
+                if meta is None:
+                    raise BadFileError(f"{path}: it is gone")
                 found.append(meta)
             except (BadFileError, OSError) as error:
                 found.append(BadConsumer(name_of(name.removesuffix(".json")), str(error)))
@@ -304,6 +311,13 @@ class StreamFiles:
 
     def _consumer(self, name: str) -> str:
         return f"{self._consumers}/{file_name(name)}.json"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a stream or consumer of this name can have files, here and on other servers, which name
+    them as they are called.
+    """
+    return "\0" not in name
 
 
 _LONGEST = 240  # with the longest suffixes (.json.copy.tmp) 254, of 255
@@ -335,6 +349,21 @@ def name_of(file: str) -> str:
         data += part[2:].encode("utf-8", "surrogateescape")
     name = data.decode("utf-8", "surrogateescape")
     return name if file_name(name) == file else ""
+
+
+def _consumer_at(path: str, data: bytes) -> ConsumerFile:
+    meta = _decode(ConsumerFile, path, data)
+    file = path.rpartition("/")[2].removesuffix(twins.COPY).removesuffix(".json")
+    _check_place(path, "consumer", meta.name, file)
+    return meta
+
+
+def _check_place(path: str, what: str, name: str, place: str) -> None:
+    """MisplacedError when the name that a configuration says does not belong to its place."""
+    if not name:
+        raise BadFileError(f"{path}: no {what} name")
+    if file_name(name) != place:
+        raise MisplacedError(f"{path}: it is of {what} {name}, and its place is {file_name(name)}")
 
 
 def _decode(kind: type[P], path: str, data: bytes) -> P:

@@ -106,14 +106,25 @@ def check_stream(
         raise _RESERVED[config.storage]()
 
 
-def check_consumer_count(account: Account, stream: StreamEntry, config: ConsumerConfig) -> None:
+def check_consumer_count(
+    account: Account, stream: StreamConfig, config: ConsumerConfig, present: int
+) -> None:
     """10026: one consumer more than the stream, or the account for each stream, may have."""
-    limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
-    most = stream.config.max_consumers
+    limits, _ = select(account, config.num_replicas or stream.num_replicas)
+    most = stream.max_consumers
     if most <= 0 or 0 < limits.max_consumers < most:
         most = limits.max_consumers
-    if 0 < most <= len(stream.consumers) - stream.internal_consumers:
+    if 0 < most <= present:
         raise errors.MaximumConsumersLimitError()
+
+
+def check_held(account: Account, storage: str) -> None:
+    """10028, 10047: the account, or the server, holds more bytes than it may."""
+    usage: Usage | None = account.usage(storage)
+    while usage is not None:
+        if usage.used > usage.limit:
+            raise _RESERVED[storage]()
+        usage = usage.whole
 
 
 def reserved(account: Account, storage: str, tier: str, *, without: str = "") -> int:

@@ -129,8 +129,10 @@ def pack_state(state: PeerState) -> bytes:
     return bytes(out)
 
 
-def unpack_state(data: bytes) -> PeerState:
-    """What o.dat says; ValueError when it is none. An empty one is the state of a new consumer."""
+def unpack_state(data: bytes, most: int = _MAX) -> PeerState:
+    """What o.dat says; ValueError when it is none, or names more than `most` messages. An empty one
+    is the state of a new consumer.
+    """
     if not data:
         return PeerState()
     if len(data) < 2 or data[0] != _MAGIC or data[1] not in (1, _VERSION):
@@ -140,7 +142,7 @@ def unpack_state(data: bytes) -> PeerState:
     if version == 1:
         state.delivered_consumer += max(state.floor_consumer - 1, 0)
         state.delivered_stream += max(state.floor_stream - 1, 0)
-    count = numbers.take()
+    count = _count(numbers, most)
     base = numbers.signed() if count else 0
     for _ in range(count):
         seq = numbers.take() + state.floor_stream
@@ -148,7 +150,7 @@ def unpack_state(data: bytes) -> PeerState:
         offset = numbers.signed()
         at = base - offset if version == _VERSION else base + offset
         state.pending[seq] = (consumer_seq, max(at, 0) * _SECOND)
-    for _ in range(numbers.take()):
+    for _ in range(_count(numbers, most)):
         seq, times = numbers.take() + state.floor_stream, numbers.take()
         state.redelivered[seq] = times
     if 0 in state.pending or 0 in state.redelivered:
@@ -157,6 +159,13 @@ def unpack_state(data: bytes) -> PeerState:
     if max(highest, state.floor_consumer, state.delivered_consumer) >= _MAX:
         raise ValueError("no state of a consumer: its sequences are too high")
     return state
+
+
+def _count(numbers: "_Numbers", most: int) -> int:
+    count = numbers.take()
+    if count > most:
+        raise ValueError(f"no state of a consumer: {count} messages, of {most} there can be")
+    return count
 
 
 class _Numbers:

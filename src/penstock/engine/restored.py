@@ -2,8 +2,13 @@
 there.
 
 Works on an Account like engine/streams; knows nothing of archives or of chunks. Until `adopt`
-nothing of it can be seen; `discard` removes what there is, and a server that starts does the same
-with what a crash left (engine/files).
+nothing of it can be seen but its bytes, which count as the account's; `discard` removes what there
+is, and a server that starts does the same with what a crash left (engine/files).
+
+An archive of some kilobytes can say terabytes of zeros. Messages go to the disk and are bounded by
+the limits for what is stored. All else an archive holds (`spool`), and a record that no client could
+have published, may be so many times as large as what was received, and no consumer's state names more
+messages than there can be.
 """
 
 import contextlib
@@ -18,19 +23,29 @@ from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
 from penstock.core.log import Log
 from penstock.core.stream import SYNC_INTERVAL, Stream
-from penstock.engine import consumer_config, consumers, streams
+from penstock.engine import consumer_config, consumers, limits, streams
 from penstock.engine.archive import ArchiveError
 from penstock.engine.entries import StreamEntry
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile
 from penstock.engine.peer_consumers import from_peer
 from penstock.engine.peer_files import PeerState
 from penstock.engine.settings import MAX_SEQUENCE
+from penstock.engine.small_files import SmallFiles
+from penstock.engine.spool import Spool
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
 
 _SYNC_BYTES = 8 * 1024 * 1024
 """Bytes that are written before the next sync begins, so that the end has few to wait for."""
+_ROOM_BYTES = 8 * 1024 * 1024
+"""What an archive may hold besides messages, however short it is."""
+_ROOM_FACTOR = 64
+"""And for each byte of it that was received: such files compress to a tenth at best."""
+_RECORD_EXTRA_BYTES = 128 * 1024
+"""What a record has besides headers and payload: a subject of up to 64 KiB, numbers."""
+_REMOVED_MAX = 100_000
+"""Messages that a consumer has delivered, that are removed, and that its state still names."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +63,25 @@ class Staging:
         self.now_ns = account.now_ns
         self.created_ns = account.now_ns
         self._account = account
-        self._files = None
-        if config.storage == "file":
-            self._files = account.files.restoring(account.ids.next())
+        self._folder = account.files.restoring(account.ids.next())
+        self._made = False  # the folder
+        self._files = self._folder if config.storage == "file" else None
         self._core: Stream | None = None
-        self._consumers: list[_Consumer] = []
+        self._consumers: list[_Consumer] = []  # of a stream in memory
+        self._names: set[str] = set()
         self._synced_bytes = 0
+        self.spool = Spool(self._spool_files, account.usage(config.storage))
+        self.noted_bytes = 0  # of memory, for what there is to know of the spool
+        self.payload_max = account.hub.max_payload
+
+    def _make(self) -> None:
+        if not self._made:
+            self._made = True
+            self._folder.create()
+
+    def _spool_files(self) -> SmallFiles:
+        self._make()
+        return self._folder.small
 
     def open(self, first_seq: int = 1) -> Log:
         """Its log, empty at first. OSError."""
@@ -61,7 +89,7 @@ class Staging:
             if self._files is None:
                 log = Log(None, first_seq=first_seq)
             else:
-                self._files.create()
+                self._make()
                 log = Log(
                     self._files.log_folder,
                     self._account.disk,
@@ -69,6 +97,7 @@ class Staging:
                     cipher=self._files.small.cipher,
                     segment_bytes=self._account.settings.segment_bytes,
                 )
+            log.join(self._account.usage(self.config.storage))
             # attached to no subject: it is there for its syncs, which no turn waits for
             self._core = Stream(self._account.router, self.config.name, log, sync=SYNC_INTERVAL)
         return self._core.log
@@ -83,6 +112,31 @@ class Staging:
             self._synced_bytes = log.bytes
             self._core.sync_soon()
 
+    @property
+    def held_bytes(self) -> int:
+        """Of memory, as far as an archive can make it large."""
+        return self.spool.held_bytes + self.noted_bytes
+
+    def check(self, received: int, waiting: int) -> None:
+        """Whether what is there so far is what so many bytes of an archive may hold; `waiting`: bytes
+        of a record that is not whole yet. ArchiveError, ApiError.
+        """
+        room = _ROOM_BYTES + _ROOM_FACTOR * received
+        record = self.payload_max + _RECORD_EXTRA_BYTES + _ROOM_FACTOR * received
+        if self.spool.size + self.noted_bytes > room or waiting > record:
+            raise ArchiveError(f"{received} bytes that decompress to more than a backup holds")
+        limits.check_held(self._account, self.config.storage)
+
+    @property
+    def named_max(self) -> int:
+        """How many messages the state of a consumer may name, after `settle`."""
+        return self.open().msgs + _REMOVED_MAX
+
+    @property
+    def meta_max(self) -> int:
+        """How long a configuration may be: somebody has sent it in one message."""
+        return max(self.payload_max, 1 << 20) + 4096
+
     def settle(self, first: int, last: int) -> None:
         """All messages are there: what lies before `first` is removed, `last` is given."""
         log = self.open()
@@ -96,17 +150,27 @@ class Staging:
     def consumer(
         self, name: str, config: ConsumerConfig, created_ns: int, state: PeerState
     ) -> None:
-        """One of its consumers, after `settle`. ArchiveError: it is not one."""
+        """One of its consumers, after `settle`. ArchiveError: it is not one. OSError."""
         try:
-            self._consumers.append(self._checked(name, config, created_ns, state))
+            found = self._checked(name, config, created_ns, state)
         except (ApiError, ValueError, struct.error) as error:
             raise ArchiveError(f'error restoring consumer ["{name}"]: {error}') from None
+        self._names.add(name)
+        if self._files is None:
+            self._consumers.append(found)
+            return
+        self._files.write_consumer(found.meta)
+        if found.state:
+            self._files.states.put(name, found.meta.created, found.state)
 
     def _checked(
         self, name: str, config: ConsumerConfig, created_ns: int, state: PeerState
     ) -> _Consumer:
         if not valid_name(name) or config.durable_name not in ("", name):
             raise ValueError("a name that does not fit")
+        if name in self._names:
+            raise ValueError("it is there twice")
+        limits.check_consumer_count(self._account, self.config, config, len(self._names))
         config.name = name
         config = consumer_config.with_defaults(config, self.config)
         consumer_config.check(config, self.config)
@@ -136,33 +200,36 @@ class Staging:
         assert core is not None
         if self.config.name in account.streams:
             raise errors.StreamNameExistRestoreFailedError()
+        limits.check_stream_count(account, self.config)
         streams.check_new(account, self.config)
+        self.spool.close()
         if files is None:
             self._core = None
             kept = [(each.meta, each.state) for each in self._consumers]
             return streams.adopt(account, self.config, self.created_ns, None, core.log, kept)
         core.log.fsync()
+        core.log.join(None)
         core.close()
         core.log.close()
-        for each in self._consumers:
-            files.write_consumer(each.meta)
-            if each.state:
-                files.states.put(each.meta.name, each.meta.created, each.state)
         files.states.begin()
         meta = StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
         files.write(meta)
         placed = account.files.adopt(files, self.config.name)
         self._core = self._files = None
+        self._made = False
         return streams.adopt(account, self.config, self.created_ns, placed)
 
     def discard(self) -> None:
         """Remove what was not adopted."""
+        self.spool.close()
+        self._consumers = []
         if self._core is not None:
+            self._core.log.join(None)
             self._core.close()
             with contextlib.suppress(OSError):
                 self._core.log.close()
             self._core = None
-        if self._files is not None:
+        if self._made:
             with contextlib.suppress(OSError):
-                self._files.remove()
-            self._files = None
+                self._folder.remove()
+            self._made = False

@@ -7,7 +7,8 @@ is none.
 
 What comes is unpacked into a folder of its own that no stream has. Only when all of it is there, is
 sound and is on the disk, the folder becomes the stream's; a restore that fails, stalls or dies with
-the server leaves nothing behind. Names in an archive are looked up, never used as paths.
+the server leaves nothing behind, in memory either. Names in an archive are looked up, never used as
+paths.
 """
 
 from typing import TYPE_CHECKING
@@ -33,12 +34,19 @@ from penstock.engine.settings import SECOND
 from penstock.engine.unpack import Unpacker, unpacker_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.engine.account import Account
 
 _SLICE_BYTES = 256 * 1024
 """How much of the archive, decompressed, is taken in in one turn."""
-_WAITING_MAX_BYTES = 64 * 1024 * 1024
+_WAITING_MAX_BYTES = 16 * 1024 * 1024
 """Of chunks that a sender may have sent without waiting for the answers."""
+_COUNT_MAX = 256
+"""Restores of a server that may be on their way at once."""
+_HELD_MAX_BYTES = 64 * 1024 * 1024
+"""Of memory, for what all of them have not brought to the disk yet; the small ones go on beyond it."""
+_SMALL_BYTES = 256 * 1024
 _STALL_NS = 5 * SECOND
 _MAGIC_BYTES = 8
 
@@ -55,6 +63,8 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
     limits.check_stream_count(account, config)
     if name in account.streams or name in account.offline:
         raise errors.StreamNameExistRestoreFailedError()
+    if account.transit.count >= _COUNT_MAX:
+        raise errors.StreamRestoreError(f"{_COUNT_MAX} others are on their way")
     restore = Restore(account, Staging(account, config))
     account.transfers.append(restore)
     account.advisories.restore_create(name, account.client_info(), account.now_ns)
@@ -84,7 +94,10 @@ class Restore:
         self._block: memoryview | None = None  # what of the archive is next
         self._unpacker: Unpacker | None = None
         self._begun = b""  # of an archive whose kind is not known yet
-        self._error: ApiError | None = None
+        self._held_bytes = 0  # as the account's transit has it
+        self._ended = False
+        account.transit.count += 1
+        self._ending: Iterator[None] | None = None  # what is to be done when all is taken in
 
     def _take(
         self, _c: Connection | None, _s: str, reply: str, _headers: bytes, payload: bytes
@@ -93,11 +106,16 @@ class Restore:
         self._bytes += len(payload)
         if reply:
             self._waiting_bytes += len(payload)
-            if self._waiting_bytes > _WAITING_MAX_BYTES:
+            if self._chunks and self._waiting_bytes > _WAITING_MAX_BYTES:
                 why = f"more than {_WAITING_MAX_BYTES} bytes without waiting for answers"
                 self._finish(reply, errors.StreamRestoreError(why))
                 return True
             self._chunks.append((reply, payload))
+            try:
+                self._check_held()
+            except ArchiveError as error:
+                self._finish(reply, errors.StreamRestoreError(error))
+                return True
             self._job.soon()
         else:
             why = f"restore for stream '$G > {self._name}' requires reply subject for each chunk"
@@ -113,8 +131,7 @@ class Restore:
         reply, payload = self._chunks[0]
         try:
             if not payload:
-                self._complete(reply)
-                return False
+                return self._complete(reply)
             if not self._fed:
                 self._frames.feed(payload)
                 self._fed = True
@@ -130,8 +147,13 @@ class Restore:
         except (ArchiveError, ValueError) as error:
             self._finish(reply, errors.StreamRestoreError(error))
             return False
+        except Exception as error:
+            # a fault of ours: it is told, and nothing of the restore stays all the same
+            self._finish(reply, errors.StreamRestoreError(error))
+            raise
         del self._chunks[0]
         self._waiting_bytes -= len(payload)
+        self._count()
         self._fed = False
         self._active_ns = self._account.now_ns
         self._account.router.publish_message(reply, b"")
@@ -139,15 +161,19 @@ class Restore:
 
     def _slice(self) -> bool:
         """Take in about a slice; False: what was fed is used up."""
+        transit = self._account.transit
         if self._block is None:
+            if transit.working is not None:
+                return True  # one block at a time: each may be 4 MiB, of a few bytes
             data = self._frames.next()
             if data is None:
                 self._staging.written()
                 return False
             self._block = memoryview(data)
+            transit.working = self
         part, self._block = self._block[:_SLICE_BYTES], self._block[_SLICE_BYTES:]
         if not self._block:
-            self._block = None
+            self._block = transit.working = None
         if self._unpacker is None:
             self._begun += part
             if len(self._begun) < _MAGIC_BYTES:
@@ -157,16 +183,40 @@ class Restore:
         self._unpacked_bytes += len(part)
         limits.check_stream(self._account, self._staging.config, besides_bytes=self._unpacked_bytes)
         self._unpacker.feed(part)
+        self._staging.check(self._bytes, self._unpacker.waiting)
+        self._check_held()
         self._staging.written()
         return True
 
-    def _complete(self, reply: str) -> None:
-        """All chunks are taken in."""
-        if self._unpacker is None or self._frames.waiting:
-            raise ArchiveError("unexpected EOF")
-        self._unpacker.finish()
+    def _count(self) -> None:
+        """Count what it has in memory now."""
+        held = 0
+        if not self._ended:
+            held = self._waiting_bytes + self._staging.held_bytes
+            held += self._unpacker.waiting if self._unpacker is not None else 0
+        transit = self._account.transit
+        transit.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+
+    def _check_held(self) -> None:
+        """ArchiveError: too much, with the others."""
+        self._count()
+        all_of_them = self._account.transit.held_bytes
+        most = max(_HELD_MAX_BYTES, 4 * self._account.hub.max_payload)
+        if self._held_bytes > _SMALL_BYTES and all_of_them > most:
+            raise ArchiveError(f"all restores together hold {all_of_them} bytes in memory")
+
+    def _complete(self, reply: str) -> bool:
+        """All chunks are taken in: a step of what is to be done then; whether there are more."""
+        if self._ending is None:
+            if self._unpacker is None or self._frames.waiting:
+                raise ArchiveError("unexpected EOF")
+            self._ending = self._unpacker.finish()
+        for _ in self._ending:
+            return True
         self._staging.adopt()
         self._finish(reply, None)
+        return False
 
     def tick(self, now_ns: int) -> None:
         """Now and then: whether chunks come."""
@@ -192,9 +242,22 @@ class Restore:
         if reply:
             account.router.publish_message(reply, encode(response))
 
+    def close(self) -> None:
+        """Give it up."""
+        self._end()
+
     def _end(self) -> None:
         self._job.end()
         self._chunks = []
+        self._begun, self._block, self._frames = b"", None, FrameReader()
+        self._unpacker = self._ending = None  # with all that they hold
+        transit = self._account.transit
+        if transit.working is self:
+            transit.working = None
+        if not self._ended:
+            self._ended = True
+            transit.count -= 1
+            self._count()
         self._account.router.detach(self.subject, self._sink)
         if self in self._account.transfers:
             self._account.transfers.remove(self)

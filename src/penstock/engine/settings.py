@@ -8,6 +8,15 @@ MAX_METADATA_BYTES = 128 * 1024
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 SUBJECTS_LIMIT = 100_000
+MAX_SUBJECTS = 5_000
+"""Subjects of a stream, and filters of a consumer: what is looked at, put into tries and written
+while all other clients wait.
+"""
+MAX_SUBJECT_TOKENS = 4096  # of one of them: what a trie takes
+MAX_TOKENS = 25_000  # of all of them
+MAX_ITEMS = 1_000  # sources, their transforms together, backoff times, priority groups, tags
+MAX_TRANSFORM_LETTERS = 128 * 1024  # of sources and destinations of all transforms
+MAX_STEPS = 300_000  # tokens looked at, to find out whether subjects overlap: some milliseconds
 MAX_SEQUENCE = 1 << 62  # a purge beyond it would leave no room for messages
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000

@@ -6,8 +6,14 @@ chunks.
     obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
 
 The archive is made while it is sent, a slice a turn, and never faster than the receiver
-acknowledges: a chunk takes a slot of its window, an ack gives one back. Messages that are removed
-meanwhile are missing in it, those that come meanwhile are not in it.
+acknowledges: a chunk takes a slot of its window, its ack gives the slot back. Messages that are
+removed meanwhile are missing in it, those that come meanwhile are not in it.
+
+The first chunk waits until a subscription names the deliver subject. Clients subscribe before the
+request, or after its answer; a wildcard that matches (every client has one for answers) says nothing
+of who takes chunks. Where none comes, a wildcard gets one chunk, and the rest when that is
+acknowledged. The end is sent when every chunk with a reply is acknowledged, so that a receiver that
+lost one hears of it; a receiver that never acknowledges anything gets the end a little later.
 
     chunk           full: reply $JS.SNAPSHOT.ACK.<stream>.<id>.<length>.<index>; the last, shorter one: none
     end             an empty message: as it is when no chunk was full, else with the status 204;
@@ -44,8 +50,12 @@ _WINDOW_RANGE = (1024, 32 * 1024 * 1024)
 _SLICE_BYTES = 256 * 1024
 """How much of the archive is made in one turn."""
 _BLOCK_BYTES = 4 * 1024 * 1024
-_INTEREST_WAIT_NS = 2 * SECOND
+_LISTENER_WAIT_NS = 2 * SECOND
+"""For a subscription to the deliver subject, before a wildcard that matches will do."""
+_SILENCE_NS = 2 * SECOND
+"""For the first ack, when all chunks are sent: then the receiver is one that sends none."""
 _ACK_WAIT_NS = 5 * SECOND
+"""For an ack where one has to come, and for anybody at all who wants chunks."""
 
 
 def start(
@@ -88,14 +98,19 @@ class Snapshot:
         self._chunk_bytes = min(max(request.chunk_size or _CHUNK_BYTES, low), high)
         low, high = _WINDOW_RANGE
         window = min(max(request.window_size or _WINDOW_BYTES, low), high)
-        self._slots = max(window, self._chunk_bytes) // self._chunk_bytes
+        self._window = max(window, self._chunk_bytes) // self._chunk_bytes
+        self._slots = 0  # chunks that may be sent now
         self._ack_subject = f"$JS.SNAPSHOT.ACK.{entry.config.name}.{account.ids.next()}"
         self._acks = CallbackSink(self._acked)
         self._stop = 0  # the last sequence that the backup holds
         self._index = 0  # of the last full chunk
-        self._sent_ns = 0
-        self._start_ns = account.now_ns
-        self._interest_by_ns = 0  # somebody should be listening by then; 0: somebody was
+        self._unacked: set[int] = set()  # indexes of full chunks
+        self._begun = False  # it listens for acks and for who wants chunks
+        self._waiting = False  # nothing goes out yet: nobody is known to take it
+        self._listened = False  # a subscription named the deliver subject
+        self._acks_come = False  # one came
+        self._all_sent = False  # but for the end
+        self._start_ns = self._active_ns = account.now_ns
         self._frames = FrameWriter()
         self._pieces: Iterator[bytes] = iter(())
         self._job = Job(account.hub, self._scan, self._interested)
@@ -143,15 +158,14 @@ class Snapshot:
         account.transfers.append(self)
         self._stop = entry.core.visible
         self._pieces = self._archive()
-        self._sent_ns = now_ns
+        self._active_ns = now_ns
+        self._begun = self._waiting = True
         account.router.attach(f"{self._ack_subject}.>", self._acks)
         self._job = Job(account.hub, self._step, self._interested)
         account.router.watch(self._subject, self._job)
-        if not account.router.has_interest(self._subject):
-            self._interest_by_ns = now_ns + _INTEREST_WAIT_NS
+        self._interested()
         state = stream_state(entry)
         account.advisories.snapshot_create(entry.config.name, state, self._client, now_ns)
-        self._job.soon()
         return StreamSnapshotResponse(config=entry.config, state=state)
 
     # -- what is in it
@@ -204,7 +218,7 @@ class Snapshot:
         """A slice; whether there is more to do without waiting for anybody."""
         if self._gone():
             return self._fail("500 stream closed", "stream closed")
-        if self._interest_by_ns:
+        if self._waiting:
             return False
         try:
             return self._go_on()
@@ -231,43 +245,71 @@ class Snapshot:
             if not self._slots:
                 return False  # an ack brings us back here
             self._send_chunk()
-        router = self._account.router
         if len(self._frames):
-            router.publish_message(self._subject, self._frames.take(self._chunk_bytes))
-        marker = b"NATS/1.0 204\r\n\r\n" if self._index else b""
-        router.publish_message(self._subject, b"", headers=marker)
-        self._complete("")
+            self._account.router.publish_message(
+                self._subject, self._frames.take(self._chunk_bytes)
+            )
+        self._all_sent = True
+        if not self._unacked:
+            self._say_end()
         return False
+
+    def _say_end(self) -> None:
+        marker = b"NATS/1.0 204\r\n\r\n" if self._index else b""
+        self._account.router.publish_message(self._subject, b"", headers=marker)
+        self._complete("")
 
     def _send_chunk(self) -> None:
         self._slots -= 1
         self._index += 1
-        self._sent_ns = self._account.now_ns
+        self._unacked.add(self._index)
+        self._active_ns = self._account.now_ns
         data = self._frames.take(self._chunk_bytes)
         reply = f"{self._ack_subject}.{len(data)}.{self._index}"
         self._account.router.publish_message(self._subject, data, reply)
 
-    def _acked(self, _c: Connection | None, _s: str, _r: str, _h: bytes, _p: bytes) -> bool:
-        self._slots += 1
-        self._job.soon()
+    def _acked(self, _c: Connection | None, subject: str, _r: str, _h: bytes, _p: bytes) -> bool:
+        text = subject.rpartition(".")[2]
+        index = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        if index in self._unacked:
+            self._unacked.remove(index)
+            self._slots += 1 if self._acks_come or self._listened else self._window
+            self._acks_come = True
+            self._active_ns = self._account.now_ns
+            self._job.soon()
         return True
 
     def _interested(self) -> None:
-        if self._interest_by_ns:
-            self._interest_by_ns = 0
-            self._sent_ns = self._account.now_ns
-            self._job.soon()
+        """A subscription has come or gone."""
+        if self._waiting and self._account.router.has_listener(self._subject):
+            self._listened = True
+            self._send_from_now(self._window)
+
+    def _send_from_now(self, slots: int) -> None:
+        self._waiting = False
+        self._slots = slots
+        self._active_ns = self._account.now_ns
+        self._job.soon()
 
     def tick(self, now_ns: int) -> None:
         """Now and then: whether somebody listens, whether acks come."""
         if self._gone():
             self._job.soon()  # it says so
-        elif self._interest_by_ns:
-            if now_ns >= self._interest_by_ns:
-                self._interested()  # nobody came: it is tried all the same
-        elif self._sent_ns and not self._account.router.has_interest(self._subject):
-            self._fail("408 No Interest", "no interest")
-        elif self._sent_ns and now_ns - self._sent_ns >= _ACK_WAIT_NS and not self._slots:
+            return
+        if not self._begun:
+            return
+        router, idle_ns = self._account.router, now_ns - self._active_ns
+        wanted = router.has_listener if self._listened else router.has_interest
+        if not wanted(self._subject):
+            if not self._waiting or idle_ns >= _ACK_WAIT_NS:
+                self._fail("408 No Interest", "no interest")
+        elif self._waiting:
+            if idle_ns >= _LISTENER_WAIT_NS:
+                self._send_from_now(1)  # whose ack says that chunks arrive
+        elif not self._acks_come and self._listened and self._all_sent:
+            if idle_ns >= _SILENCE_NS:
+                self._say_end()
+        elif idle_ns >= _ACK_WAIT_NS and (self._all_sent or not self._slots):
             self._fail("408 No Flow Response", "no flow response")
 
     def _gone(self) -> bool:
@@ -288,12 +330,17 @@ class Snapshot:
             self.entry.config.name, self._start_ns, self._client, self._account.now_ns, why
         )
 
+    def close(self) -> None:
+        """Give it up."""
+        self._end()
+
     def _end(self) -> None:
         account = self._account
+        self._pieces, self._frames = iter(()), FrameWriter()
         self._job.end()
         if self in account.transfers:
             account.transfers.remove(self)
-        if self._sent_ns:
+        if self._begun:
             account.router.unwatch(self._subject, self._job)
             account.router.detach(f"{self._ack_subject}.>", self._acks)
 

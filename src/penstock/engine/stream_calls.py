@@ -35,7 +35,7 @@ from penstock.engine.entries import (
     stream_info,
 )
 from penstock.engine.settings import LIST_LIMIT, MAX_SEQUENCE, NAMES_LIMIT, SUBJECTS_LIMIT
-from penstock.engine.subject_rules import any_collision, is_valid
+from penstock.engine.subject_rules import is_valid
 
 
 def account_info(account: Account, request: EmptyRequest) -> AccountInfoResponse:
@@ -168,12 +168,11 @@ def _offline(account: Account, subject: str) -> list[str]:
 
 
 def _matching(account: Account, subject: str) -> list[StreamEntry]:
-    entries = [account.streams[name] for name in sorted(account.streams)]
     if not subject:
-        return entries
+        return [account.streams[name] for name in sorted(account.streams)]
     if not is_valid(subject):
         return []
-    return [entry for entry in entries if any_collision([subject], entry.config.subjects)]
+    return [account.streams[name] for name in account.listening.of(subject)]
 
 
 def _add_subjects(

@@ -23,6 +23,7 @@ from penstock.engine import transforms
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,
     MAX_DESCRIPTION_LENGTH,
+    MAX_ITEMS,
     MAX_METADATA_BYTES,
     MAX_NAME_LENGTH,
     MAX_SEQUENCE,
@@ -32,7 +33,7 @@ from penstock.engine.settings import (
     StreamCaps,
 )
 from penstock.engine.sources import checks
-from penstock.engine.subject_rules import check_stream_subjects, is_valid
+from penstock.engine.subject_rules import check_size, check_stream_subjects, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
@@ -68,7 +69,11 @@ def checked(
     `find` gives the configuration of another stream, for what a mirror or a source asks of it.
     """
     config = msgspec.structs.replace(config)
-    config.metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
+    check_size(config.subjects, "subject")
+    checks.check_size_of(config)
+    if config.placement is not None and len(config.placement.tags) > MAX_ITEMS:
+        raise Invalid(f"too many placement tags, maximum allowed is {MAX_ITEMS}")
+    config.metadata = users_metadata(config.metadata)
     config.metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     _check_texts(config)
     _default_limits(config, pedantic)
@@ -167,14 +172,21 @@ def required_level(config: StreamConfig) -> int:
     return 2 if config.persist_mode == "async" else level
 
 
+def users_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata without what servers add to it."""
+    kept = dict(metadata)
+    for key in _SERVER_KEYS:
+        kept.pop(key, None)
+    return kept
+
+
 def with_version(metadata: dict[str, str], version: str, level: int) -> dict[str, str]:
     """Metadata as responses show it: with the answering server's version and level."""
     return {**metadata, VERSION_KEY: version, LEVEL_KEY: str(level)}
 
 
 def _comparable(config: StreamConfig) -> StreamConfig:
-    metadata = {k: v for k, v in config.metadata.items() if k not in _SERVER_KEYS}
-    return msgspec.structs.replace(config, metadata=metadata)
+    return msgspec.structs.replace(config, metadata=users_metadata(config.metadata))
 
 
 def _check_texts(config: StreamConfig) -> None:
@@ -192,10 +204,8 @@ def _check_texts(config: StreamConfig) -> None:
 
 def metadata_size(metadata: dict[str, str]) -> int:
     """Bytes of all keys and values."""
-    return sum(
-        len(key.encode(errors="surrogateescape")) + len(value.encode(errors="surrogateescape"))
-        for key, value in metadata.items()
-    )
+    texts = ("".join(metadata), "".join(metadata.values()))
+    return sum(len(text.encode(errors="surrogateescape")) for text in texts)
 
 
 def _default_limits(config: StreamConfig, pedantic: bool) -> None:

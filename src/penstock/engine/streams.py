@@ -16,9 +16,15 @@ from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config, trouble
 from penstock.engine.account import Account, Offline, Retry
 from penstock.engine.entries import StreamEntry, configure_stream
-from penstock.engine.files import FORMAT, BadFileError, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.files import (
+    FORMAT,
+    BadFileError,
+    ConsumerFile,
+    StreamFile,
+    StreamFiles,
+    is_file_name,
+)
 from penstock.engine.sources import checks, supply
-from penstock.engine.subject_rules import any_collision
 
 
 def create(account: Account, config: StreamConfig) -> StreamEntry:
@@ -38,6 +44,8 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         raise errors.StreamCreateError(wrong)
     check_new(account, config)
     files = None if config.storage == "memory" else account.files.stream(config.name)
+    if files is not None and not is_file_name(config.name):
+        raise errors.StreamCreateError("error creating store for stream")
     try:
         if config.name in account.leftovers:
             clear_leftovers(account)
@@ -51,7 +59,7 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
         if files is not None and not taken_back:
             account.leftovers[config.name] = files
         raise errors.StreamCreateError(error) from error
-    account.streams[config.name] = entry
+    _enter(account, entry)
     rules.start(entry)
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
@@ -98,9 +106,12 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
             files = entry.files
             entry.rewrites[""] = lambda: files.write(entry.file())
             raise errors.StreamUpdateError(error) from error
-    for subject in set(old.subjects) - set(config.subjects):
+    gone, come = set(old.subjects) - set(config.subjects), set(config.subjects) - set(old.subjects)
+    for subject in gone:
         account.router.detach(subject, entry.core)
-    _attach(account, entry, [s for s in config.subjects if s not in old.subjects])
+    account.listening.drop(config.name, gone)
+    _attach(account, entry, [subject for subject in config.subjects if subject in come])
+    account.listening.add(config.name, come)
     configure_stream(entry.core, config)
     if config.retention != old.retention:
         entry.core.review(orphans=not entry.consumers)
@@ -138,7 +149,7 @@ def delete(account: Account, name: str) -> None:
     rules.close(entry)
     supply.stop(entry, for_good=True)
     supply.origin_gone(account, name)
-    del account.streams[name]
+    _leave(account, entry)
     account.unsaved.pop(entry, None)
     if entry.journal is not None:
         entry.journal.close()
@@ -206,7 +217,7 @@ def recover(
     while log.open_more():
         yield
     entry = _open(account, meta.config, meta.created, files, new=False, log=log, recall=False)
-    account.streams[meta.config.name] = entry
+    _enter(account, entry)
     try:
         yield from entry.core.rebuilding()
         report_lost(account, entry)
@@ -244,7 +255,7 @@ def _drop(account: Account, entry: StreamEntry) -> None:
     entry.core.close()
     with contextlib.suppress(OSError):
         entry.core.log.close()
-    del account.streams[entry.config.name]
+    _leave(account, entry)
     account.unsaved.pop(entry, None)
 
 
@@ -285,10 +296,14 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
 
 
 def close(account: Account) -> None:
-    """Stop every stream cleanly: consumer states and logs are on disk afterwards."""
+    """Stop every stream cleanly: consumer states and logs are on disk afterwards. Backups and
+    restores that are on their way are given up.
+    """
+    for transfer in list(account.transfers):
+        transfer.close()
     for entry in account.streams.values():
         supply.stop(entry, for_good=False)
-    for entry in account.streams.values():
+    for entry in list(account.streams.values()):
         if entry.consumers:
             for consumer in entry.consumers.values():
                 consumer.core.floor()  # it looks at what was purged, and is saved so
@@ -298,6 +313,7 @@ def close(account: Account) -> None:
         if entry.journal is not None:
             entry.journal.close()
         _detach(account, entry)
+        _leave(account, entry)
         rules.close(entry)
         entry.core.close()
         try:
@@ -307,7 +323,6 @@ def close(account: Account) -> None:
             continue
         if entry.supply is not None:
             entry.supply.closed()
-    account.streams.clear()
     for name in list(account.offline):
         forget_offline(account, name)
 
@@ -329,7 +344,7 @@ def adopt(
     OSError: it can't be opened.
     """
     entry = _open(account, config, created_ns, files, new=False, log=log)
-    account.streams[config.name] = entry
+    _enter(account, entry)
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
     consumers.recover(account, entry)
@@ -402,6 +417,16 @@ def _open(
     return entry
 
 
+def _enter(account: Account, entry: StreamEntry) -> None:
+    account.streams[entry.config.name] = entry
+    account.listening.add(entry.config.name, entry.config.subjects)
+
+
+def _leave(account: Account, entry: StreamEntry) -> None:
+    del account.streams[entry.config.name]
+    account.listening.forget(entry.config.name, entry.config.subjects)
+
+
 def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:
     for subject in subjects:
         account.router.attach(subject, entry.core)
@@ -421,9 +446,8 @@ def _check_level(account: Account, config: StreamConfig) -> None:
 
 
 def _check_overlap(account: Account, config: StreamConfig) -> None:
-    for name, other in account.streams.items():
-        if name != config.name and any_collision(config.subjects, other.config.subjects):
-            raise errors.StreamSubjectOverlapError()
+    if account.listening.taken(config.name, config.subjects):
+        raise errors.StreamSubjectOverlapError()
 
 
 def _check_consumer_limits(entry: StreamEntry, config: StreamConfig) -> None:

@@ -4,10 +4,14 @@ Rules over lists of subjects only; knows no stream. `collide`: some subject matc
 `subset`: all of one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.api import errors_generated as errors
+from penstock.api.errors import ApiError
+from penstock.core.overlaps import TooManyStepsError, any_covered, first_collision
 from penstock.core.subjects import collide, subset, valid
+from penstock.engine.settings import MAX_STEPS, MAX_SUBJECT_TOKENS, MAX_SUBJECTS, MAX_TOKENS
 
 _API = ("$JS.>", "$JSC.>", "$NRG.>")
 _EVENTS = "$JS.EVENT.>"
@@ -22,7 +26,8 @@ def is_valid(subject: str) -> bool:
 
 def is_literal(subject: str) -> bool:
     """Whether no token is a wildcard; the subject is valid."""
-    return not any(token in ("*", ">") for token in subject.split("."))
+    tokens = f".{subject}."
+    return ".*." not in tokens and ".>." not in tokens
 
 
 def any_collision(first: Iterable[str], second: Sequence[str]) -> bool:
@@ -35,20 +40,73 @@ def covered(subject: str, patterns: Iterable[str]) -> bool:
     return any(subset(subject, pattern) for pattern in patterns)
 
 
+def check_size(subjects: Sequence[str], what: str) -> None:
+    """Raise 10052 for more subjects, or longer ones, than are taken; `what` they are."""
+    if len(subjects) > MAX_SUBJECTS:
+        raise errors.StreamInvalidConfigError(
+            f"too many {what}s, maximum allowed is {MAX_SUBJECTS}"
+        )
+    tokens = [1 + subject.count(".") for subject in subjects]
+    if max(tokens, default=0) > MAX_SUBJECT_TOKENS:
+        raise errors.StreamInvalidConfigError(
+            f"{what} has too many tokens, maximum allowed is {MAX_SUBJECT_TOKENS}"
+        )
+    if sum(tokens) > MAX_TOKENS:
+        raise errors.StreamInvalidConfigError(
+            f"{what}s have too many tokens, maximum allowed is {MAX_TOKENS}"
+        )
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Around questions about overlaps: one that takes too long is refused (10052)."""
+    try:
+        yield
+    except TooManyStepsError:
+        what = "subjects with wildcards cross too often to be compared"
+        raise errors.StreamInvalidConfigError(what) from None
+
+
+def overlap(subjects: Sequence[str], upto: int | None = None) -> tuple[int, int] | None:
+    """The places of the first two subjects that a message could match both; the first is below
+    `upto`. None: there are none. 10052: it would take too long to find out.
+    """
+    with bounded():
+        return first_collision(subjects, len(subjects) if upto is None else upto, MAX_STEPS)
+
+
+def nested(subjects: Sequence[str]) -> bool:
+    """Whether one subject has all messages of another one of the list. 10052 as above."""
+    with bounded():
+        return any_covered(subjects, MAX_STEPS)
+
+
 def check_stream_subjects(subjects: Sequence[str], *, no_ack: bool) -> None:
-    """Raise what a stream's subjects are refused for (10052)."""
-    for index, subject in enumerate(subjects):
-        if not is_valid(subject):
-            raise errors.StreamInvalidConfigError("invalid subject")
-        if not no_ack:
-            _check_reserved(subject)
-        for later in subjects[index + 1 :]:
-            if collide(subject, later):
-                what = f'subject "{subject}" overlaps with "{later}"'
-                raise errors.StreamInvalidConfigError(what)
+    """Raise what a stream's subjects are refused for (10052): the first subject that is wrong by
+    itself, or overlaps with a later one.
+    """
+    good = 0
+    wrong: ApiError | None = None
+    try:
+        for subject in subjects:
+            if not is_valid(subject):
+                raise errors.StreamInvalidConfigError("invalid subject")
+            if not no_ack:
+                _check_reserved(subject)
+            good += 1
+    except ApiError as error:
+        wrong = error
+    pair = overlap(subjects, good)
+    if pair is not None:
+        what = f'subject "{subjects[pair[0]]}" overlaps with "{subjects[pair[1]]}"'
+        raise errors.StreamInvalidConfigError(what)
+    if wrong is not None:
+        raise wrong
 
 
 def _check_reserved(subject: str) -> None:
+    if subject[0] not in "$*>":
+        return
     if subject == ">":
         raise errors.StreamInvalidConfigError("capturing all subjects requires no-ack to be true")
     if any(collide(subject, api) for api in _API) and not subset(subject, _EVENTS):

@@ -59,10 +59,16 @@ class Due:
     repeats: bool
 
 
+_LETTERS_MOST = 1000
+_DIGITS_MOST = 19
+
+
 def due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due:
     """When a schedule made (or last run) at `after_ns` is due. One that would be due several times
     by now is due once more from now on. TimetableError.
     """
+    if len(pattern) > _LETTERS_MOST:
+        raise TimetableError("a pattern is shorter")
     if pattern.startswith("@at "):
         if zone is not None:
             raise TimetableError("a fixed time has its own zone")
@@ -220,6 +226,6 @@ def _range(part: str, low: int, high: int, names: list[str], base: int) -> tuple
 def _value(text: str, names: list[str], base: int) -> int:
     if text.lower() in names:
         return names.index(text.lower()) + base
-    if not _NUMBER.fullmatch(text) or int(text) < 0:
+    if len(text) > _DIGITS_MOST or not _NUMBER.fullmatch(text) or int(text) < 0:
         raise TimetableError(f"no number: {text}")
     return int(text)

@@ -22,6 +22,7 @@ _CACHED = 4096
 _SPACE = r"[\t\n\f\r ]*"
 _INT32 = 2**31
 _INT64 = 2**63
+_DIGITS_MOST = 19
 _FNV_OFFSET, _FNV_PRIME = 2166136261, 16777619
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _COMMA = re.compile(rf",{_SPACE}")
@@ -81,34 +82,49 @@ class Transform:
         self._varies = False
         pieces = target[:-1] if self._rest else target
         self._pieces = [self._piece(token) for token in pieces]
-        self._cache: dict[str, str | None] = {}
+        self._applied: dict[str, str | None] = {}
+        self._carried: dict[str, str | None] = {}
 
     def apply(self, subject: str) -> str | None:
         """What a literal subject becomes; None when it does not match the source."""
-        if self._same:
-            return subject if _is_literal(subject.split(".")) else None
         try:
-            return self._cache[subject]
+            return self._applied[subject]
+        except KeyError:
+            literal = _is_literal(subject.split("."))
+            return self._found(self._applied, subject, self.carry(subject) if literal else None)
+
+    def carry(self, subject: str) -> str | None:
+        """What a published subject becomes on its way, which may have tokens ``*`` and ``>`` of its
+        own, as a request with a filter at its end has: they are carried over as they are. None when
+        it does not match the source.
+        """
+        if self._same:
+            return subject
+        try:
+            return self._carried[subject]
         except KeyError:
             pass
         plain = subject.isascii()
-        found = self._apply(subject if plain else _inside(subject))
+        found = self._made(subject if plain else _inside(subject))
         if found is not None and not plain:
             found = _outside(found)
+        return self._found(self._carried, subject, found)
+
+    def _found(self, cache: dict[str, str | None], subject: str, found: str | None) -> str | None:
         if not self._varies:
-            if len(self._cache) >= _CACHED:
-                self._cache.clear()
-            self._cache[subject] = found
+            if len(cache) >= _CACHED:
+                cache.clear()
+            cache[subject] = found
         return found
 
-    def _apply(self, subject: str) -> str | None:
+    def _made(self, subject: str) -> str | None:
         tokens = subject.split(".")
         if self._rest:
             if len(tokens) <= self._length:
                 return None
         elif len(tokens) != self._length:
             return None
-        if any(tokens[i] != token for i, token in self._fixed) or not _is_literal(tokens):
+        if any(tokens[i] != token for i, token in self._fixed):
             return None
         made = [piece if isinstance(piece, str) else piece(tokens) for piece in self._pieces]
         if self._rest:
@@ -291,9 +307,9 @@ def _one_number(token: str, arguments: list[str]) -> int:
 
 def _integer(text: str) -> int | None:
     """A decimal number of 64 bits."""
-    if not _NUMBER.fullmatch(text):
+    if not _NUMBER.fullmatch(text) or len(text.lstrip("+-0")) > _DIGITS_MOST:
         return None
-    value = int(text)
+    value = int(text.lstrip("+-0") or "0") * (-1 if text[0] == "-" else 1)
     return value if -_INT64 <= value < _INT64 else None
 
 

@@ -6,10 +6,11 @@ take messages beside the others.
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
-from penstock.core.subjects import collide
+from penstock.core.overlaps import Patterns
 from penstock.engine.consumer_config import filters_of
 from penstock.engine.entries import StreamEntry
-from penstock.engine.subject_rules import is_literal
+from penstock.engine.settings import MAX_STEPS
+from penstock.engine.subject_rules import bounded, is_literal
 
 
 def check_new(stream: StreamEntry, name: str, config: ConsumerConfig) -> None:
@@ -33,23 +34,28 @@ def shared(stream: StreamEntry, name: str, config: ConsumerConfig) -> bool:
     filters = filters_of(config)
     if not filters:
         return False  # as in other servers: an update may take the filters away
+    asked: Patterns | None = None
     for subject in filters:
         if is_literal(subject):
             names = {consumer.name for consumer in stream.core.takers(subject)}
+            others = (stream.consumers.get(other) for other in names - {name})
+            if any(other is not None and not _internal(other.config) for other in others):
+                return True
         else:
-            names = {
-                other
-                for other, entry in stream.consumers.items()
-                if _collides(subject, filters_of(entry.config))
-            }
-        others = (stream.consumers.get(other) for other in names - {name})
-        if any(other is not None and not _internal(other.config) for other in others):
-            return True
-    return False
+            asked = asked or Patterns(MAX_STEPS)
+            asked.add(subject, 0)
+    if asked is None:
+        return False
+    with bounded():
+        return any(
+            _collides(asked, filters_of(entry.config))
+            for other, entry in stream.consumers.items()
+            if other != name and not _internal(entry.config)
+        )
 
 
-def _collides(subject: str, filters: tuple[str, ...]) -> bool:
-    return not filters or any(collide(subject, one) for one in filters)
+def _collides(asked: Patterns, filters: tuple[str, ...]) -> bool:
+    return not filters or any(asked.collides(one) for one in filters)
 
 
 def _internal(config: ConsumerConfig) -> bool:

@@ -30,7 +30,7 @@ from penstock.store.manifests import (
     StreamEntry,
 )
 from penstock.store.places import Store, StoreError, StreamPlace
-from penstock.store.reports import SOUND, WORN, StreamReport
+from penstock.store.reports import LOST, SOUND, UNREADABLE, WORN, StreamReport
 
 Progress = Callable[[int], object]
 TRIES = 10
@@ -53,6 +53,7 @@ class _Copy:
     progress: Progress
     new_bytes: int = 0
     unsound: set[str] = field(default_factory=set)  # hashes of damaged files
+    told: dict[str, list[str]] = field(default_factory=dict)  # by stream, what can't be read of it
 
 
 def back_up(
@@ -64,11 +65,13 @@ def back_up(
     *,
     reread: bool = False,
     progress: Progress = lambda done: None,
+    report: Callable[[str], object] = lambda what: None,
 ) -> Manifest:
     """Add a backup of these streams to a folder that this process has locked.
 
     `reread`: also files that look unchanged. `progress` is called with bytes that are done, see
-    `size_of`. StoreError, OSError: there is no new backup; what was copied is used by the next.
+    `size_of`; `report` with what can't be read of a stream and is not in the backup. StoreError,
+    OSError: there is no new backup; what was copied is used by the next.
     """
     began = format_time(now_ns)
     name = target.free_id(began[:19].replace("-", "").replace(":", "") + "Z")
@@ -85,6 +88,8 @@ def back_up(
         entry = _stream(copy, place, place.root in owners)
         if entry is not None:
             manifest.streams.append(entry)
+            for what in copy.told.get(place.label, ()):
+                report(what)
     manifest.total_bytes = sum({each.sha256: each.size for each in manifest.files()}.values())
     manifest.new_bytes = copy.new_bytes
     target.write(manifest)
@@ -153,19 +158,26 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         if there != [disk.is_dir(folder) for folder in folders]:
             raise _Changed  # made or deleted right now
         then = _facts(disk, place)
-        files = []
+        files: list[FileEntry] = []
+        left_out: list[str] = []
         for folder in folders:
             for path, name, role in _wanted(disk, place, folder):
+                if not disk.is_file(path):
+                    left_out.append(f"{path}: not a regular file")
+                    continue
                 files.append(_file(copy, place, path, name, role, live))
         # what was copied is looked at, not the files, which go on changing
         for each in files:
             disk.redirect(f"{place.folder}/{each.path}", copy.target.object_path(each.sha256))
         report = look_held(disk, place)
+        if not left_out and report.state == UNREADABLE:
+            left_out = [f"{each.file}: {each.reason}" for each in report.of_kind(LOST)[:1]]
+        copy.told[place.label] = left_out
         if not _whole(report):
             # they say what is missing, and what was removed by what is missing
             for name in disk.list_dir(place.log_folder):
-                if name.endswith(".idx"):
-                    path = f"{place.log_folder}/{name}"
+                path = f"{place.log_folder}/{name}"
+                if name.endswith(".idx") and disk.is_file(path):
                     files.append(_file(copy, place, path, f"log/{name}", "index", live))
         config, _ = configuration(disk, place)
         entry = StreamEntry(
@@ -212,7 +224,7 @@ def _wanted(disk: ReadOnlyDisk, place: StreamPlace, folder: str) -> list[tuple[s
     for name in disk.list_dir(folder):
         role = _role(place, folder, name)
         path = f"{folder}/{name}"
-        if role and not disk.is_dir(path):
+        if role and (role != "config" or not disk.is_dir(path)):
             found.append((path, path.removeprefix(f"{place.folder}/"), role))
     return found
 

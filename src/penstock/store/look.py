@@ -20,7 +20,7 @@ from penstock.core.losses import is_segment_name
 from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
 from penstock.core.sealing import LogLocked
 from penstock.core.segment_reader import LogReader, SegmentReader, SegmentScan
-from penstock.engine.files import BadFileError, Dated, StreamFile, StreamFiles
+from penstock.engine.files import BadFileError, Dated, MisplacedError, StreamFile, StreamFiles
 from penstock.engine.small_files import LockedError
 from penstock.store.consumers import look_at_consumers, tell_mended
 from penstock.store.files import bad_entries, bad_table
@@ -180,6 +180,8 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
     except (BadFileError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ")
         repair = "none; dump reads the messages, restore of a backup brings it back"
+        if isinstance(error, MisplacedError):
+            repair = "none; the folder has to get its old name again, or be moved out of the store"
         report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
         report.state = UNREADABLE
         return None

@@ -1,6 +1,6 @@
 """Counters: a message with `Nats-Incr` adds to the number that the last message of its subject holds.
 
-The stored body is `{"val":"<number>"}`; numbers have as many digits as they need. A counter that
+The stored body is `{"val":"<number>"}`; numbers have as many digits as they need, up to 30,000. A counter that
 gathers other streams' counters keeps what each of them last told in `Nats-Counter-Sources`, and
 adds the difference; see `gathered`.
 """
@@ -39,6 +39,8 @@ _INCOMPATIBLE = (
     b"Nats-Expected-Last-Subject-Sequence",
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+")
+_ADDED_MOST = 25_000  # digits of a number that is added,
+_DIGITS_MOST = 30_000  # and of a counter: what takes some milliseconds to read and to write
 _CHUNK = 4000  # digits converted at a time; Python bounds what int() and str() take
 
 Sources = dict[str, dict[str, str]]
@@ -89,7 +91,7 @@ class Counters(Rule):
 
     def _check(self, draft: Draft) -> Verdict:
         text = value(draft.headers, HEADER) or b""
-        if not _NUMBER.fullmatch(text.decode("latin-1")):
+        if len(text) > _ADDED_MOST or not _NUMBER.fullmatch(text.decode("latin-1")):
             return INVALID
         if draft.payload:
             return PAYLOAD
@@ -142,7 +144,7 @@ def _held(message: StoredMessage | Draft) -> tuple[int, Sources]:
 def _decoded(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BrokenCounterError(BROKEN[2]) from None
 
 
@@ -198,6 +200,8 @@ def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
 
 def _parse(text: str) -> int | None:
     """A decimal number of any length; None when it is none."""
+    if len(text) > _DIGITS_MOST:
+        raise BrokenCounterError(BROKEN[2])
     if not _NUMBER.fullmatch(text):
         return None
     digits = text.lstrip("+-")

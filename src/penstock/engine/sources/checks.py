@@ -4,19 +4,44 @@
 streams it names, as far as they can be seen here.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
 from penstock.api.subjects import valid_name
-from penstock.core.subjects import collide, subset
+from penstock.core.subjects import collide
 from penstock.engine import transforms
+from penstock.engine.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
 from penstock.engine.sources.identity import index_name
-from penstock.engine.subject_rules import is_literal, is_valid
+from penstock.engine.subject_rules import check_size, is_literal, is_valid, nested, overlap
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError
 API_PREFIX = "$JS.API"
+_MAX_LOOKS = 20_000  # at pairs of a prefix and a subject, or at sources of origins: milliseconds
+
+
+def check_size_of(config: StreamConfig) -> None:
+    """Raise 10052 for more sources and transforms than are taken, or longer subjects in them."""
+    sources = [each for each in config.sources if isinstance(each, StreamSource)]
+    if config.mirror is not None:
+        sources.append(config.mirror)
+    if len(config.sources) > MAX_ITEMS:
+        raise Invalid(f"too many sources, maximum allowed is {MAX_ITEMS}")
+    made = [each for source in sources for each in source.subject_transforms]
+    if config.subject_transform is not None:
+        made.append(config.subject_transform)
+    if len(made) > MAX_ITEMS:
+        raise Invalid(f"too many subject transforms, maximum allowed is {MAX_ITEMS}")
+    check_size([source.filter_subject for source in sources], "source filter")
+    texts = [text for each in made for text in (each.src, each.dest)]
+    if config.republish is not None:
+        texts += [config.republish.src, config.republish.dest]
+    check_size(texts, "subject transform")
+    if sum(map(len, texts)) > MAX_TRANSFORM_LETTERS:
+        most = MAX_TRANSFORM_LETTERS
+        raise Invalid(f"subject transforms are too long, maximum allowed is {most}")
 
 
 def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
@@ -28,16 +53,17 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise errors.MirrorMultipleFiltersNotAllowedError()
     if config.subject_delete_marker_ttl > 0:
         raise Invalid("subject delete markers forbidden on mirrors")
-    for number, transform in enumerate(mirror.subject_transforms):
+    wanted = mirror.subject_transforms
+    crossing = overlap([transform.src or ">" for transform in wanted])
+    for number, transform in enumerate(wanted):
         if transform.src and not is_valid(transform.src):
             raise errors.MirrorInvalidSubjectFilterError(f"invalid subject {transform.src}")
         try:
             transforms.check(transform.src, transform.dest)
         except transforms.TransformError as error:
             raise errors.MirrorInvalidTransformDestinationError(error) from None
-        for other in mirror.subject_transforms[:number] + mirror.subject_transforms[number + 1 :]:
-            if collide(transform.src or ">", other.src or ">"):
-                raise errors.MirrorOverlappingSubjectFiltersError()
+        if crossing is not None and number == crossing[0]:
+            raise errors.MirrorOverlappingSubjectFiltersError()
     if mirror.external is None and not valid_name(mirror.name):
         raise errors.MirrorInvalidStreamNameError()
 
@@ -83,22 +109,27 @@ def check_neighbours(config: StreamConfig, find: Find, *, pedantic: bool) -> Non
     """Raise what the streams that are named refuse, and their subjects; a mirror takes over
     allow_direct of its origin.
     """
-    listened: list[str] = []
+    listened: dict[str, None] = {}
     mirror = config.mirror
     if mirror is not None and mirror.external is None:
         origin = find(mirror.name)
         if origin is not None:
-            listened += origin.subjects
+            listened |= dict.fromkeys(origin.subjects)
             if 0 < config.max_msg_size < origin.max_msg_size:
                 raise errors.MirrorMaxMessageSizeTooBigError()
             if pedantic and config.mirror_direct != origin.allow_direct:
                 what = "origin stream has direct get set, mirror has it disabled"
                 raise errors.PedanticError(what)
             config.mirror_direct = origin.allow_direct
+    origins: dict[str, StreamConfig | None] = {}
     for source in config.sources:
-        origin = find(source.name) if source.external is None else None
+        known = source.name in origins
+        if not known:
+            origins[source.name] = find(source.name)
+        origin = origins[source.name] if source.external is None else None
         if origin is not None:
-            listened += origin.subjects
+            if not known:
+                listened |= dict.fromkeys(origin.subjects)
             if 0 < config.max_msg_size < origin.max_msg_size:
                 raise errors.SourceMaxMessageSizeTooBigError()
     upstreams = [*([mirror] if mirror is not None else []), *config.sources]
@@ -147,20 +178,22 @@ def _check_source(source: StreamSource) -> None:
             transforms.check(transform.src, transform.dest)
         except transforms.TransformError as error:
             raise errors.SourceInvalidTransformDestinationError(error) from None
-    for number, transform in enumerate(wanted):
-        for other in wanted[:number] + wanted[number + 1 :]:
-            if subset(transform.src or ">", other.src or ">"):
-                raise errors.SourceOverlappingSubjectFiltersError()
+    if nested([transform.src or ">" for transform in wanted]):
+        raise errors.SourceOverlappingSubjectFiltersError()
 
 
-def _check_prefixes(externals: list[ExternalStream], listened: list[str]) -> None:
+def _check_prefixes(externals: list[ExternalStream], listened: Iterable[str]) -> None:
+    # a subject without `>` has fewer tokens than itself behind a prefix
+    tails = [subject for subject in listened if subject.endswith(">")]
+    if len({external.deliver for external in externals} - {""}) * len(tails) > _MAX_LOOKS:
+        raise Invalid("too many delivery prefixes and subjects of origins to be compared")
     for external in externals:
         prefix = external.deliver
         if not prefix:
             continue
         if not (is_valid(prefix) and is_literal(prefix)):
             raise errors.StreamInvalidExternalDeliverySubjError(prefix)
-        for subject in listened:
+        for subject in tails:
             if collide(subject, f"{prefix}.{subject}"):
                 raise errors.StreamExternalDelPrefixOverlapsError(prefix, subject)
     for external in externals:
@@ -176,12 +209,16 @@ def _check_prefixes(externals: list[ExternalStream], listened: list[str]) -> Non
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
     """Follow the origins of the origins: none of them may be one that was met before."""
-    to_visit = [config]
+    to_visit = deque([config])
     visited: set[str] = set()
+    looks = 0
     while to_visit:
-        here = to_visit.pop(0)
+        here = to_visit.popleft()
         visited.add(here.name)
         for source in here.sources:
+            looks += 1 + len(here.subjects) * (source.name in visited)
+            if looks > _MAX_LOOKS:
+                raise Invalid("origins of sources cross too often to be followed")
             if source.external is not None:
                 continue
             if source.name in visited:

@@ -24,7 +24,7 @@ from penstock.api.calls import ConsumerInfoResponse
 from penstock.api.codec import JsonError, decode_response
 from penstock.api.errors import error_from
 from penstock.api.streams import StreamSource, StreamSourceInfo
-from penstock.api.times import format_time
+from penstock.api.times import format_instant
 from penstock.core.copying import Landing
 from penstock.core.direct_get import Answers
 from penstock.core.expect import value
@@ -212,7 +212,7 @@ class RemoteUpstream:
             start = self.source.opt_start_seq
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
         if self.source.opt_start_time is not None:
-            start_time = format_time(self.source.opt_start_time)
+            start_time = format_instant(self.source.opt_start_time)
             return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
         return {}
 

@@ -40,16 +40,17 @@ class Supply:
         names = [identity.index_name(source) for source in wanted]
         if config.mirror is None and self._positions is None:
             self._open_positions(set(names))
-        for name, upstream in present.items():
-            if name not in names or upstream.source not in wanted:
-                upstream.close(for_good=True)
-                if self._positions is not None:
-                    self._positions.leave(name)
+        sources = dict(zip(names, wanted, strict=True))
         kept = {
             name: upstream
             for name, upstream in present.items()
-            if name in names and upstream.source in wanted
+            if upstream.source == sources.get(name)
         }
+        for name, upstream in present.items():
+            if name not in kept:
+                upstream.close(for_good=True)
+                if self._positions is not None:
+                    self._positions.leave(name)
         self.upstreams = [
             kept[name] if name in kept else self._make(source, name, mirror=bool(config.mirror))
             for source, name in zip(wanted, names, strict=True)

@@ -1,0 +1,78 @@
+"""What a restore can't use before its archive is there, on the store's disk meanwhile.
+
+    <folder>/spool.<n>     pieces of 1 MiB, encrypted as the stream's files are; the last one, which is
+                           shorter, is in memory
+
+Bytes are put one behind the other and read again by their place. They count where messages
+do. Knows nothing of what they mean.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+from penstock.core.usage import Usage
+from penstock.engine.small_files import SmallFiles
+
+PIECE_BYTES = 1 << 20
+
+
+class Spool:
+    """Bytes of one restore."""
+
+    def __init__(self, folder: Callable[[], SmallFiles], usage: Usage) -> None:
+        """`folder` makes the folder when it is called first; nothing is on disk before that."""
+        self.size = 0
+        self._folder = folder
+        self._usage = usage
+        self._tail = bytearray()
+        self._pieces = 0  # on the disk
+        self._read = (-1, b"")  # the piece that was read last
+
+    @property
+    def held_bytes(self) -> int:
+        """Of memory."""
+        return len(self._tail) + len(self._read[1])
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Take bytes. OSError."""
+        self._tail += data
+        self.size += len(data)
+        self._usage.add(len(data))
+        while len(self._tail) >= PIECE_BYTES:
+            piece = bytes(self._tail[:PIECE_BYTES])
+            self._folder().write_file_atomic(self._path(self._pieces), piece, durable=False)
+            self._pieces += 1
+            del self._tail[:PIECE_BYTES]
+
+    def read(self, start: int, size: int) -> bytes:
+        """The bytes from a place on. OSError."""
+        parts: list[bytes] = []
+        while size:
+            piece, at = divmod(start, PIECE_BYTES)
+            part = bytes(self._piece(piece)[at : at + size])
+            if not part:
+                raise ValueError("what was put aside of an archive is not there any more")
+            parts.append(part)
+            start += len(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _piece(self, number: int) -> bytes | bytearray:
+        if number == self._pieces:
+            return self._tail
+        if self._read[0] != number:
+            self._read = number, self._folder().read_file(self._path(number))
+        return self._read[1]
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder().folder}/spool.{number}"
+
+    def close(self) -> None:
+        """Forget everything and remove the files, as far as the disk lets us."""
+        for number in range(self._pieces):
+            with contextlib.suppress(OSError):
+                self._folder().unlink(self._path(number))
+        self._usage.add(-self.size)
+        self.size = self._pieces = 0
+        self._tail = bytearray()
+        self._read = (-1, b"")
