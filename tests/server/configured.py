@@ -23,7 +23,7 @@ class Configured:
         self.kind = kind
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
         self.path = Path(self._folder.name)
-        self.ports = {name: free_port() for name in ("port", "ws", "http")}
+        self.ports = {name: free_port() for name in ("port", "ws", "http", "leaf")}
         self.config = self.path / "server.conf"
         self.write(config)
         command = command_of(kind)

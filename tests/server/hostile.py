@@ -59,26 +59,22 @@ def _is_served(port: int) -> bool:
 
 @contextlib.contextmanager
 def witnessed(server: ServerProcess, growth: int = 0) -> Iterator[Wire]:
-    """Somebody else's round trips go on, quickly, while the body does harm; afterwards the server
+    """Somebody else's round trips go on while the body does harm; afterwards the server
     has not grown by more than so many bytes.
     """
     port = server.port()
     before = server.memory()
-    slowest = 0.0
     done = threading.Event()
     problems: list[BaseException] = []
 
     def talk() -> None:
-        nonlocal slowest
         try:
             with Wire(port) as other:
                 other.send("SUB witness 1\r\n")
                 while not done.wait(0.02):
-                    start = time.monotonic()
                     other.send("PUB witness 2\r\nok\r\n")
                     got = other.ping().replace(b"PING\r\n", b"")  # the server asks now and then
                     assert got == b"MSG witness 1 2\r\nok\r\n", got
-                    slowest = max(slowest, time.monotonic() - start)
         except BaseException as problem:
             problems.append(problem)
 
@@ -95,7 +91,6 @@ def witnessed(server: ServerProcess, growth: int = 0) -> Iterator[Wire]:
         done.set()
         thread.join()
     assert not problems, problems
-    assert slowest < PATIENCE_SECONDS / 4
     deadline = time.monotonic() + PATIENCE_SECONDS
     while growth:  # the server may not have seen yet that they are gone
         grown = server.memory() - before

@@ -79,6 +79,10 @@ class ServerProcess:
             self.child.send_signal(signal.SIGTERM)
         return self.end()
 
+    def cpu(self) -> float:
+        """Seconds of processor time so far: the same work costs about the same beside a load."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # another process's: clock_getcpuclockid(3)
+
     def memory(self) -> int:
         """Resident bytes."""
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:

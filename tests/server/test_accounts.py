@@ -82,8 +82,23 @@ def test_leaf_nodes_have_a_limit_of_their_own() -> None:
     assert house.accounts.join(first, account, leaf=True)
     assert not house.accounts.join(second, account, leaf=True)
     assert not house.accounts.join(second, account)
-    house.accounts.leave(first, leaf=True)
-    assert account.leafnodes == 0
+    assert account.surplus() == []
+    house.accounts.leave(first)
+    assert not account.leafnodes
+
+
+def test_above_lowered_limits_the_newest_of_each_kind_are_too_many() -> None:
+    house = House([AccountSettings("A")])
+    account = house.accounts.by_name["A"]
+    made = [house.client().connection for _ in range(6)]
+    for connection in made:
+        assert house.accounts.join(connection, account, leaf=connection in made[3:])
+    for clients, leafs, gone in [(-1, -1, []), (2, -1, [2]), (3, 1, [4, 5]), (0, 2, [0, 1, 2, 5])]:
+        account.settings.limits = AccountLimits(max_connections=clients, max_leafnodes=leafs)
+        assert account.surplus() == [made[i] for i in gone]
+    made[0].fail(b"expelled", "Client Closed")
+    account.settings.limits = AccountLimits(max_connections=2)
+    assert account.surplus() == []
 
 
 # -- what is waited for

@@ -39,6 +39,10 @@ def test_segments_and_folders_are_found(tmp_path: Path) -> None:
 def test_every_thread_ends_whatever_it_meets(tmp_path: Path) -> None:
     store(tmp_path, 50)
     (tmp_path / "jetstream" / "$G" / "streams" / "S1" / "log" / "gone.seg").symlink_to("nowhere")
+    for number, irregular in enumerate((os.mkfifo, os.mkdir)):
+        log = tmp_path / "jetstream" / "$G" / "streams" / f"S{number + 2}" / "log"
+        (log / "00000000000000000001.seg").unlink()
+        irregular(log / "00000000000000000001.seg")
     ahead = Ahead(str(tmp_path))
     for thread in ahead.threads:
         thread.join(20)

@@ -76,6 +76,7 @@ def test_who_was_a_guest_keeps_no_subscriptions_that_he_may_not_have(tmp_path):
         refused = "-ERR 'Permissions Violation for Subscription to \">\"'"
         assert talk.connect(user="few", **{"pass": "x"}).startswith(refused[:-1])
         assert talk.line() == "PONG"
+        assert talk.line().startswith("INFO ")  # which account it is in now
         with Talk(server) as other:
             other.connect()
             other.say("PUB secret 1\nx\nPUB both 1\nx\nPING\n")

@@ -39,6 +39,7 @@ class World:
         self.sessions = Sessions(
             self.hub, self.clients.connect, self.router, self.settings.auth_required
         )
+        self.sessions.on_first_pong = self.clients.ponged
         self.hub.on_close = self.clients.closed
 
     def join(self):
@@ -275,14 +276,33 @@ def test_long_subscriptions_of_the_departed_count_for_more():
     assert ring.listed <= 100
 
 
+def test_the_infos_after_the_greeting_have_the_connections_own_limits():
+    user = User("a", "x")
+    world = World(users=[user], no_auth_user="a", max_payload=500)
+    c = world.join()
+    greeting = json.loads(c.take()[5:])
+    assert "auth_required" not in greeting
+    world.say(c, 'CONNECT {"verbose":false,"protocol":1}\n')
+    c.session.max_payload = 100  # of its account
+    answer = json.loads(world.say(c, "PING\n").removeprefix("PONG\r\nINFO "))
+    told = {"max_payload": 100, "auth_required": True, "connect_info": True}
+    assert answer == {**greeting, **told, "remote_account": "$G"}
+    assert world.say(c, "PING\n") == "PONG\r\n"
+    world.settings.max_payload = 50
+    world.clients.tell_lame_duck()
+    later = json.loads(c.take()[5:])
+    assert later == {**greeting, "max_payload": 50, "auth_required": True}
+
+
 def test_lame_duck_is_told_to_those_who_understand_it():
     world = World()
-    old, new = world.join(), world.join()
-    world.say(old, 'CONNECT {"verbose":false}\n')
-    world.say(new, 'CONNECT {"verbose":false,"protocol":1}\n')
+    old, new, early = (world.join() for _ in range(3))
+    world.say(old, 'CONNECT {"verbose":false}\nPING\n')
+    world.say(new, 'CONNECT {"verbose":false,"protocol":1}\nPING\n')
+    world.say(early, 'CONNECT {"verbose":false,"protocol":1}\n')  # no PONG yet: not ready
     world.clients.greeting.refresh(world.settings, lame_duck=True)
     world.clients.tell_lame_duck()
-    assert old.take() == b""
+    assert old.take() == early.take() == b""
     assert json.loads(new.take()[5:])["ldm"] is True
 
 

@@ -251,8 +251,60 @@ def test_a_file_includes_relative_to_itself(tmp_path):
 def test_a_mistake_in_an_include_names_that_file(tmp_path):
     (tmp_path / "main.conf").write_text("port: 1\ninclude bad.conf")
     (tmp_path / "bad.conf").write_text("\nnonsense: 1")
-    with pytest.raises(ConfigError, match=r"bad.conf:2:1: unknown field"):
+    with pytest.raises(ConfigError, match=r"bad.conf:2:1: this can't be used") as caught:
         load_config(str(tmp_path / "main.conf"))
+    assert "nonsense" not in str(caught.value)
+    (tmp_path / "bad.conf").write_text("\nproxies: {}\nmax_payload: [1]")
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(tmp_path / "main.conf"))
+    refused, wrong = str(caught.value).splitlines()
+    assert '"proxies" is a nats-server setting that this version does not serve' in refused
+    assert "bad.conf:3:1: max_payload: this can't be used" in wrong
+
+
+SECRETS = [
+    "s3cret",
+    "s3cret\n",
+    "s3cret: 1",
+    "s3cret s3cret s3cret",
+    "root:s3cret:0:0:root:/root:/bin/bash\nbin:s3cret:1:1\n",
+    'key = "s3cret',
+    "a { s3cret",
+    "port: s3cret",
+    "operator: s3cret",
+    "tls { cert_file: s3cret, s3cret: 1 }",
+    "x = $s3cret",
+    "include s3cret",
+    "authorization { user: s3cret, s3cret: [s3cret }",
+    "accounts { s3cret { users: [{user: s3cret, s3cret: 1}] } }",
+    "jetstream { key: s3cret, cipher: s3cret }",
+    "write_deadline: s3cret",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("text", ["include other", "accounts { include other }", "include through"])
+def test_an_include_shows_nothing_of_a_file(tmp_path, secret, text):
+    (tmp_path / "other").write_text(secret)
+    (tmp_path / "through").write_text("include other")
+    path = tmp_path / "main.conf"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(path))
+    assert "s3cret" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["port: $v", "cluster: $v", "tls: [$v]", "write_deadline = $v", "leafnodes: {x: [$v]}"]
+)
+def test_a_variable_of_an_include_is_not_shown(tmp_path, text):
+    (tmp_path / "value").write_text("v = s3cret")
+    path = tmp_path / "main.conf"
+    path.write_text(f"include value\n{text}")
+    with pytest.raises(ConfigError, match=r"main.conf:2:\d+: ") as caught:
+        load_config(str(path))
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])

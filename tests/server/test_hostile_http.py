@@ -4,13 +4,19 @@ protocol's clients notice nothing.
 
 import contextlib
 import random
+import select
 import socket
-import time
+import ssl
+from pathlib import Path
 
 import pytest
 
+from penstock.server.http import Seats, Visit
+from tests.certificates import Authority
+
+from .configured import configured, rest_of
 from .hostile import MEGABYTE, ended, module_server, pour, raw, witnessed
-from .process import PATIENCE_SECONDS, ServerProcess
+from .process import ServerProcess
 
 server = pytest.fixture(module_server, scope="module")
 
@@ -70,20 +76,65 @@ def test_a_head_without_end_is_refused(server: ServerProcess) -> None:
         assert answers(server)
 
 
-def test_slow_heads_take_places_and_no_more(server: ServerProcess) -> None:
-    """Those above the 256 that the port serves are closed at once."""
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET /varz HT", b"GET /varz HTTP/1.1\r\n\r\nGET"])
+def test_half_open_requests_keep_no_probe_away(server: ServerProcess, sent: bytes) -> None:
+    """An address has 128 places: a new connection takes that of the one which is silent longest."""
     with witnessed(server, growth=24 * MEGABYTE), contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(raw(server.http_port())) for _ in range(300)]
-        for connection in slow:
+        slow: list[socket.socket] = []
+        for number in range(300):
+            connection = stack.enter_context(raw(server.http_port()))
+            slow.append(connection)
             with contextlib.suppress(OSError):
-                connection.sendall(b"GET /varz HT")
-        closed = 0
-        for connection in slow[256:]:
-            closed += ended(connection) == b""
-        assert closed == 44
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not answers(server):
-        assert time.monotonic() < deadline
+                connection.sendall(sent)
+            if number % 50 == 49:
+                assert answers(server)
+        for connection in slow[: 300 - 128]:
+            ended(connection)  # which returns: it was closed
+        assert answers(server)
+        assert select.select(slow[-100:], [], [], 0)[0] == [] or sent.startswith(b"GET /varz HTTP")
+
+
+def test_half_open_tls_keeps_no_probe_away(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.server()
+    config = f"""
+        listen: "127.0.0.1:@port", https: "127.0.0.1:@http"
+        tls {{cert_file: "{issued.cert_file}", key_file: "{issued.key_file}"}}
+    """
+    context = ssl.create_default_context(cafile=authority.ca_file)
+    with configured("penstock", config) as server, contextlib.ExitStack() as stack:
+        for number in range(300):
+            connection = stack.enter_context(server.connect("http"))
+            if number % 2:
+                connection.sendall(b"\x16\x03\x01")
+        with (
+            server.connect("http") as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as probe,
+        ):
+            probe.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert rest_of(probe).endswith(b'{"status":"ok"}')
+
+
+def test_the_place_of_who_is_silent_longest_in_the_largest_crowd_is_taken() -> None:
+    seats = Seats(6, 4)
+    with contextlib.ExitStack() as stack:
+
+        def visit(address: str) -> Visit:
+            return Visit(stack.enter_context(socket.socket()), address)
+
+        crowd = [visit("a") for _ in range(5)]
+        assert [seats.take(each) for each in crowd[:4]] == [None] * 4
+        seats.refresh(crowd[0])
+        assert seats.take(crowd[4]) is crowd[1]  # of its own address
+        assert seats.take(visit("b")) is None
+        assert seats.take(visit("c")) is None
+        assert seats.take(visit("d")) is crowd[2]  # of the address with the most
+        seats.leave(crowd[2])  # once more: nothing
+        seats.leave(crowd[3])
+        assert seats.take(visit("e")) is None
+        for number in range(1000):
+            seats.take(visit(f"f{number}"))
+        assert sum(len(each) for each in seats._of.values()) == 6
 
 
 def test_who_asks_and_does_not_read(server: ServerProcess) -> None:

@@ -179,7 +179,8 @@ def test_monitoring_reports_streams_and_consumers(tmp_path):
         assert stream["config"]["name"] == "S"
         assert stream["state"]["messages"] == 1
         assert stream["consumer_detail"][0]["num_pending"] == 1
-        assert get("/varz")["jetstream"]["config"]["sync_always"] is True
+        config = get("/varz")["jetstream"]["config"]
+        assert (config["sync_interval"], config["sync_always"]) == (120 * 10**9, True)
         assert get("/healthz?account=$G&stream=S&consumer=c") == {"status": "ok"}
         with pytest.raises(urllib.error.HTTPError) as caught:
             get("/healthz?account=$G&stream=T")
@@ -193,11 +194,9 @@ def test_timers_run_without_traffic(tmp_path):
     """Messages get too old, and unacknowledged ones come again, though no client says a word."""
     with running("-js", "-sd", str(tmp_path)) as server, client(server) as nc:
         js = nc.jetstream()
-        js.create_stream(StreamConfig(name="S", num_replicas=1, max_age=200_000_000))
+        js.create_stream(StreamConfig(name="S", num_replicas=1, max_age=0.2))
         js.create_stream(StreamConfig(name="T", num_replicas=1))
-        config = ConsumerConfig(
-            durable_name="c", name="c", ack_policy="explicit", ack_wait=100_000_000
-        )
+        config = ConsumerConfig(durable_name="c", name="c", ack_policy="explicit", ack_wait=0.1)
         js.create_consumer("T", config)
         js.publish("S", b"x")
         js.publish("T", b"y")

@@ -320,6 +320,75 @@ def test_monitoring_shows_both_sides(tmp_path: Path) -> None:
             assert f"$JS.{domain}.API.>" in row["subscriptions_list"]
 
 
+def connz(port: int, query: str = "") -> list[dict[str, Any]]:
+    url = f"http://127.0.0.1:{port}/connz?auth=1&subs=1&{query}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        rows: list[dict[str, Any]] = json.load(answer)["connections"]
+    return [row for row in rows if row["kind"] == "Leafnode"]
+
+
+@pytest.mark.parametrize("kind", ["penstock", "nats-server"])
+def test_leaf_nodes_are_among_the_connections(kind: str, tmp_path: Path) -> None:
+    """Open ones and closed ones, with the same fields on both servers."""
+    need(kind)
+    port = free_port()
+    users = "accounts {A {users: [{user: a, password: x}]}, B {users: [{user: b, password: x}]}}"
+    hub = node(kind, tmp_path, "hub", more=f"http: 127.0.0.1:{port}\n{users}\nno_auth_user: a")
+    url = f"nats://a:x@127.0.0.1:{hub.leaf_port}"
+    leaf = node("penstock", tmp_path, "leaf", hub_url=url)
+    fields = "cid kind ip port start last_activity rtt uptime idle pending_bytes in_msgs out_msgs"
+    fields += " in_bytes out_bytes subscriptions name version authorized_user account"
+    fields += " subscriptions_list name_tag"
+    with running(hub, leaf):
+        linked(leaf.client(), hub.client())
+        (row,) = connz(port)
+        assert list(row) == fields.split()
+        shown = {name: row[name] for name in ("name", "authorized_user", "account", "name_tag")}
+        assert shown == {"name": "leaf", "authorized_user": "a", "account": "A", "name_tag": "A"}
+        assert row["in_msgs"] > 0
+        assert row["subscriptions"] == len(row["subscriptions_list"])
+        for query in ("acc=A", "user=a", f"cid={row['cid']}", "state=any"):
+            assert [each["cid"] for each in connz(port, query)] == [row["cid"]]
+        for query in ("acc=B", "user=b", "state=closed"):
+            assert connz(port, query) == []
+        leaf.stop()
+        wait_for(lambda: connz(port, "state=closed"), "the closed one")
+        assert connz(port) == []
+        (gone,) = connz(port, "state=closed")
+        ended = fields.replace("last_activity", "last_activity stop reason")
+        assert list(gone) == ended.split()
+        assert gone["subscriptions"] == len(gone["subscriptions_list"]) > 0
+
+
+def test_a_lowered_limit_closes_the_newest_leaf_nodes_alone(tmp_path: Path) -> None:
+    port = free_port()
+    more = f"""
+        http: 127.0.0.1:{port}
+        accounts {{A {{users: [{{user: a, password: x}}], limits: {{max_leafnodes: 2}}}}}}
+        no_auth_user: a
+    """
+    hub = node("penstock", tmp_path, "hub", more=more)
+    url = f"nats://a:x@127.0.0.1:{hub.leaf_port}"
+    first, second = (node("penstock", tmp_path, name, hub_url=url) for name in ("one", "two"))
+    with running(hub, first):
+        at_hub = hub.client()
+        linked(first.client(), at_hub)
+        second.start()
+        try:
+            linked(second.client(), at_hub, "linked.two")
+            config = tmp_path / "hub.conf"
+            config.write_text(config.read_text().replace("max_leafnodes: 2", "max_leafnodes: 1"))
+            assert hub.server.process is not None
+            hub.server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: [row["name"] for row in connz(port)] == ["one"], "the end of one")
+            reason = "Leafnode connection closed: Maximum Account Connections Exceeded"
+            wait_for(lambda: reason in hub.log(), "its reason")
+            linked(first.client(), at_hub, "linked.still")
+        finally:
+            second.stop()
+            second.server.remove()
+
+
 def test_a_reload_takes_remotes_away_and_brings_them(tmp_path: Path) -> None:
     hub = node("penstock", tmp_path, "hub")
     leaf = node("penstock", tmp_path, "leaf", hub=hub, remote="disabled: false")

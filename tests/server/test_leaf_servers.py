@@ -176,7 +176,7 @@ def test_a_stream_of_the_other_domain_is_used_as_one_here(pair: Pair, upwards: b
             ack_policy="explicit",
             filter_subject=f"{subject}.3",
             flow_control=True,
-            idle_heartbeat=1_000_000_000,
+            idle_heartbeat=1,
         )
         sub = here.subscribe(f"push.{name}")
         here.flush()

@@ -134,6 +134,7 @@ def test_one_listener_may_close_the_other_in_a_turn(tmp_path):
             house.turn.ignore(listening.fileno())
 
     for each in sockets:
+        each.listen()
         house.turn.listen(each.fileno(), lambda each=each: accept(each))
     with house.client(), socket.create_connection(other.getsockname(), timeout=10):
         house.turn.run(1000)

@@ -59,6 +59,21 @@ def test_one_message_is_one_line():
     assert "a\\r\\nb" in stream.getvalue()
 
 
+HOSTILE = ["\x1b[2J", "\x07", "\x9b31m", "\x7f", "\x00", "\u202e", "\u2028", "\udc9b", "\t", "\x85"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_text_reaches_a_terminal_as_a_command(form):
+    log, stream = lines(form=form, debug=True, trace=True)
+    for say in (log.info, log.warn, log.error, log.fatal, log.debug, log.trace):
+        for text in HOSTILE:
+            say(f"before{text}after \u00fc")
+    shown = stream.getvalue().split("\n")
+    assert len(shown) == 6 * len(HOSTILE) + 1
+    assert all(line.isprintable() for line in shown)
+    assert all("before\\" in line and "after \u00fc" in line for line in shown[:-1])
+
+
 def test_structured_lines_are_json():
     log, stream = lines(form="json")
     log.fatal('say "ü"\n')

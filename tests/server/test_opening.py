@@ -4,7 +4,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from penstock.core.router import Router
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
 from penstock.server.opening import PLAIN, Opening, may_open_early
+from penstock.server.plain import field_names
 from penstock.server.settings import Settings
 from penstock.server.settings.users import User
 
@@ -23,6 +23,7 @@ class Early:
 
     def __init__(self) -> None:
         self.turn = Turn(SystemClock())
+        self.connects = 0
         self.router = Router(self.turn)
         self.sessions = Sessions(self.turn, self.connected, self.router)
         self.opening = Opening(self.turn, self.sessions)
@@ -32,6 +33,7 @@ class Early:
 
     def connected(self, connection: Connection, _text: bytes) -> Router:
         connection.verbose = connection.pedantic = False
+        self.connects += 1
         return self.router
 
     def accept(self) -> None:
@@ -44,8 +46,8 @@ class Early:
         client.sendall(b"CONNECT {}\r\n")
         return client
 
-    def serve(self, load: Callable[[], None]) -> None:
-        self.opening.serve(load)
+    def serve(self, load: Callable[[], None], for_connect: Callable[[], None] = int) -> None:
+        self.opening.serve(for_connect, load)
 
 
 @pytest.fixture
@@ -112,19 +114,41 @@ def test_one_that_goes_while_its_publish_waits_is_forgotten(early: Early) -> Non
     assert early.turn.all_connections() == []
 
 
-def test_what_loading_raises_is_raised_in_the_main_thread(early: Early) -> None:
+def test_who_comes_first_is_answered_and_a_connect_waits_for_what_it_needs(early: Early) -> None:
+    seen: list[tuple[bytes, int]] = []
+    clients: list[socket.socket] = []
+
+    def for_connect() -> None:
+        client = socket.create_connection(early.listening.getsockname(), timeout=10)
+        clients.append(client)
+        client.sendall(b"PING\r\nCONNECT {}\r\nPING\r\nPUB a 0\r\n\r\nPING\r\n")
+        seen.append((read_until(client, b"PONG\r\n"), early.connects))
+
     def load() -> None:
+        seen.append((read_until(clients[0], b"PONG\r\n"), early.connects))
+
+    early.serve(load, for_connect)
+    assert seen == [(b"PONG\r\n", 0), (b"PONG\r\n", 1)]
+    early.sessions.go_on()
+    early.turn.run(0)
+    with clients[0] as client:
+        assert read_until(client, b"PONG\r\n") == b"PONG\r\n"  # behind the publish
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_what_loading_raises_is_raised_in_the_main_thread(early: Early, part: int) -> None:
+    def fails() -> None:
         assert threading.current_thread() is not threading.main_thread()
         raise ImportError("no such thing")
 
     with pytest.raises(ImportError, match="no such thing"):
-        early.serve(load)
+        early.opening.serve(*((fails, fails), (int, fails))[part])
 
 
 def test_a_plain_server_opens_early_whatever_its_plain_settings_are() -> None:
     assert may_open_early(Settings())
     assert may_open_early(Settings(jetstream=True, port=1, store_dir="/x", max_payload=7))
-    assert set(Settings.__dataclass_fields__) >= PLAIN
+    assert set(field_names(Settings)) >= PLAIN
 
 
 @pytest.mark.parametrize(
@@ -132,7 +156,7 @@ def test_a_plain_server_opens_early_whatever_its_plain_settings_are() -> None:
     [
         Settings(token="t"),
         Settings(users=[User("u", "p")]),
-        replace(Settings(), auth_timeout_ns=1),
+        Settings(auth_timeout_ns=1),
     ],
 )
 def test_one_that_has_to_know_its_clients_does_not(settings: Settings) -> None:

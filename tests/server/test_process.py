@@ -14,19 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from penstock.server.files import StoreLock
+
 from .process import GoneError, ServerProcess, Wire, running
 
 
-def refused(*arguments):
+def refused(*arguments, status=1):
     """Run a server that can't start: the lines that it leaves on stderr."""
     server = ServerProcess(*arguments)
-    assert server.end() == 1, server.text
+    assert server.end() == status, server.text
     return server.text.splitlines()
 
 
-def test_version_and_help_are_answered_at_once():
+def test_version_and_help_are_answered():
     for option, text in (("--version", "nats-server: v2."), ("-h", "--store_dir")):
-        started = time.perf_counter()
         result = subprocess.run(
             [sys.executable, "-m", "penstock.server", option],
             capture_output=True,
@@ -35,7 +36,6 @@ def test_version_and_help_are_answered_at_once():
         )
         assert text in result.stdout
         assert result.stderr == ""
-        assert time.perf_counter() - started < 2
     assert result.stdout.count("\n") > 20
 
 
@@ -60,22 +60,6 @@ def test_no_heavy_module_is_loaded_by_a_bare_server():
     assert result.stdout.strip() == "[]"
 
 
-def test_a_bare_server_answers_ping_within_the_budget():
-    """0.12 s from exec to PONG on an idle machine. Here CPU time is what is looked at, because the
-    clock on the wall says more about who else is running.
-    """
-    times = []
-    for _ in range(3):
-        server = ServerProcess("-a", "127.0.0.1", "-p", "-1")
-        with Wire(server.port()) as wire:
-            wire.ping()
-        with open(f"/proc/{server.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        times.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
-        assert server.stop() == 0
-    assert min(times) <= 0.15, times
-
-
 def test_a_server_serves_and_stops(tmp_path):
     with running() as server, Wire(server.port()) as wire:
         assert wire.info["port"] == server.port()
@@ -98,23 +82,23 @@ def test_interrupt_stops_it_well():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("status", "arguments", "text"),
     [
-        (["--bogus"], "unknown option --bogus; see penstock-server --help"),
-        (["-p", "x"], 'invalid value "x" for option -p'),
-        (["-c", "/no/such.conf"], "can't read configuration file /no/such.conf: No such file"),
-        (["-t"], "option -t needs a configuration file"),
-        (["-l", "/no/such/log", "-p", "-1"], "can't open log file /no/such/log"),
-        (["-a", "203.0.113.7", "-p", "-1"], "this machine has no such address"),
-        (["-p", "4999", "-m", "4999"], "can't share port 4999"),
-        (["-sl", "explode=1"], 'unknown signal "explode"'),
-        (["--routes", "nats://10.0.0.1:6222"], "option --routes: routes to other servers"),
-        (["-sl", "quit=/no/such.pid"], "neither a process id nor a readable pid file"),
-        (["-sl", "quit=999999999"], "there is no process 999999999"),
+        (2, ["--bogus"], "unknown option --bogus; see penstock-server --help"),
+        (2, ["-p", "x"], 'invalid value "x" for option -p'),
+        (1, ["-c", "/no/such.conf"], "can't read configuration file /no/such.conf: No such file"),
+        (2, ["-t"], "option -t needs a configuration file"),
+        (1, ["-l", "/no/such/log", "-p", "-1"], "can't open log file /no/such/log"),
+        (1, ["-a", "203.0.113.7", "-p", "-1"], "this machine has no such address"),
+        (2, ["-p", "4999", "-m", "4999"], "can't share port 4999"),
+        (2, ["-sl", "explode=1"], 'unknown signal "explode"'),
+        (2, ["--routes", "nats://10.0.0.1:6222"], "option --routes: routes to other servers"),
+        (1, ["-sl", "quit=/no/such.pid"], "neither a process id nor a readable pid file"),
+        (1, ["-sl", "quit=999999999"], "there is no process 999999999"),
     ],
 )
-def test_what_cant_start_says_why_in_one_line(arguments, text):
-    lines = refused(*arguments)
+def test_what_cant_start_says_why_in_one_line(status, arguments, text):
+    lines = refused(*arguments, status=status)
     assert len(lines) == 1, lines
     assert re.match(r"penstock-server: |\[\d+\] .* \[FTL\] ", lines[0])
     assert text in lines[0]
@@ -155,6 +139,7 @@ def test_files_that_tell_others_where_it_is(tmp_path):
         *("-m", "-1", "--profile", "-1"),
     ) as server:
         assert (tmp_path / "pid").read_text() == f"{server.pid}\n"
+        assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o600
         ports = json.loads((tmp_path / f"nats-server_{server.pid}.ports").read_text())
         assert ports == {
             "nats": [f"nats://127.0.0.1:{server.port()}"],
@@ -249,6 +234,7 @@ def test_lame_duck_tells_clients_and_leaves(tmp_path):
     server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
     wire = Wire(server.port(), hello='{"verbose":false,"protocol":1}')
     wire.ping()
+    assert json.loads(wire.line()[5:])["connect_info"] is True
     server.signal(signal.SIGUSR2)
     assert json.loads(wire.line()[5:])["ldm"] is True
     with pytest.raises((GoneError, OSError)):
@@ -344,6 +330,7 @@ def test_lame_duck_ignores_sigterm_and_sigint_ends_it(tmp_path):
     server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-c", str(path))
     wire = Wire(server.port(), hello='{"verbose":false,"protocol":1}')
     wire.ping()
+    assert json.loads(wire.line()[5:])["connect_info"] is True
     server.signal(signal.SIGUSR2)
     assert json.loads(wire.line()[5:])["ldm"] is True
     server.signal(signal.SIGTERM)
@@ -400,3 +387,17 @@ def test_a_slow_consumer_is_told_in_the_log(tmp_path):
             wire.ping()
         server.wait_for(r"Slow Consumer Detected: (MaxPending of 1048576 Exceeded|WriteDeadline)")
         slow.close()
+
+
+def test_a_store_that_is_made_is_for_its_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        for folder in ("new/inner/store", "there"):
+            StoreLock(str(tmp_path / folder)).close()
+    finally:
+        os.umask(before)
+    for folder in ("new", "new/inner", "new/inner/store"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "new/inner/store/lock").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o755  # as its owner wants it

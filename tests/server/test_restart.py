@@ -1,5 +1,6 @@
 """Real servers that are started over a store whose streams take a while to open, and killed meanwhile."""
 
+import fcntl
 import json
 import os
 import re
@@ -124,11 +125,14 @@ def health(port: int) -> str:
 
 
 def test_health_says_how_far_it_is(store: Path, tmp_path: Path) -> None:
-    """BIG is not begun before a thread has brought its files to the disk: one that is a pipe makes
-    that last until somebody writes there.
+    """BIG is not begun before a thread has brought its files to the disk: one with a lease makes that
+    last until the lease is given back.
     """
     held = store / "jetstream/$G/streams/BIG/log" / f"{10**19}.seg"
-    os.mkfifo(held)
+    held.write_bytes(b"x")
+    lease = os.open(held, os.O_RDWR)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # that somebody waits for it
+    fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     port = free_port()
     server = ServerProcess("-a", "127.0.0.1", "-p", "-1", "-m", str(port), "-js", "-sd", str(store))
     try:
@@ -139,14 +143,16 @@ def test_health_says_how_far_it_is(store: Path, tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert health(port) == "recovering 1 of 2 streams"
-        away = held.rename(tmp_path / "pipe")
-        os.close(os.open(away, os.O_RDWR))
+        held.rename(tmp_path / "away")
+        fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         while said := health(port):
             assert re.fullmatch("recovering [12] of 2 streams", said)
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert server.wait_for("Took .*ms to start JetStream")
     finally:
+        os.close(lease)
+        signal.signal(signal.SIGIO, before)
         assert server.stop() == 0
 
 

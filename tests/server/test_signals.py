@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from penstock.server.errors import OptionError
+from penstock.server.errors import StartError
 from penstock.server.signals import is_server, running_servers, send_signal
 
 
@@ -56,7 +56,7 @@ def test_the_servers_of_a_machine_are_found(tmp_path):
 )
 def test_what_cant_be_signalled_is_told(running, command, message, monkeypatch):
     monkeypatch.setattr("penstock.server.signals.running_servers", lambda: running)
-    with pytest.raises(OptionError, match=message.replace("*", r"\*")):
+    with pytest.raises(StartError, match=message.replace("*", r"\*")):
         send_signal(command)
 
 

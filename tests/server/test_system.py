@@ -44,7 +44,7 @@ class Doer:
 
     def send_lame_duck(self, cid):
         self.done.append(cid)
-        return cid == 1
+        return "" if cid == 1 else "no such client id"
 
     def purge_account(self, name):
         self.done.append(name)

@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 
-from penstock.server.errors import StartError
+from penstock.server.errors import OptionError, StartError
 from penstock.server.options import PROGRAM, USAGE, Options, parse_options
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _main(sys.argv[1:] if arguments is None else arguments)
     except StartError as problem:
         print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(problem, OptionError) else 1
     except KeyboardInterrupt:
         return 130
 
@@ -63,7 +63,7 @@ def _check(options: Options) -> int:
     from penstock.server.config import load_config
 
     if not options.config:
-        raise StartError("option -t needs a configuration file: -c <file>")
+        raise OptionError("option -t needs a configuration file: -c <file>")
     settings, warnings = load_config(options.config, strict=True)
     if settings.tls is not None or settings.websocket.tls is not None:
         from penstock.server.transports.tls import server_contexts
@@ -98,7 +98,14 @@ def _serve(options: Options) -> int:
     for warning in warnings:
         log.warn(warning)
     try:
-        _run(settings, log, options)
+        try:
+            _run(settings, log, options)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] == "penstock":
+                raise
+            raise StartError(
+                f"the package {missing.name} is not installed: pip install 'penstock[server]'"
+            ) from None
     except StartError as problem:
         for line in str(problem).split("\n"):
             log.fatal(line)
@@ -126,8 +133,7 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
         from penstock.server.startup import store_folder
 
         store = lock_store(store_folder(settings), settings.domain, log.warn)
-    # The kernel takes connections from here on: clients that come while the rest is loaded are
-    # served a little later.
+    # The ports are ours from here on; the server listens when it can greet.
     from penstock.core.buffer import seed_hash
     from penstock.server.app import Server
 

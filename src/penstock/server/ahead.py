@@ -13,6 +13,8 @@ import os
 import threading
 from collections.abc import Iterator
 
+from penstock.core.disk import open_to_read
+
 THREADS = 8
 FILES_MAX = 10_000  # more than that and the disk is busy without us
 
@@ -79,7 +81,7 @@ class Ahead:
 
 
 def _sync(path: str, whole: bool) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_to_read(path)
     try:
         if whole:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)

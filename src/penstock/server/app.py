@@ -6,8 +6,9 @@ in order.
                             loop         Clients (greeting, CONNECT, pings)
 
 What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
-serves the clients that are there already. Knows nothing of how settings were written or what
-messages mean. One Server is one life; a reload changes its settings.
+serves the clients that are there already. No port is listened on before its clients can be served.
+Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
+changes its settings.
 """
 
 import contextlib
@@ -119,9 +120,11 @@ class Server:
             self.turn, self.clients.connect, self.router, settings.auth_required
         )
         self.clients.admit = self.sessions.admit
-        self.clients.settle = self.sessions.settle
         self.clients.recheck = self.sessions.recheck
         self.sessions.on_violation = self.clients.violated
+        self.sessions.on_broken = self.clients.broke
+        self.sessions.on_guest = self.clients.guest
+        self.sessions.on_first_pong = self.clients.ponged
         self.clients.kick = self.turn.kick
         self.clients.call_at = self._call_at
         self.clients.sweep_by = self._sweep_by
@@ -189,8 +192,9 @@ class Server:
             signal.signal(number, lambda number, _: self._early_signals.append(number))
         if may_open_early(self.settings):
             self.listener.open()
-            self._opening.serve(self._load)
+            self._opening.serve(_load_for_connect, self._load)
         else:
+            _load_for_connect()
             self._load()
         import asyncio
 
@@ -240,11 +244,6 @@ class Server:
     async def _start(self) -> None:
         for number in SIGNALS:
             self.loop.add_signal_handler(number, self.commands.trapped, number)
-        if self._http_sockets:
-            context = self.doors.monitoring_context()
-            await self.watching.open_monitoring(self._http_sockets, context)
-            shown = join_address(self.settings.http_host or self.host, self.http_port)
-            self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
         if self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
@@ -256,8 +255,7 @@ class Server:
                 )
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
         self.watching.open()
-        self.listener.open(self.loop)
-        self.doors.open(self.loop)
+        await self._listen()
         self.write_files()
         self._looping = True
         for when_ns, call in self._until_looping:
@@ -270,6 +268,18 @@ class Server:
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
         tell_systemd("READY=1")
+
+    async def _listen(self) -> None:
+        """Open all ports, now that whoever comes is served at once."""
+        if self._http_sockets:
+            context = self.doors.monitoring_context()
+            await self.watching.open_monitoring(self._http_sockets, context)
+            shown = join_address(self.settings.http_host or self.host, self.http_port)
+            self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
+        self.listener.open(self.loop)
+        self.doors.open(self.loop)
+        if self.leafs is not None:
+            self.leafs.open(self.loop)
 
     def open_jetstream(self) -> None:
         """Recover what the store holds and serve it; StartError when that fails."""
@@ -452,6 +462,11 @@ class Server:
     def connection(self, cid: int) -> Connection | None:
         """An open connection by its id."""
         return next((c for c in self.turn.all_connections() if c.id == cid), None)
+
+
+def _load_for_connect() -> None:
+    """Import what the answer to a CONNECT needs."""
+    import_module("penstock.server.auth.hello")
 
 
 def _draw(below: int) -> int:

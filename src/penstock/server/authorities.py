@@ -2,11 +2,10 @@
 when the settings ask for it; the server's own key is made then, too.
 """
 
-from typing import TYPE_CHECKING
-
 from penstock.server.identity import new_server_id
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.app import Server
     from penstock.server.auth.callout import ServerKeys

@@ -11,8 +11,8 @@ Knows which parts there are, and nothing of what they do.
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 

@@ -10,7 +10,7 @@ class StartError(Exception):
 
 
 class OptionError(StartError):
-    """A command line option is unknown, lacks its value, or has a value it can't have."""
+    """A command line option is unknown, lacks its value, or has a value it can't have; status 2."""
 
 
 class ConfigError(StartError):

@@ -2,12 +2,11 @@
 folder, open-file limit.
 """
 
-import json
 import os
 import resource
 from collections.abc import Callable
 
-from penstock.core.store_lock import FolderInUse, FolderLock
+from penstock.core.store_lock import FolderInUse, FolderLock, make_private
 from penstock.server.errors import StartError
 
 PORTS_FILE_PREFIX = (
@@ -16,9 +15,9 @@ PORTS_FILE_PREFIX = (
 
 
 def write_pid_file(path: str) -> None:
-    """Write this process's id; StartError when it can't be done."""
+    """Write this process's id, for this user alone; StartError when it can't be done."""
     try:
-        _replace(path, f"{os.getpid()}\n")
+        _replace(path, f"{os.getpid()}\n", 0o600)
     except OSError as problem:
         raise StartError(
             f"can't write pid file {path}: {problem.strerror}; choose another with -P"
@@ -32,8 +31,10 @@ def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
     has none is left out. StartError when it can't be done.
     """
     path = os.path.join(folder, f"{PORTS_FILE_PREFIX}_{os.getpid()}.ports")
+    import json
+
     try:
-        _replace(path, json.dumps({name: urls for name, urls in ports.items() if urls}))
+        _replace(path, json.dumps({name: urls for name, urls in ports.items() if urls}), 0o666)
     except OSError as problem:
         raise StartError(
             f"can't write ports file {path}: {problem.strerror}; "
@@ -42,10 +43,12 @@ def write_ports_file(folder: str, ports: dict[str, list[str]]) -> str:
     return path
 
 
-def _replace(path: str, text: str) -> None:
+def _replace(path: str, text: str, mode: int) -> None:
     """Readers see the file whole or not at all."""
     temporary = f"{path}.{os.getpid()}.new"
-    with open(temporary, "w", encoding="utf-8") as file:
+    remove_file(temporary)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(temporary, path)
 
@@ -86,13 +89,13 @@ class StoreLock:
     """Holds a store folder for this process alone, until close() or the end of the process."""
 
     def __init__(self, folder: str, domain: str = "") -> None:
-        """Make the folder and lock it; StartError when it can't be used, StoreInUseError when
+        """Make the folder, for this user alone, and lock it; StartError when it can't be used, StoreInUseError when
         somebody has it. The domain is for those that find it locked.
         """
         self.folder = folder
         _refuse_foreign(folder)
         try:
-            os.makedirs(folder, exist_ok=True)
+            make_private(folder)
             self._lock = FolderLock(folder, domain)
         except FolderInUse as other:
             in_use = StoreInUseError(f"{other}; stop it or choose another with -sd")

@@ -1,17 +1,24 @@
 """A small HTTP/1.1 server for monitoring: GET and HEAD, no bodies, one answer for each request,
 keep-alive.
 
-Limits: a request head of 16 KiB, 10 seconds to send it, 256 connections at once. Knows nothing of
-what is asked: a callback answers (path, query). It reads with asyncio's streams, so a slow reader
-of metrics holds up nobody.
+Limits: a request head of 16 KiB, 10 seconds to send it (and for the TLS handshake before), 256
+connections at once, 128 of one address. Whoever comes gets in: where there is no room, the connection
+goes that has been silent longest, of the address that has most. So a probe gets its answer, whoever
+holds places. Knows nothing of what is asked: a callback answers (path, query). It reads with
+asyncio's streams, so a slow reader of metrics holds up nobody.
 """
 
 import asyncio
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
+
+from penstock.server.auth.patience import group
+from penstock.server.transports.listener import listen
 
 if TYPE_CHECKING:
     import ssl
@@ -20,6 +27,11 @@ MAX_HEAD_BYTES = 16 * 1024
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 MAX_CONNECTIONS = 256
+MAX_OF_ADDRESS = 128
+# In one round of the loop, so few that a new connection is read from, which takes some rounds, before
+# others have taken its place.
+ACCEPTED_AT_ONCE = 8
+LOOK_AWAY_SECONDS = 0.5
 
 _REASONS = {
     200: "OK",
@@ -42,6 +54,61 @@ class Answer(NamedTuple):
 Handle = Callable[[str, dict[str, str]], Answer]
 
 
+class Visit:
+    """A connection of the port."""
+
+    __slots__ = ("address", "begun", "socket", "task")
+
+    def __init__(self, connected: socket.socket, address: str) -> None:
+        """Just accepted."""
+        self.socket = connected
+        self.address = address  # that is counted
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False  # its task owns the socket
+
+
+class Seats:
+    """The connections that have a place, by address; who was heard of last stands last."""
+
+    def __init__(self, most: int, most_of_address: int) -> None:
+        """Everything is free."""
+        self._most = most
+        self._most_of_address = most_of_address
+        self._of: dict[str, OrderedDict[Visit, None]] = {}
+        self._taken = 0
+
+    def take(self, visit: Visit) -> Visit | None:
+        """One more; who has lost its place for it."""
+        own = self._of.setdefault(visit.address, OrderedDict())
+        own[visit] = None
+        self._taken += 1
+        if len(own) > self._most_of_address:
+            crowd = own
+        elif self._taken > self._most:
+            crowd = max(self._of.values(), key=len)
+        else:
+            return None
+        evicted = next(iter(crowd))
+        self.leave(evicted)
+        return evicted
+
+    def refresh(self, visit: Visit) -> None:
+        """It has sent a whole request."""
+        own = self._of.get(visit.address)
+        if own is not None and visit in own:
+            own.move_to_end(visit)
+
+    def leave(self, visit: Visit) -> None:
+        """Its place is free; nothing if it has none."""
+        own = self._of.get(visit.address)
+        if own is None or visit not in own:
+            return
+        del own[visit]
+        self._taken -= 1
+        if not own:
+            del self._of[visit.address]
+
+
 class HttpServer:
     """Serves one callback on listening sockets."""
 
@@ -51,35 +118,82 @@ class HttpServer:
         """
         self._handle = handle
         self._failed = failed
-        self._servers: list[asyncio.Server] = []
+        self._listening: list[socket.socket] = []
+        self._context: ssl.SSLContext | None = None
+        self._seats = Seats(MAX_CONNECTIONS, MAX_OF_ADDRESS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(
         self, sockets: list[socket.socket], context: "ssl.SSLContext | None" = None
     ) -> None:
-        """Begin to serve, with TLS when there is a context."""
+        """Begin to serve on bound sockets, with TLS when there is a context. StartError when
+        somebody else listens on a port since it was bound.
+        """
+        self._context = context
+        self._listening = sockets
         for listening in sockets:
-            server = await asyncio.start_server(
-                self._serve, sock=listening, limit=MAX_HEAD_BYTES, ssl=context
-            )
-            self._servers.append(server)
+            listen(listening, "-m")
+            self._watch(listening)
 
     async def close(self) -> None:
         """Stop: nothing is accepted any more, open connections end."""
-        for server in self._servers:
-            server.close()
+        listening, self._listening = self._listening, []
+        for each in listening:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+            each.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
+    # -- coming in
+
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take those who wait, not too many at once."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no descriptor is free: the socket stays readable, look away
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening.fileno())
+                loop.call_later(LOOK_AWAY_SECONDS, self._watch, listening)
+                return
+            connected.setblocking(False)
+            visit = Visit(connected, group(str(address[0])))
+            visit.task = asyncio.get_running_loop().create_task(self._serve(visit))
+            visit.task.add_done_callback(partial(self._gone, visit))
+            self._tasks.add(visit.task)
+            evicted = self._seats.take(visit)
+            if evicted is not None and evicted.task is not None:
+                evicted.task.cancel()
+
+    def _gone(self, visit: Visit, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._seats.leave(visit)
+        if not visit.begun:
+            visit.socket.close()
+
+    async def _serve(self, visit: Visit) -> None:
+        visit.begun = True
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_HEAD_BYTES, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport: asyncio.Transport | None = None
         try:
-            if len(self._tasks) <= MAX_CONNECTIONS:
-                await self._converse(reader, writer)
+            async with asyncio.timeout(HEAD_SECONDS):
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol, visit.socket, ssl=self._context
+                )
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            await self._converse(reader, writer, visit)
+            transport.close()
         except (
             OSError,
             asyncio.IncompleteReadError,
@@ -87,17 +201,20 @@ class HttpServer:
             TimeoutError,
             asyncio.CancelledError,
         ):
-            pass  # the peer went away or sent nothing, or the server stops: there is nobody to tell
-        finally:
-            if task is not None:
-                self._tasks.discard(task)
-            writer.close()
+            # the peer went away or sent nothing, made room, or the server stops: nobody is to tell
+            if transport is not None:
+                transport.abort()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit
+    ) -> None:
         wait = HEAD_SECONDS
         while True:
             async with asyncio.timeout(wait):
-                head = await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readexactly(1)
+            async with asyncio.timeout(HEAD_SECONDS):
+                head += await reader.readuntil(b"\r\n\r\n")
+            self._seats.refresh(visit)
             answer, keep, send_body = self._answer(head)
             writer.write(_encode(answer, keep, send_body))
             async with asyncio.timeout(HEAD_SECONDS):
@@ -105,6 +222,7 @@ class HttpServer:
             if not keep:
                 return
             wait = IDLE_SECONDS
+            await asyncio.sleep(0)  # the next request may be there: the loop has others, too
 
     def _answer(self, head: bytes) -> tuple[Answer, bool, bool]:
         lines = head.decode("latin-1").split("\r\n")

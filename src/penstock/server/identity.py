@@ -2,7 +2,6 @@
 for the random id.
 """
 
-import json
 import os
 import sys
 from binascii import b2a_base64, crc_hqx
@@ -12,8 +11,10 @@ from penstock.server.units import parse_address
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _SERVER_PREFIX = 13 << 3  # the nkey type "server": the first letter of the encoded key is N
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
 API_LEVEL = 4  # JetStream API level of the compatible version
+_END = b',"api_lvl":%d} \r\n' % API_LEVEL
 RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}"
 
 
@@ -70,10 +71,10 @@ class Greeting:
             tail["domain"] = settings.domain
         if lame_duck:
             tail["ldm"] = True
-        tail["api_lvl"] = API_LEVEL
-        self._head = b"INFO " + _json(head)[:-1]
-        self._websocket_head = b"INFO " + _json(self._of_websocket(settings, head))[:-1]
-        self._tail = b"," + _json(tail)[1:] + b" \r\n"
+        self._tail = b"".join(b",%s" % _json({name: tail[name]})[1:-1] for name in tail)
+        first = head, self._of_websocket(settings, head)
+        self._first = [b"INFO " + _json(fields)[:-1] for fields in first]
+        self._later = [_around_payload(_known(settings, fields)) for fields in first]
 
     def _of_websocket(self, settings: Settings, head: dict[str, object]) -> dict[str, object]:
         """What those are told who come over a WebSocket: its address, its TLS."""
@@ -95,12 +96,41 @@ class Greeting:
         """The INFO of one connection; the nonce is what an nkey user signs, the address is left
         out when it is "".
         """
-        return b'%s,"client_id":%d%s%s%s' % (
-            self._websocket_head if websocket else self._head,
+        return b'%s,"client_id":%d%s%s%s%s' % (
+            self._first[websocket],
             client_id,
             b',"nonce":"%s"' % nonce.encode() if nonce else b"",
             b',"client_ip":"%s"' % client_ip.encode() if client_ip else b"",
             self._tail,
+            _END,
+        )
+
+    def later(
+        self,
+        client_id: int,
+        client_ip: str,
+        max_payload: int,
+        account: str = "",
+        *,
+        system: bool = False,
+        websocket: bool = False,
+    ) -> bytes:
+        """An INFO for a client that has come in. With its account this is the answer to CONNECT,
+        which says whether that is the system account.
+        """
+        before, behind = self._later[websocket]
+        return b'%s%d%s,"client_id":%d,"client_ip":"%s"%s%s%s%s' % (
+            before,
+            max_payload,
+            behind,
+            client_id,
+            client_ip.encode(),
+            self._tail,
+            b',"connect_info":true,"remote_account":%s' % _value(account).encode()
+            if account
+            else b"",
+            b',"acc_is_sys":true' if system else b"",
+            _END,
         )
 
 
@@ -117,5 +147,35 @@ def _of_tls(settings: Settings) -> dict[str, object]:
     return fields
 
 
+def _known(settings: Settings, fields: dict[str, object]) -> dict[str, object]:
+    """What those are told who are in: that others have to log in, even where somebody is let in
+    without.
+    """
+    told: dict[str, object] = {}
+    for name, value in fields.items():
+        told[name] = value
+        if name == "headers" and settings.auth_required:
+            told["auth_required"] = True
+    if not settings.auth_required:
+        told.pop("auth_required", None)
+    return told
+
+
+def _around_payload(fields: dict[str, object]) -> tuple[bytes, bytes]:
+    """The line before and behind the value of max_payload, which each connection has of its own."""
+    names = list(fields)
+    at = names.index("max_payload") + 1
+    before = _json({name: fields[name] for name in names[: at - 1]})[:-1]
+    behind = b"".join(b",%s" % _json({name: fields[name]})[1:-1] for name in names[at:])
+    return b'INFO %s,"max_payload":' % before, behind
+
+
 def _json(fields: dict[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    """An object of plain values; the module json would be loaded for this line alone."""
+    return ("{" + ",".join(f'"{name}":{_value(fields[name])}' for name in fields) + "}").encode()
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else f'"{str(value).translate(_ESCAPES)}"'

@@ -45,6 +45,7 @@ from penstock.vault import NAMES as CIPHER_NAMES
 if TYPE_CHECKING:
     from penstock.server.remote import Remote
 
+ALWAYS_SHOWN_NS = 120 * SECOND_NS  # the interval that is shown where every ack waits for an fsync
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
 IDLE_TICK_NS = SECOND_NS // 4  # and without one: a new stream's timers start this late at most
 _OWN_SUBJECTS = ("$KV.", "$OBJ.")  # reached by the prefix of a domain, too
@@ -472,9 +473,9 @@ class JetStream:
             "max_storage": self._max_storage(),
             "store_dir": self.folder,
         }
-        if settings.sync_interval_ns:
-            body["sync_interval"] = settings.sync_interval_ns
-        else:
+        # As nats-server shows `sync_interval: always`: beside an interval, its default.
+        body["sync_interval"] = settings.sync_interval_ns or ALWAYS_SHOWN_NS
+        if not settings.sync_interval_ns:
             body["sync_always"] = True
         if settings.domain:
             body["domain"] = settings.domain

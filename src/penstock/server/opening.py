@@ -1,8 +1,8 @@
 """The first moments of a server: clients are served while the rest of it is being loaded.
 
-    main thread     accept, INFO, CONNECT, PING, SUB                  handover: asyncio's loop,
-                    what is published waits                           recovery, then what waited
-    other thread    import asyncio, uvloop, the engine, ...
+    main thread     accept, INFO, PING, SUB     CONNECT                  handover: asyncio's loop,
+                    what is published waits                              recovery, then what waited
+    other thread    import msgspec, ...         asyncio, uvloop, the engine, ...
 
 What is published may be for a stream that is not recovered yet, so its connection is not read from
 until the streams are there: nothing is lost, refused, or told that nobody listens. Everything that
@@ -20,10 +20,12 @@ from collections.abc import Callable
 
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
+from penstock.server.plain import field_names
 from penstock.server.settings import Settings
 
 # How long one thread runs before the other gets its turn: clients wait for as long.
 SWITCH_SECONDS = 0.0005
+_ALL = 2  # parts to be loaded
 
 # Settings that may have any value in a server that opens early; what is not named must have its
 # default. A new setting waits for the complete server unless it is put here.
@@ -85,7 +87,7 @@ def may_open_early(settings: Settings) -> bool:
     usual = Settings()
     return all(
         getattr(settings, name) == getattr(usual, name)
-        for name in Settings.__dataclass_fields__
+        for name in field_names(Settings)
         if name not in PLAIN
     )
 
@@ -99,26 +101,30 @@ class Opening:
         self._sessions = sessions
         self._soon: list[Callable[[], None]] = []
         self._problem: BaseException | None = None
+        self._loaded = 0  # parts, by the other thread
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """For Turn.start: the call is made in the next round."""
         self._soon.append(call)
 
-    def serve(self, load: Callable[[], None]) -> None:
-        """Serve clients until load(), in a thread of its own, has returned; raises what it raised.
+    def serve(self, for_connect: Callable[[], None], load: Callable[[], None]) -> None:
+        """Serve clients until for_connect() and then load(), in a thread of their own, have
+        returned; raises what they raised.
 
-        The turn takes new connections (Turn.listen). Publishes are held from here on until the
-        caller says ``sessions.go_on()``.
+        The turn takes new connections (Turn.listen). A CONNECT is held until for_connect() has
+        returned, publishes until the caller says ``sessions.go_on()``.
         """
         self._sessions.hold()
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
-        loaded = os.eventfd(0, os.EFD_CLOEXEC)
+        loaded = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         ready = select.epoll()
         try:
             for descriptor in (loaded, self._turn.fileno()):
                 ready.register(descriptor, select.EPOLLIN)
-            threading.Thread(target=self._load, args=(load, loaded), daemon=True).start()
+            threading.Thread(
+                target=self._load, args=((for_connect, load), loaded), daemon=True
+            ).start()
             self._rounds(ready, loaded)
         finally:
             ready.close()
@@ -136,14 +142,20 @@ class Opening:
             for call in calls:
                 call()
             for descriptor, _ in events:
-                if descriptor == loaded:
+                if descriptor != loaded:
+                    self._turn.poll_once()
+                    continue
+                self._loaded += os.eventfd_read(loaded)
+                if self._loaded >= _ALL:
                     return
-                self._turn.poll_once()
+                self._sessions.take_connects()
+                self._turn.kick()
 
-    def _load(self, load: Callable[[], None], loaded: int) -> None:
+    def _load(self, parts: tuple[Callable[[], None], ...], loaded: int) -> None:
         try:
-            load()
+            for load in parts:
+                load()
+                os.eventfd_write(loaded, 1)
         except BaseException as problem:  # it is raised again, in the main thread
             self._problem = problem
-        finally:
-            os.eventfd_write(loaded, 1)
+            os.eventfd_write(loaded, _ALL)

@@ -5,12 +5,15 @@ One or two dashes, ``-f value`` and ``-f=value``; a boolean stands alone or take
 heavy: --help and --version are answered from here.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from penstock.server.errors import OptionError
-from penstock.server.units import parse_duration, parse_port
+from penstock.server.plain import Plain
+from penstock.server.units import is_whole, parse_duration, parse_port
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PROGRAM = "penstock-server"
 
@@ -81,19 +84,19 @@ Common options:
 """
 
 
-class Options(NamedTuple):
+class Options(Plain):
     """What was asked for: an action, and the settings given, by attribute name of Settings."""
 
     action: str  # run, check, help, help_tls, version or signal
-    given: dict[str, Any]
+    given: "dict[str, Any]"
     config: str = ""
     signal: str = ""
-    tls: dict[str, Any] | None = None  # attributes of settings.tls.Tls
+    tls: "dict[str, Any] | None" = None  # attributes of settings.tls.Tls
 
 
-class _Flag(NamedTuple):
+class _Flag(Plain):
     target: str  # a Settings attribute, or ":name" for what parse_options itself uses
-    convert: Callable[[str], Any] | None  # None: a boolean
+    convert: "Callable[[str], Any] | None"  # None: a boolean
 
 
 def _text(value: str) -> str:
@@ -124,7 +127,7 @@ def _log_format(value: str) -> str:
 
 
 def _count(value: str) -> int:
-    if not re.fullmatch(r"-?\d+", value):
+    if not is_whole(value):
         raise ValueError("it has to be a whole number")
     return max(int(value), 0)
 
@@ -133,9 +136,14 @@ def _cluster_url(value: str) -> str:
     from urllib.parse import urlsplit
 
     parts = urlsplit(value)
-    if not parts.scheme or not re.search(r":(-1|\d+)$", parts.netloc):
+    if not parts.scheme or not _has_port(parts.netloc):
         raise ValueError("it has to be a URL with a port, such as nats://0.0.0.0:6222")
     return value
+
+
+def _has_port(place: str) -> bool:
+    port = place.rpartition(":")[2]
+    return ":" in place and (port == "-1" or port.isdecimal())
 
 
 def _routes(value: str) -> list[str]:
@@ -242,7 +250,7 @@ def _boolean(name: str, value: str | None) -> bool:
     return _BOOLEANS[value]
 
 
-def _options(found: dict[str, Any]) -> Options:
+def _options(found: "dict[str, Any]") -> Options:
     everything = found.pop(":debug_trace_all", False)
     if found.pop(":debug_trace", False) or everything:
         found["debug"] = found["trace"] = True
@@ -267,7 +275,7 @@ def _options(found: dict[str, Any]) -> Options:
     )
 
 
-def _tls(special: dict[str, Any]) -> dict[str, Any] | None:
+def _tls(special: "dict[str, Any]") -> "dict[str, Any] | None":
     """What the --tls options say; --tls=false refuses TLS even where the file has it."""
     given = {
         name.removeprefix(":tls_"): value
@@ -280,14 +288,14 @@ def _tls(special: dict[str, Any]) -> dict[str, Any] | None:
     return {"wanted": True, **given} if given or wanted else None
 
 
-def _set_cluster(found: dict[str, Any], url: str) -> None:
+def _set_cluster(found: "dict[str, Any]", url: str) -> None:
     if url:
         host, _, port = url.partition("://")[2].rpartition("@")[2].partition("/")[0].rpartition(":")
         found["cluster_host"] = host.strip("[]")
         found["cluster_port"] = int(port)
 
 
-def _check_credentials(found: dict[str, Any]) -> None:
+def _check_credentials(found: "dict[str, Any]") -> None:
     if "token" in found and ("user" in found or "password" in found):
         raise OptionError(
             "options --auth and --user/--pass exclude each other; give one kind of credentials"

@@ -12,13 +12,16 @@ Knows nothing of what the parts are. The comparison is pure.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
-from typing import Any, NamedTuple
 
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
+from penstock.server.plain import Plain, field_names
 from penstock.server.settings import RELOADABLE, Settings
 from penstock.server.units import SECOND_NS, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ReadAgain = Callable[[], tuple[Settings, list[str]]]
 Prepare = Callable[[Settings, Settings], object]
@@ -68,7 +71,7 @@ _UNTOLD = {
     "server_metadata": "metadata",
     "remotes": "remotes",
 }
-_TOLD: dict[str, Callable[[Any], str]] = {
+_TOLD: "dict[str, Callable[[Any], str]]" = {
     "auth_timeout_ns": lambda ns: f"authorization timeout = {ns / SECOND_NS:g}",
     "no_fast_producer_stall": lambda off: f"fast producers will {'not ' if off else ''}be stalled",
     "jetstream": lambda on: "JetStream",
@@ -78,7 +81,7 @@ _TOLD: dict[str, Callable[[Any], str]] = {
 }
 
 
-class Row(NamedTuple):
+class Row(Plain):
     """What one part has to do with a reload."""
 
     names: frozenset[str]
@@ -159,14 +162,14 @@ def changes(
     """(names of settings to change, sentences about those that can't change without a restart)."""
     changed: list[str] = []
     refused: list[str] = []
-    for each in fields(Settings):
-        before, after = getattr(old, each.name), getattr(new, each.name)
-        if before == after or each.name in _ASIDE:
+    for name in field_names(Settings):
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after or name in _ASIDE:
             continue
-        if each.name in reloadable and not (each.name == "operator" and _trust_differs(old, new)):
-            changed.append(each.name)
+        if name in reloadable and not (name == "operator" and _trust_differs(old, new)):
+            changed.append(name)
         else:
-            refused.append(_refusal(each.name, before, after))
+            refused.append(_refusal(name, before, after))
     return changed, refused
 
 
@@ -223,7 +226,7 @@ def told(name: str, value: object) -> str:
     return f"Reloaded: {shown}"
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: "Any") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

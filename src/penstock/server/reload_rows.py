@@ -4,8 +4,6 @@ A part that needs more than its settings being looked at anew has a row here. Kn
 parts, and nothing of files or comparisons.
 """
 
-from typing import TYPE_CHECKING
-
 from penstock.server.clients.clients import AUTHORIZATION
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock, remove_file
@@ -13,6 +11,7 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.transports.doors import fresh_contexts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
 

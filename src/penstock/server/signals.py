@@ -10,7 +10,7 @@ import os
 import re
 import signal
 
-from penstock.server.errors import OptionError
+from penstock.server.errors import OptionError, StartError
 
 SIGNALS = {
     "stop": signal.SIGKILL,
@@ -25,7 +25,9 @@ MODULE = "penstock.server"
 
 
 def send_signal(command: str) -> None:
-    """Do what ``-sl`` asks; OptionError when the name, the pid or the process is not there."""
+    """Do what ``-sl`` asks; OptionError for an unknown signal, StartError when
+    there is no such process.
+    """
     name, _, target = command.partition("=")
     if name not in SIGNALS:
         raise OptionError(
@@ -33,7 +35,7 @@ def send_signal(command: str) -> None:
         )
     problems = [problem for pid in _pids(target) if (problem := _send(pid, SIGNALS[name]))]
     if problems:
-        raise OptionError("; ".join(problems))
+        raise StartError("; ".join(problems))
 
 
 def _send(pid: int, number: signal.Signals) -> str:
@@ -50,16 +52,16 @@ def _pids(target: str) -> list[int]:
     if target.endswith("*") and re.fullmatch(r"\d*\*", target):
         found = [pid for pid in running_servers() if str(pid).startswith(target[:-1])]
         if not found:
-            raise OptionError(f"no {PROGRAM} process runs whose id begins with {target}")
+            raise StartError(f"no {PROGRAM} process runs whose id begins with {target}")
         return found
     if target:
         return [_pid(target)]
     found = running_servers()
     if not found:
-        raise OptionError(f"no {PROGRAM} processes running")
+        raise StartError(f"no {PROGRAM} processes running")
     if len(found) > 1:
         listed = "".join(f"\n{pid}" for pid in found)
-        raise OptionError(f"multiple {PROGRAM} processes running:{listed}")
+        raise StartError(f"multiple {PROGRAM} processes running:{listed}")
     return found
 
 
@@ -70,11 +72,11 @@ def _pid(target: str) -> int:
             with open(target, encoding="ascii") as file:
                 text = file.read().strip()
         except (OSError, UnicodeDecodeError):
-            raise OptionError(
+            raise StartError(
                 f'"{target}" is neither a process id nor a readable pid file'
             ) from None
     if not re.fullmatch(r"[1-9]\d{0,9}", text):
-        raise OptionError(f'pid file {target} holds "{text[:40]}", not a process id')
+        raise StartError(f'pid file {target} holds "{text[:40]}", not a process id')
     return int(text)
 
 

@@ -3,12 +3,16 @@ defaults.
 """
 
 import os
-from typing import Any
 
 from penstock.server.errors import OptionError, StartError
 from penstock.server.options import Options
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Tls
+from penstock.server.settings.users import is_bcrypt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def store_folder(settings: Settings) -> str:
@@ -38,6 +42,8 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         settings.http_host = given.get("host", settings.host)
     for name, value in given.items():
         setattr(settings, name, value)
+    if any(each and not is_bcrypt(each) for each in _passwords(settings)):
+        warnings.append("Plaintext passwords detected, use nkeys or bcrypt")
     if options.tls is not None:
         settings.tls = _tls(options.tls)
     if "cluster_routes" in given:
@@ -60,7 +66,17 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
     return settings, warnings
 
 
-def _tls(given: dict[str, Any]) -> Tls | None:
+def _passwords(settings: Settings) -> list[str]:
+    """All that somebody may log in with: of the server, its accounts and its other listeners."""
+    found = [settings.password, settings.websocket.password]
+    found += [user.password for user in settings.all_users()]
+    if settings.leafnodes is not None:
+        found.append(settings.leafnodes.password)
+        found += [user.password for user in settings.leafnodes.users]
+    return found
+
+
+def _tls(given: "dict[str, Any]") -> Tls | None:
     """TLS by options stands for the whole of the file's; {} is --tls=false."""
     if not given:
         return None

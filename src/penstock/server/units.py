@@ -4,9 +4,12 @@ Knows nothing of where the text came from; every function raises ValueError with
 names the text.
 """
 
-import re
-
 SECOND_NS = 1_000_000_000
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number in digits, perhaps with a minus before it."""
+    return text.removeprefix("-").isdecimal()
 
 
 def parse_duration(text: str) -> int:
@@ -27,7 +30,7 @@ def parse_address(text: str, default_host: str, default_port: int) -> tuple[str,
     host, colon, port = body.rpartition(":")
     if body.startswith("[") and body.endswith("]"):
         host, colon, port = body, ":", str(default_port)
-    if not colon and not re.fullmatch(r"-?\d+", port):
+    if not colon and not is_whole(port):
         host, port = body, str(default_port)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -40,7 +43,7 @@ def parse_address(text: str, default_host: str, default_port: int) -> tuple[str,
 
 def parse_port(text: str) -> int:
     """A TCP port; -1 means any free one."""
-    if re.fullmatch(r"-?\d+", text.strip()):
+    if is_whole(text.strip()):
         port = int(text)
         if port == -1 or 0 <= port <= 65535:
             return port

@@ -5,10 +5,10 @@ Knows nothing of what they say: see `monitor` and `system`. Loads of them what i
 """
 
 import time
-from typing import TYPE_CHECKING
 
 from penstock.server.units import SECOND_NS, join_address
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     import socket

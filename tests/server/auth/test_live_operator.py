@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from penstock import nkeys
+from penstock.api.times import parse_time
 from tests.server.auth import signed
 from tests.server.auth.live import KINDS, OK, VIOLATION, Talk, attempt, configured
 from tests.server.auth.signed import (
@@ -410,6 +411,19 @@ def test_a_reload_takes_other_preloaded_accounts(kind, tmp_path):
         assert attempt(server, jwt=user_jwt(issued_at=old), sign=SEED) == VIOLATION
         assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
         assert attempt(server, jwt=user_jwt(signer=OTHER), sign=SEED) == OK
+
+
+@both
+def test_monitoring_names_users_that_are_revoked(kind, tmp_path):
+    until = {OTHER.public: 1_700_000_000, "*": 1_600_000_000}
+    token = main_account(revocations=until)
+    with configured(kind, tmp_path, signed.config(token)) as server:
+        assert attempt(server, jwt=user_jwt(), sign=SEED) == OK
+        system = system_user(server)
+        shown = json.loads(request(system, f"$SYS.REQ.ACCOUNT.{ACCOUNT.public}.INFO"))["data"]
+        system.close()
+    times = {who: parse_time(when) // 10**9 for who, when in shown["revoked_user"].items()}
+    assert times == until
 
 
 @both

@@ -6,13 +6,14 @@ import bcrypt
 import pytest
 
 from penstock import nkeys
-from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
+from penstock.server.auth import Admitted, Gate, Later, Peer, Refused
+from penstock.server.auth.hello import Credentials
 from penstock.server.settings import Settings
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import Permissions, Rules, User
 from penstock.server.settings.websocket import Websocket
 
-HASH = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode()
+HASH = bcrypt.hashpw(b"x", b"$2b$04$abcdefghijklmnopqrstuu").decode()
 USERS = Settings(users=[User("a", "x"), User("b", "y"), User("ü", "ß"), User("h", HASH)])
 KEY = nkeys.KeyPair(nkeys.USER, bytes(range(32)))
 KEYS = Settings(users=[User(nkey=KEY.public), User("a", "x")])

@@ -2,13 +2,14 @@
 
 The first mapping whose pattern matches decides, once; of its targets one is drawn by weight. What
 the weights leave up to 100 stays where it was, unless the subject is among its own targets: then it
-is dropped. Knows no connection and no message; randomness comes from the caller.
+is dropped. A subject that is published may have wildcards of its own: a mapping takes those that its
+pattern covers. Knows no connection and no message; randomness comes from the caller.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.core.subjects import matches
+from penstock.core.subjects import subset
 from penstock.engine.transforms import Transform, TransformError, check, parse
 from penstock.server.settings.accounts import Mapping
 
@@ -70,17 +71,17 @@ class Mappings:
             return subject
         first = rule.targets[0]
         if first.below == 100:
-            return first.transform.apply(subject)
+            return first.transform.carry(subject)
         drawn = self._random(100)
         for target in rule.targets:
             if drawn < target.below:
-                return target.transform.apply(subject)
+                return target.transform.carry(subject)
         return None
 
     def _find(self, subject: str) -> _Rule | None:
         found = None
         for rule in self._rules:
-            if rule.pattern == subject or matches(subject, rule.pattern):
+            if subset(subject, rule.pattern):
                 found = rule
                 break
         if len(self._found) >= _CACHED:

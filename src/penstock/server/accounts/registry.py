@@ -7,7 +7,6 @@ always there. Who a connection is was decided elsewhere (`server/auth`); `join` 
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
@@ -17,6 +16,7 @@ from penstock.server.settings.accounts import (
     AccountSettings,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.engine.account import Account as EngineAccount
     from penstock.server.accounts.links import Links
@@ -31,7 +31,7 @@ class ServerAccount:
         self.settings = settings
         self.router = router
         self.connections: dict[int, Connection] = {}  # by id: clients and leaf nodes
-        self.leafnodes = 0  # how many of them are leaf nodes
+        self.leafnodes: set[int] = set()  # which of them are leaf nodes
         self.total_connections = 0  # ever
         self.jetstream: EngineAccount | None = None
         self.slow_consumers = 0
@@ -50,13 +50,26 @@ class ServerAccount:
     def full(self) -> bool:
         """Whether no connection more may come in."""
         most = self.settings.limits.max_connections
-        return 0 <= most <= len(self.connections) - self.leafnodes
+        return 0 <= most <= len(self.connections) - len(self.leafnodes)
 
     @property
     def full_of_leafnodes(self) -> bool:
         """Whether no leaf node more may come in."""
         most = self.settings.limits.max_leafnodes
-        return 0 <= most <= self.leafnodes
+        return 0 <= most <= len(self.leafnodes)
+
+    def surplus(self) -> list[Connection]:
+        """The newest connections of either kind that are more than the limits allow, without those
+        that are about to close.
+        """
+        limits = self.settings.limits
+        staying = [each for each in self.connections.values() if not each.closing]
+        staying.sort(key=lambda each: (each.start_ns, each.id))
+        found: list[Connection] = []
+        for most, leaf in ((limits.max_connections, False), (limits.max_leafnodes, True)):
+            if most >= 0:
+                found += [each for each in staying if (each.id in self.leafnodes) is leaf][most:]
+        return found
 
 
 Made = Callable[[ServerAccount], object]
@@ -126,17 +139,18 @@ class Accounts:
             return False
         self.leave(connection)
         account.connections[connection.id] = connection
-        account.leafnodes += leaf
+        if leaf:
+            account.leafnodes.add(connection.id)
         account.total_connections += 1
         self._of[connection.id] = account
         return True
 
-    def leave(self, connection: Connection, *, leaf: bool = False) -> ServerAccount | None:
+    def leave(self, connection: Connection) -> ServerAccount | None:
         """A connection is gone; the account that it was in."""
         account = self._of.pop(connection.id, None)
         if account is not None:
             account.connections.pop(connection.id, None)
-            account.leafnodes -= leaf
+            account.leafnodes.discard(connection.id)
         return account
 
     # -- coming, changing, going

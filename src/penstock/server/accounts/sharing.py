@@ -76,7 +76,7 @@ def stream_transform(wanted: Import) -> Transform | None:
         return None
     target = ".".join(_local_tokens(wanted))
     _check_strict(wanted.subject, target)
-    return parse(wanted.subject, target).apply
+    return parse(wanted.subject, target).carry
 
 
 def service_transform(wanted: Import) -> Transform | None:
@@ -95,7 +95,7 @@ def service_transform(wanted: Import) -> Transform | None:
             number += 1
             token = f"${places.index(number) + 1}"
         tokens.append(token)
-    return parse(local_pattern(wanted), ".".join(tokens)).apply
+    return parse(local_pattern(wanted), ".".join(tokens)).carry
 
 
 def _local_tokens(wanted: Import) -> list[str]:

@@ -6,11 +6,10 @@ The rest of the server asks the result, not how it came about.
 """
 
 from penstock.server.auth.gate import Gate
-from penstock.server.auth.result import Admitted, Credentials, Later, Limits, Outcome, Peer, Refused
+from penstock.server.auth.result import Admitted, Later, Limits, Outcome, Peer, Refused
 
 __all__ = [
     "Admitted",
-    "Credentials",
     "Gate",
     "Later",
     "Limits",

@@ -17,10 +17,11 @@ from penstock.core.router import CallbackSink, Router
 from penstock.nkeys import NONCE_BYTES, USER, CurvePair, KeyPair, NkeyError
 from penstock.server.auth.claims import ANY, ResponseClaims, UserClaims
 from penstock.server.auth.from_claims import permissions
+from penstock.server.auth.hello import Credentials
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.jwt import encode as encode_jwt
 from penstock.server.auth.operator import OperatorMode, Record, kind_allowed
-from penstock.server.auth.result import Admitted, Credentials, Later, Outcome, Peer, Refused
+from penstock.server.auth.result import Admitted, Later, Outcome, Peer, Refused
 from penstock.server.auth.scopes import ScopeError
 from penstock.server.auth.validity import allowed_until_ns
 from penstock.server.settings import COMPATIBLE_VERSION, Settings

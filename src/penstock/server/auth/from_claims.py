@@ -69,6 +69,7 @@ def account_settings(claims: AccountClaims) -> AccountSettings:
         name_tag=claims.name,
         issuer_key=claims.iss,
         tags=claims.nats.tags or [],
+        revoked_users=claims.nats.revocations or {},
     )
 
 

@@ -7,21 +7,21 @@ take time come as Later. Knows nothing of sockets.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from penstock.server.auth.passwords import Home, Passwords
 from penstock.server.auth.patience import Patience
-from penstock.server.auth.result import Admitted, Credentials, Outcome, Peer, Refused
+from penstock.server.auth.result import Admitted, Outcome, Peer, Refused
 from penstock.server.auth.table import PROXY_REQUIRED, Table, check_single
 from penstock.server.settings import Settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.auth.callout import Callout
+    from penstock.server.auth.hello import Credentials
+
+    # Told of every refusal: the system events' hook.
+    OnError = Callable[[Peer, Credentials, Refused], None]
     from penstock.server.auth.operator import OperatorMode
-
-OnError = Callable[[Peer, Credentials, Refused], None]
-"""Told of every refusal: the system events' hook."""
-
 
 MOVED = Refused("the user is gone, or in another account", b"", "Client Closed")
 
@@ -48,7 +48,7 @@ class Gate:
         """Whether INFO has to carry something to sign."""
         return bool(self.table.nkeys) or self.settings.operator is not None
 
-    def check(self, asked: Credentials, peer: Peer) -> Outcome:
+    def check(self, asked: "Credentials", peer: Peer) -> Outcome:
         """Who this is: Admitted, Refused, or a Later that becomes one of them."""
         if self.patience.unheard(peer.host):
             return Refused("too many failed attempts from this address")
@@ -61,7 +61,7 @@ class Gate:
             return self.callout.review(outcome, asked, peer)
         return outcome
 
-    def _known(self, asked: Credentials, peer: Peer) -> Outcome:
+    def _known(self, asked: "Credentials", peer: Peer) -> Outcome:
         settings = self.settings
         table = self.table
         if peer.users is not None:
@@ -75,7 +75,7 @@ class Gate:
             return check_single(single, asked, peer, self.passwords)
         return Admitted(asked.user or asked.nkey)
 
-    def refused(self, peer: Peer, asked: Credentials, refusal: Refused) -> None:
+    def refused(self, peer: Peer, asked: "Credentials", refusal: Refused) -> None:
         """Tell those who want to know."""
         for call in self.on_error:
             call(peer, asked, refusal)

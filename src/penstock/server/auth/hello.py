@@ -9,9 +9,52 @@ from typing import Any
 
 import msgspec
 
-from penstock.server.auth.result import Credentials
+from penstock.core.quoting import quoted
 
 _INTEGER = 1 << 63
+
+
+class Credentials(msgspec.Struct):
+    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are
+    ignored.
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+    account: str = ""
+    new_account: bool = False
+
+    @property
+    def shown(self) -> str:
+        """How the client names itself, as logs may show it. The user of a URL without a password may
+        be its token: then it is a secret.
+        """
+        if self.nkey:
+            return f"Nkey {quoted(self.nkey)}"
+        if self.user and self.user not in (self.auth_token, self.password, self.jwt):
+            return f"User {quoted(self.user)}"
+        if self.jwt:
+            return "JWT User"
+        if self.auth_token:
+            return 'Token "[REDACTED]"'
+        return 'User "[REDACTED]"' if self.user else 'User "N/A"'
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Credentials({self.shown})"
 
 
 class _Usual(Credentials, forbid_unknown_fields=True):

@@ -6,7 +6,6 @@ as the values of a configuration would. Knows nothing of sockets and files; time
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.nkeys import ACCOUNT, is_public, read_signature, verify
@@ -19,10 +18,10 @@ from penstock.server.auth.claims import (
     UserPart,
 )
 from penstock.server.auth.from_claims import account_settings, permissions
+from penstock.server.auth.hello import Credentials
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.result import (
     Admitted,
-    Credentials,
     Later,
     Limits,
     Outcome,
@@ -32,6 +31,7 @@ from penstock.server.auth.result import (
 from penstock.server.auth.scopes import ScopeError, fill
 from penstock.server.auth.table import PROXY_REQUIRED
 from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
+from penstock.server.plain import Plain, field
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import AccountSettings, Export, Import
 from penstock.server.settings.operator import Operator
@@ -63,8 +63,7 @@ class Place(Protocol):
         """A new account, or a changed one."""
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Plain):
     """An account that came from its JWT."""
 
     claims: AccountClaims

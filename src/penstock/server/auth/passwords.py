@@ -5,15 +5,14 @@ Waiting checks are taken from each address in turn, and an address has few place
 users.
 """
 
-import hmac
 import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from penstock.server.settings.users import is_bcrypt
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -28,6 +27,8 @@ Home = Callable[[Callable[[], None]], None]
 
 def same(expected: str, given: str) -> bool:
     """Whether two secrets are equal, in a time that does not tell where they differ."""
+    import hmac  # loads OpenSSL
+
     return hmac.compare_digest(
         expected.encode("utf-8", "surrogatepass"), given.encode("utf-8", "surrogatepass")
     )

@@ -4,57 +4,26 @@ Knows nothing of connections.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
-import msgspec
-
+from penstock.server.plain import Plain, field
 from penstock.server.settings.users import Permissions, User
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Single(Protocol):
+        """The only credentials of a listener: a user with its password, or a token."""
+
+        user: str
+        password: str
+        token: str
+
 
 NO_LIMIT = -1
 
 
-class Credentials(msgspec.Struct):
-    """What CONNECT says; fields that are absent keep the protocol's defaults. Unknown fields are
-    ignored.
-    """
-
-    verbose: bool = True
-    pedantic: bool = True
-    echo: bool = True
-    headers: bool = False
-    no_responders: bool = False
-    protocol: int = 0
-    name: str = ""
-    lang: str = ""
-    version: str = ""
-    user: str = ""
-    password: str = msgspec.field(name="pass", default="")
-    auth_token: str = ""
-    jwt: str = ""
-    nkey: str = ""
-    sig: str = ""
-    account: str = ""
-    new_account: bool = False
-
-    @property
-    def shown(self) -> str:
-        """How the client names itself, as logs may show it."""
-        if self.nkey:
-            return f'Nkey "{self.nkey}"'
-        if self.user:
-            return f'User "{self.user}"'
-        if self.jwt:
-            return "JWT User"
-        return 'Token "[REDACTED]"' if self.auth_token else 'User "N/A"'
-
-    def __repr__(self) -> str:
-        """Without the secrets."""
-        return f"Credentials({self.shown})"
-
-
-@dataclass(slots=True)
-class Peer:
+class Peer(Plain):
     """Where a connection comes from."""
 
     host: str
@@ -72,16 +41,7 @@ class Peer:
     single: "Single | None" = None  # the listener's own user or token; None: the server's
 
 
-class Single(Protocol):
-    """The only credentials of a listener: a user with its password, or a token."""
-
-    user: str
-    password: str
-    token: str
-
-
-@dataclass(slots=True, frozen=True)
-class Limits:
+class Limits(Plain):
     """What one connection may use; NO_LIMIT where there is none of its own."""
 
     subscriptions: int = NO_LIMIT
@@ -92,8 +52,7 @@ class Limits:
 UNLIMITED = Limits()
 
 
-@dataclass(slots=True)
-class Admitted:
+class Admitted(Plain):
     """Somebody who may come in, and as whom."""
 
     name: str  # as monitoring shows it
@@ -103,17 +62,25 @@ class Admitted:
     expires_ns: int = 0  # since the epoch; 0: never
     user: User | None = None  # the entry of a users table
     nkey: str = ""  # public key that proved it
-    jwt: str = field(default="", repr=False)  # the user JWT
+    jwt: str = field(default="", secret=True)  # the user JWT
     issuer: str = ""  # who signed that
     name_tag: str = ""
     tags: list[str] = field(default_factory=list)
     issued_at: int = 0  # of the JWT, seconds since the epoch
     default_permissions: bool = False  # the account's default ones: they follow its updates
     way: str = "open"  # that it came: open, single, token, users, jwt or callout
-    stored: str = field(default="", repr=False)  # what the single user or token was checked with
+    stored: str = field(default="", secret=True)  # what the single user or token was checked with
+
+    @property
+    def shown(self) -> str:
+        """As whom, as the log shows it; empty: nobody has to say."""
+        if self.way == "token":
+            return "token"
+        kind = "jwt" if self.jwt else "nkey" if self.nkey else "user"
+        return f"{kind}:{self.name}" if self.name else ""
 
 
-class Refused(NamedTuple):
+class Refused(Plain):
     """Somebody who may not."""
 
     why: str = ""  # for the log; never the client

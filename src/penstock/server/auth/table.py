@@ -7,9 +7,14 @@ Knows nothing of connections; what takes long is handed to Passwords.
 from collections.abc import Callable, Iterable
 
 from penstock.server.auth.passwords import Passwords, same
-from penstock.server.auth.result import Admitted, Credentials, Later, Outcome, Peer, Refused, Single
+from penstock.server.auth.result import Admitted, Later, Outcome, Peer, Refused
 from penstock.server.settings import Settings
 from penstock.server.settings.users import User, is_bcrypt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.auth.hello import Credentials
+    from penstock.server.auth.result import Single
 
 TOKEN_NAME = "[REDACTED]"
 
@@ -38,10 +43,10 @@ class Table:
         """The user of that name or nkey."""
         return self.names.get(name) or self.nkeys.get(name)
 
-    def check(self, settings: Settings, asked: Credentials, peer: Peer) -> Outcome:
+    def check(self, settings: Settings, asked: "Credentials", peer: Peer) -> Outcome:
         """Whether one of the users shows these credentials."""
         no_auth = settings.no_auth_user if peer.no_auth_user is None else peer.no_auth_user
-        bare = not (asked.user or asked.password or asked.auth_token or asked.nkey)
+        bare = not (asked.user or asked.password or asked.auth_token)
         user: User | None = None
         if self.nkeys:
             nkey = asked.nkey or (no_auth if bare and no_auth in self.nkeys else "")
@@ -75,7 +80,7 @@ class Table:
             lambda: Refused() if user is None else come(user),
         )
 
-    def _mapped(self, asked: Credentials, peer: Peer) -> Outcome:
+    def _mapped(self, asked: "Credentials", peer: Peer) -> Outcome:
         """The user that the certificate names; what CONNECT says besides does not count."""
         for name in peer.names:
             user = self.names.get(name)
@@ -88,7 +93,9 @@ class Table:
         return Refused("no user of the names in the certificate")
 
 
-def check_single(settings: Single, asked: Credentials, peer: Peer, passwords: Passwords) -> Outcome:
+def check_single(
+    settings: "Single", asked: "Credentials", peer: Peer, passwords: Passwords
+) -> Outcome:
     """The single user, or the token, of settings without a users table."""
     if settings.token:
         return check_password(

@@ -2,21 +2,23 @@
 finds them out.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from penstock.core.hub import Connection
+from penstock.core.quoting import quoted
 from penstock.server.clients.wheel import NEVER_NS
+from penstock.server.plain import Plain
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.accounts.registry import ServerAccount
     from penstock.server.auth import Admitted
     from penstock.server.transports.tls import TlsFacts
 
 WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
+LEAFNODE = "LEAFNODE"  # and of other servers
 
 
-class Cookies(NamedTuple):
+class Cookies(Plain):
     """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
 
     jwt: str = ""
@@ -37,6 +39,7 @@ class Client:
         "host",
         "kind",
         "lang",
+        "max_payload",
         "name",
         "nonce",
         "pinged",
@@ -61,6 +64,7 @@ class Client:
         self.version = ""
         self.user = ""
         self.protocol = 0
+        self.max_payload = NEVER_NS  # bytes; the narrower of its own limits
         self.tls: TlsFacts | None = None  # what its handshake has told
         self.cookies: Cookies | None = None  # credentials of a WebSocket's request
         self.kind = "STANDARD"  # connection type, as users may restrict it
@@ -78,3 +82,19 @@ class Client:
 def where(connection: Connection, client: Client) -> str:
     """How lines of the log about a client begin."""
     return f"{client.host}:{client.port} - cid:{connection.id}"
+
+
+def full_label(connection: Connection, client: Client) -> str:
+    """The same with what the client calls itself, and as whom it was let in:
+
+    127.0.0.1:40222 - cid:5 - "v1.2:python:billing" - "SHOP/user:bob"
+    """
+    label = where(connection, client)
+    facts = [f"v{client.version}"] if client.version else []
+    facts += [fact for fact in (client.lang, client.name) if fact]
+    if facts:
+        label += f" - {quoted(':'.join(facts))}"
+    who = client.admitted.shown if client.admitted is not None else ""
+    if who:
+        label += f" - {quoted(f'{client.account_name}/{who}')}"
+    return label

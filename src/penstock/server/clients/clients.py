@@ -5,15 +5,12 @@ Called by the core on CONNECT and on close, by the listener for every new connec
 timer. Nothing here runs per message. Knows nothing of sockets; time comes from the hub.
 """
 
-from typing import TYPE_CHECKING
-
 from penstock.core.hub import Connection, Hub
 from penstock.core.router import Router
 from penstock.core.session import PENDING
-from penstock.server.auth import Admitted, Credentials, Gate, Later, Peer, Refused
+from penstock.server.auth import Admitted, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
-from penstock.server.auth.hello import read_connect
-from penstock.server.clients.client import WEBSOCKET, Client, where
+from penstock.server.clients.client import WEBSOCKET, Client, full_label, where
 from penstock.server.clients.departed import Past, Ring, departed
 from penstock.server.clients.peers import has_guest, must_log_in, peer_of, with_cookies
 from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
@@ -23,11 +20,13 @@ from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.core.permits import Permits
-    from penstock.server.accounts.registry import Accounts
+    from penstock.server.accounts.registry import Accounts, ServerAccount
+    from penstock.server.auth.hello import Credentials
     from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
@@ -66,30 +65,26 @@ class Clients:
         self.gate = gate
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
-        self.settle: Callable[[Connection, Router], object] = _nothing
         self.recheck: Callable[[Connection], object] = _nothing
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
         self._violations = Complaints(log, "permissions violations")
         self._refusals = Complaints(log, "authentication errors")
+        self._broken = Complaints(log, "protocol errors")
+        self._surplus = Complaints(log, "connections above a limit")
         self._slow = Complaints(log, "slow consumers", level="INF")
         self._wheel = Wheel()
         self.departed = Ring(settings.max_closed_clients)
 
     def label(self, connection: Connection) -> str:
-        """How lines of the log about a connection begin: where it comes from, and who it says it
-        is.
+        """How lines of the log about a connection begin: where it comes from, what it calls itself,
+        and as whom it was let in.
         """
         client = connection.session
-        if not isinstance(client, Client):
-            return f"cid:{connection.id}"
-        label = where(connection, client)
-        facts = [f"v{client.version}"] if client.version else []
-        facts += [fact for fact in (client.lang, client.name) if fact]
-        if facts:
-            label += ' - "' + ":".join(facts).replace('"', "'") + '"'
-        return label
+        return (
+            full_label(connection, client) if isinstance(client, Client) else f"cid:{connection.id}"
+        )
 
     def greet(self, connection: Connection, host: str, port: int) -> Client:
         """A new plain connection: say who we are, and refuse it when there are too many."""
@@ -123,8 +118,6 @@ class Clients:
         else:
             due = now + self._auth_timeout_ns(client)
         self._wheel.put(connection, client, due)
-        if not (connection.ready or connection.closing) and has_guest(self.settings, client.kind):
-            self._welcome_anyway(connection, client)
 
     def _auth_timeout_ns(self, client: Client) -> int:
         settings = self.settings
@@ -137,8 +130,32 @@ class Clients:
         """
         self._write_info(connection, client, address=address)
         if self.open > self.settings.max_connections:
-            self.log.error(f"{where(connection, client)} - maximum connections exceeded")
+            line = f"{where(connection, client)} - maximum connections exceeded"
+            self._surplus.say(self.hub.clock.now(), line)
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+
+    def say_again(self, connection: Connection, client: Client, *, answer: bool = False) -> bool:
+        """Another INFO, for a client that understands it and is ready for it: whether it is. `answer`:
+        the one that says which account its CONNECT led to.
+        """
+        if client.protocol < 1 or not connection.ponged:
+            return False
+        line = self.greeting.later(
+            connection.id,
+            client.host,
+            min(client.max_payload, self.settings.max_payload),
+            client.account_name if answer else "",
+            system=answer and client.account is self.accounts.system,
+            websocket=client.kind == WEBSOCKET,
+        )
+        connection.write(line)
+        return True
+
+    def ponged(self, connection: Connection) -> None:
+        """The first PING after CONNECT was answered: say which account the client is in."""
+        client = connection.session
+        if isinstance(client, Client):
+            self.say_again(connection, client, answer=True)
 
     def _write_info(self, connection: Connection, client: Client, *, address: bool = True) -> None:
         host = client.host if address else ""
@@ -146,13 +163,22 @@ class Clients:
         line = self.greeting.line(connection.id, host, client.nonce, websocket=websocket)
         connection.write(line)
 
-    def _welcome_anyway(self, connection: Connection, client: Client) -> None:
-        """Where there is a user for those who show no credentials, CONNECT may be left out."""
+    def guest(self, connection: Connection) -> Router | None:
+        """The first operation came, and it is no CONNECT, which may be left out where there is a user
+        for those who show no credentials: the router of that user's account. None: there is none,
+        or it was refused (and told why).
+
+        Before that nobody is counted in an account: CONNECT may say that it belongs to another.
+        """
+        client = connection.session
+        if not isinstance(client, Client) or not has_guest(self.settings, client.kind):
+            return None
+        from penstock.server.auth.hello import Credentials
+
         outcome = self.gate.check(Credentials(), self.peer(connection, client))
         if isinstance(outcome, Admitted) and not outcome.nkey:
-            router = self._bind(connection, client, outcome)
-            if router is not None:
-                self.settle(connection, router)
+            return self._bind(connection, client, outcome)
+        return None
 
     def _first_ping(self, cid: int) -> int:
         """About two seconds after connecting, spread over one more so that thousands don't come at
@@ -164,10 +190,14 @@ class Clients:
         """CONNECT came: set the connection's flags; its router, None when it was refused (and told
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
+        from penstock.server.auth.hello import (
+            read_connect,  # not before the first client is greeted
+        )
+
         try:
             asked = read_connect(text)
         except ValueError:
-            self.log.debug(f"cid:{connection.id} - CONNECT is not the expected JSON")
+            self.broke(connection, "parse error: CONNECT is not the expected JSON")
             self.hub.disconnect(connection, "Parse Error")
             return None
         client = connection.session
@@ -194,7 +224,7 @@ class Clients:
         self,
         connection: Connection,
         client: Client,
-        asked: Credentials,
+        asked: "Credentials",
         outcome: Admitted | Refused,
     ) -> None:
         """The answer to a CONNECT that took time; the connection may be gone."""
@@ -209,7 +239,7 @@ class Clients:
         self.kick()
 
     def _refuse(
-        self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
+        self, connection: Connection, client: Client, asked: "Credentials", refusal: Refused
     ) -> object:
         """Say no: at once, or later when this address has failed often."""
         client.user = asked.user
@@ -231,7 +261,7 @@ class Clients:
         return PENDING
 
     def _complain(
-        self, connection: Connection, client: Client, asked: Credentials, refusal: Refused
+        self, connection: Connection, client: Client, asked: "Credentials", refusal: Refused
     ) -> None:
         """A line for the operator, unless there were many of them in this second."""
         begin = where(connection, client)
@@ -241,7 +271,7 @@ class Clients:
         self._refusals.say(self.hub.now_ns, line)
 
     def _enter(
-        self, connection: Connection, client: Client, asked: Credentials, admitted: Admitted
+        self, connection: Connection, client: Client, asked: "Credentials", admitted: Admitted
     ) -> Router | None:
         """Who it is has been shown: take what CONNECT says, and let it in."""
         if asked.protocol not in (0, 1):
@@ -272,8 +302,9 @@ class Clients:
             connection.fail(b"Authorization Violation", "Missing Account")
             return None
         if not self.accounts.join(connection, account):
-            _fail_full(connection)
+            self._fail_full(connection)
             return None
+        known = client.account is account and client.user == admitted.name
         client.account = account
         client.admitted = admitted
         client.user = admitted.name
@@ -283,7 +314,7 @@ class Clients:
         due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
-        if self.system is not None:
+        if self.system is not None and not known:
             self.system.connected(connection)
         return account.router
 
@@ -310,14 +341,18 @@ class Clients:
         payload = min([payload, *(each for each in payloads if each >= 0)])
         counts = [each for each in (subscriptions, *counts) if each >= 0]
         subscriptions = min(counts, default=-1)
+        if isinstance(client, Client):
+            client.max_payload = payload
         connection.limit(settings.max_control_line, payload)
         connection.max_subscriptions = subscriptions
 
     def violated(self, connection: Connection, text: str) -> None:
         """A client has tried what it may not."""
-        client = connection.session
-        if isinstance(client, Client):
-            self._violations.say(self.hub.now_ns, f"{where(connection, client)} - {text}")
+        self._violations.say(self.hub.now_ns, f"{self.label(connection)} - {text}")
+
+    def broke(self, connection: Connection, text: str) -> None:
+        """A client has sent what is no operation, or what may not come yet; `text` has no secret."""
+        self._broken.say(self.hub.now_ns, f"{self.label(connection)} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -339,12 +374,16 @@ class Clients:
             self._tell_slow(connection)
         if self.system is not None:
             self.system.disconnected(connection, client)
-        if self.departed.size:
-            self.departed.append(departed(connection, client, self.hub.now_ns))
+        self.remember(connection, client)
         if self.log.debug_on:
             self.log.debug(
                 f"{where(connection, client)} - Client connection closed: {connection.reason}"
             )
+
+    def remember(self, connection: Connection, client: Client) -> None:
+        """For monitoring: a connection that is closed now, of a client or a leaf node."""
+        if self.departed.size:
+            self.departed.append(departed(connection, client, self.hub.now_ns))
 
     def _tell_slow(self, connection: Connection) -> None:
         settings = self.settings
@@ -363,8 +402,8 @@ class Clients:
         """Send the clients that understand it the INFO that says we are about to go."""
         for connection in self.hub.all_connections():
             client = connection.session
-            if isinstance(client, Client) and client.protocol >= 1:
-                self._write_info(connection, client)
+            if isinstance(client, Client):
+                self.say_again(connection, client)
 
     def reloaded(self, changed: list[str]) -> None:
         """Settings have changed: who is no longer let in has to go, the newest go when there are
@@ -378,12 +417,15 @@ class Clients:
                 self._check_again(connection)
         for connection in connections[max(settings.max_connections, 0) :]:
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
+        for account in self.accounts.all():
+            self._close_surplus(account)
         for connection in connections:
             client = connection.session
             if isinstance(client, Client) and client.admitted is not None:
                 self._limit(connection, client.admitted)
             else:
                 connection.limit(settings.max_control_line, settings.max_payload)
+        self.kick()
 
     def _check_again(self, connection: Connection) -> None:
         """After a change of users: who may not stay has to go, others have what they may do now."""
@@ -411,14 +453,21 @@ class Clients:
         account = self.accounts.get(name)
         if account is None:
             return
-        most = account.settings.limits.max_connections
-        members = sorted(account.connections.values(), key=lambda each: each.start_ns)
-        for place, connection in enumerate(members):
-            if 0 <= most <= place:
-                _fail_full(connection)
-            else:
-                self._check_again(connection)
+        for connection in list(account.connections.values()):
+            self._check_again(connection)
+        self._close_surplus(account)
         self.kick()
+
+    def _close_surplus(self, account: "ServerAccount") -> None:
+        """The account's limits may be lower than before: the newest connections go."""
+        for connection in account.surplus():
+            self._fail_full(connection)
+
+    def _fail_full(self, connection: Connection) -> None:
+        line = f"{self.label(connection)} - maximum account active connections exceeded"
+        self._surplus.say(self.hub.now_ns, line)
+        text = "Maximum Account Connections Exceeded"
+        connection.fail(b"maximum account active connections exceeded", text)
 
     def expel(self, connection: Connection, refusal: Refused) -> None:
         """Close the connection of somebody who may not stay."""
@@ -473,11 +522,6 @@ class Clients:
         connection.ping_ns = now_ns
         connection.write(b"PING\r\n")
         return min(now_ns + interval, client.expires_ns)
-
-
-def _fail_full(connection: Connection) -> None:
-    text = "Maximum Account Connections Exceeded"
-    connection.fail(b"maximum account active connections exceeded", text)
 
 
 def _nothing(*_: object) -> None:

@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.core.hub import Connection
+from penstock.server.plain import Plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.clients.client import Client
 
@@ -15,21 +15,25 @@ LISTED = 100_000  # ... of all of them together; beyond that, the oldest have on
 LONG_BYTES = 256  # a subscription with names of more than that counts for several
 
 
-class Held(NamedTuple):
-    """A subscription of a connection that is closed."""
+class Held:
+    """A subscription of a connection that is closed. One of many: made without a detour."""
 
-    subject: bytes
-    queue: bytes
-    sid: bytes
-    delivered: int
-    max: int
+    __slots__ = ("delivered", "max", "queue", "sid", "subject")
+
+    def __init__(self, subject: bytes, queue: bytes, sid: bytes, delivered: int, most: int) -> None:
+        """As the router had it."""
+        self.subject = subject
+        self.queue = queue
+        self.sid = sid
+        self.delivered = delivered
+        self.max = most
 
 
-class Departed(NamedTuple):
+class Departed(Plain):
     """A closed connection as /connz?state=closed shows it."""
 
     cid: int
-    client: "Client"
+    client: "Client"  # of a leaf node: its facts, in the same form
     start_ns: int
     stop_ns: int
     last_ns: int
@@ -96,8 +100,7 @@ def weight(held: list[Held]) -> int:
     return sum(1 + (len(s.subject) + len(s.queue) + len(s.sid)) // LONG_BYTES for s in held)
 
 
-@dataclass(slots=True)
-class Past:
+class Past(Plain):
     """What the closed connections of an account came to."""
 
     in_msgs: int = 0

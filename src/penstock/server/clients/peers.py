@@ -2,15 +2,13 @@
 cookies of its WebSocket, other users than the server's. Pure.
 """
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from penstock.server.auth import Credentials, Peer
+from penstock.server.auth import Peer
 from penstock.server.clients.client import WEBSOCKET
 from penstock.server.settings import Settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from penstock.server.auth.hello import Credentials
     from penstock.server.clients.client import Client
     from penstock.server.transports.tls import TlsFacts
 
@@ -48,11 +46,13 @@ def _add_tls(peer: Peer, facts: "TlsFacts") -> None:
         peer.same_subject = lambda name: same_subject(certificate, name)
 
 
-def with_cookies(asked: Credentials, client: "Client") -> Credentials:
+def with_cookies(asked: "Credentials", client: "Client") -> "Credentials":
     """The credentials of CONNECT, and of the WebSocket's cookies where it names none."""
     cookies = client.cookies
     if cookies is None:
         return asked
+    import msgspec
+
     return msgspec.structs.replace(
         asked,
         jwt=asked.jwt or cookies.jwt,

@@ -4,20 +4,22 @@ A client is in one slot at most. Whoever changes when it is due says so here; th
 become due later needs no word, it is moved when its slot comes. Knows nothing of what is done.
 """
 
-from typing import Protocol
-
 from penstock.core.hub import Connection
 from penstock.server.units import SECOND_NS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Due(Protocol):
+        """What is kept of a client."""
+
+        due_ns: int  # when to look at it again
+        slot: int  # where it is in the wheel; 0: nowhere
+
+
 STEP_NS = SECOND_NS // 4
 NEVER_NS = 1 << 62
-
-
-class Due(Protocol):
-    """What is kept of a client."""
-
-    due_ns: int  # when to look at it again
-    slot: int  # where it is in the wheel; 0: nowhere
 
 
 class Wheel:
@@ -27,7 +29,7 @@ class Wheel:
         """Nobody is due."""
         self._slots: dict[int, dict[int, tuple[Connection, Due]]] = {}
 
-    def put(self, connection: Connection, client: Due, due_ns: int) -> None:
+    def put(self, connection: Connection, client: "Due", due_ns: int) -> None:
         """Look at this client at due_ns, and not when it was due before; NEVER_NS: not at all."""
         slot = due_ns // STEP_NS if due_ns < NEVER_NS else 0
         client.due_ns = due_ns
@@ -37,14 +39,14 @@ class Wheel:
                 client.slot = slot
                 self._slots.setdefault(slot, {})[connection.id] = (connection, client)
 
-    def drop(self, connection: Connection, client: Due) -> None:
+    def drop(self, connection: Connection, client: "Due") -> None:
         """It is gone, or needs no looking at."""
         slot = self._slots.get(client.slot)
         client.slot = 0
         if slot is not None:
             slot.pop(connection.id, None)
 
-    def take(self, now_ns: int) -> list[tuple[Connection, Due]]:
+    def take(self, now_ns: int) -> list[tuple[Connection, "Due"]]:
         """Who is due, in the order of the slots; they stay until they are put elsewhere."""
         ready = sorted(slot for slot in self._slots if slot * STEP_NS <= now_ns)
         found = []

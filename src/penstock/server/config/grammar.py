@@ -22,6 +22,11 @@ from typing import NamedTuple, TypeAlias
 
 from penstock.server.errors import ConfigError, unreadable
 
+NOT_SHOWN = (
+    "this can't be used; what an included file says is not shown, -t with that file alone shows it"
+)
+"""Whoever may write a configuration may not read, by an include, what the server's user may read."""
+
 Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = "Scalar | list[Item] | dict[str, Item]"
 
@@ -38,11 +43,23 @@ class Item(NamedTuple):
     word: str = (
         ""  # as written, of a value without quotes: `2m` is a number here, and a duration too
     )
+    private: bool = False  # of an included file: no message may show it
 
     @property
     def place(self) -> str:
         """``file:line:column``, the head of every message about this value."""
         return f"{self.file}:{self.line}:{self.column}"
+
+    def told(self, text: str, shown: str = NOT_SHOWN) -> str:
+        """A message about this value, with its place; `shown` stands for a text that may show what
+        an included file says.
+        """
+        return f"{self.place}: {shown if _private(self) else text}"
+
+
+def _private(item: Item) -> bool:
+    inner = item.value.values() if isinstance(item.value, dict) else item.value
+    return item.private or (not isinstance(inner, str | int | float) and any(map(_private, inner)))
 
 
 class Tree(NamedTuple):
@@ -172,20 +189,24 @@ class _Parser:
         line, column = self.position(start)
         mark = self.peek()
         if mark == '"':
-            return Item(self.double_quoted(), self.file, line, column)
+            return self.item(self.double_quoted(), line, column)
         if mark == "'":
-            return Item(self.single_quoted(), self.file, line, column)
+            return self.item(self.single_quoted(), line, column)
         if mark == "(":
-            return Item(self.block(), self.file, line, column)
+            return self.item(self.block(), line, column)
         if mark == "[":
-            return Item(self.array(), self.file, line, column)
+            return self.item(self.array(), line, column)
         if mark == "{":
-            return Item(self.map(), self.file, line, column)
+            return self.item(self.map(), line, column)
         bare = self.bare()
         if bare.startswith("$") and not re.match(r"\$2[abxy]?\$", bare):
             found = self.variable(bare[1:], start)
-            return Item(found.value, self.file, line, column, found.word)
-        return Item(_scalar(bare), self.file, line, column, bare)
+            item = self.item(found.value, line, column, found.word)
+            return item._replace(private=item.private or found.private)
+        return self.item(_scalar(bare), line, column, bare)
+
+    def item(self, value: Value, line: int, column: int, word: str = "") -> Item:
+        return Item(value, self.file, line, column, word, self.includes > 0)
 
     def array(self) -> list[Item]:
         self.descend()
@@ -322,13 +343,14 @@ class _Parser:
         else:
             path = self.bare()
         if self.read_include is None or self.includes >= _MAX_INCLUDES:
-            raise self.error(
-                f"include {path}: includes are nested too deep or not possible here", start
-            )
+            why = "includes are nested too deep or not possible here"
+            raise self.error(f"include {path}: {why}", start, shown=why)
         try:
             file, text = self.read_include(self.file, path)
         except (OSError, UnicodeDecodeError) as problem:
-            raise self.error(f"can't include {path}: {unreadable(problem)}", start) from None
+            why = unreadable(problem)
+            shown = f"can't include what is named here: {why}"
+            raise self.error(f"can't include {path}: {why}", start, shown=shown) from None
         scopes = self.scopes if self.scopes[-1] is into else [*self.scopes, into]
         inner = _Parser(
             text, file, self.environ, self.read_include, scopes, self.variables, self.includes + 1
@@ -363,8 +385,11 @@ class _Parser:
         line = self.text.count("\n", 0, at) + 1
         return line, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
-    def error(self, message: str, at: int | None = None) -> ConfigError:
+    def error(self, message: str, at: int | None = None, shown: str = NOT_SHOWN) -> ConfigError:
+        """`shown`: what is said instead in an included file."""
         line, column = self.position(self.at if at is None else at)
+        if self.includes:
+            message = shown
         return ConfigError(f"{self.file}:{line}:{column}: Parse error: {message}")
 
 

@@ -1,7 +1,5 @@
 """``jetstream``: the store, its limits."""
 
-from dataclasses import replace
-
 from penstock.server.config.grammar import Item
 from penstock.server.config.operations import taken
 from penstock.server.config.reader import Convert, Key, Reader
@@ -73,7 +71,7 @@ def _encryption(attribute: str, convert: Convert) -> Key:
     """One of the values of `Encryption`."""
 
     def apply(reader: Reader, name: str, item: Item) -> None:
-        made = replace(reader.settings.encryption, **{attribute: convert(item)})
+        made = reader.settings.encryption.with_changes(**{attribute: convert(item)})
         reader.settings.encryption = made
 
     return apply

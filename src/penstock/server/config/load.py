@@ -5,7 +5,6 @@ each, with file, line and column.
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from penstock.server.config.grammar import Tree, parse
 from penstock.server.config.reader import Reader
@@ -47,7 +46,9 @@ def read_config(
 def _settings(
     tree: Tree, text: str, settings: Settings | None, strict: bool
 ) -> tuple[Settings, list[str]]:
-    reader = Reader(tree, replace(settings) if settings is not None else Settings(), NOT_SERVED)
+    reader = Reader(
+        tree, settings.with_changes() if settings is not None else Settings(), NOT_SERVED
+    )
     reader.section(tree.items, TOP, "")
     if not reader.problems:
         check_whole(reader, tree.items)

@@ -6,7 +6,7 @@ Knows nothing of which keys there are (the modules beside it) nor of the file's 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.server.config.grammar import Item, Tree
+from penstock.server.config.grammar import NOT_SHOWN, Item, Tree
 from penstock.server.settings import Settings
 
 Convert = Callable[[Item], Any]
@@ -44,12 +44,11 @@ class Reader:
             if key is not None:
                 self.apply(key, name, item)
             elif not self.tree.is_variable(item):
-                self.problem(
-                    item,
-                    f'"{name}" is a nats-server setting that this version does not serve; remove it'
-                    if f"{where}{name.lower()}" in self._not_served
-                    else f'unknown field "{name}"',
-                )
+                if f"{where}{name.lower()}" in self._not_served:
+                    text = f'"{name}" is a nats-server setting that this version does not serve'
+                    self.problem(item, f"{text}; remove it", shown=f"{text}; remove it")
+                else:
+                    self.problem(item, f'unknown field "{name}"')
         self.target = before
 
     def apply(self, key: "Key", name: str, item: Item) -> None:
@@ -57,19 +56,21 @@ class Reader:
         try:
             key(self, name, item)
         except ValueError as problem:
-            self.problem(item, f"{name}: {problem}")
+            self.problem(item, f"{name}: {problem}", shown=f"{name}: {NOT_SHOWN}")
 
-    def problem(self, item: Item, text: str) -> None:
-        """A line for the operator, with file, line and column."""
-        self.problems.append(f"{item.place}: {text}")
+    def problem(self, item: Item, text: str, shown: str = NOT_SHOWN) -> None:
+        """A line for the operator, with file, line and column. `shown`: what is said instead of
+        something in an included file; nothing of that but keys that the server knows.
+        """
+        self.problems.append(item.told(text, shown))
 
     def outdate(self, item: Item, text: str) -> None:
         """As problem(), of something that is taken as it once was written."""
-        self.outdated.append(f"{item.place}: {text}")
+        self.outdated.append(item.told(text))
 
     def warn(self, item: Item, text: str) -> None:
         """As problem(), of something that works."""
-        self.warnings.append(f"{item.place}: {text}")
+        self.warnings.append(item.told(text))
 
 
 Key = Callable[[Reader, str, Item], None]

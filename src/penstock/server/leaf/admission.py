@@ -6,7 +6,8 @@ subscribe to goes there. Neither side's JetStream is seen by the other under its
 """
 
 from penstock.core.leaf import Leaf, Rules
-from penstock.server.auth import Credentials, Peer
+from penstock.server.auth import Peer
+from penstock.server.auth.hello import Credentials
 from penstock.server.leaf.handshake import Connect, Grant, Info, at_least
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings.leafnodes import LeafNodes, LeafRemote

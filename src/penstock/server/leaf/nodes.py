@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.core.hub import Connection
 from penstock.core.leaf import Events, Leaf
 from penstock.core.peers import Peers
+from penstock.core.quoting import quoted
 from penstock.core.turn import Turn
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import Accounts, ServerAccount
@@ -72,6 +73,8 @@ class LeafNodes(Events):
         self._we = Introduction(settings, identity)
         self.log = log
         self.peers: dict[int, LeafPeer] = {}  # by connection id
+        # told of a joined connection that is closed, while it still has its subscriptions
+        self.gone_hooks: list[Callable[[Connection, LeafPeer], object]] = []
         self.changed_hooks: list[Callable[[LeafPeer], object]] = []  # told who has come or gone
         self.delays: dict[int, int] = {}  # id() of a LeafRemote -> ns to wait before the next call
         self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
@@ -170,9 +173,12 @@ class LeafNodes(Events):
         peer = connection.session
         if not isinstance(peer, LeafPeer) or self.peers.pop(connection.id, None) is None:
             return
+        if peer.joined:
+            for gone in self.gone_hooks:
+                gone(connection, peer)
         if peer.leaf is not None:
             peer.leaf.leave()
-        self._accounts.leave(connection, leaf=True)
+        self._accounts.leave(connection)
         tag = f" - Remote: {peer.name}" if peer.name else ""
         self.log.info(f"{peer.shown} - Leafnode connection closed: {connection.reason}{tag}")
         if peer.joined:
@@ -268,8 +274,7 @@ class LeafNodes(Events):
         peer = self._peer(leaf)
         if peer is None:
             return
-        shown = text.decode("utf-8", "replace")
-        self.log.error(f"{peer.shown} - Leafnode Error '{shown}'")
+        self.log.error(f"{peer.shown} - Leafnode Error {quoted(text)}")
         what = ""
         if SAME_CLUSTER.encode() in text:
             self._delay(peer, SAME_CLUSTER_DELAY_NS)
@@ -303,9 +308,8 @@ class LeafNodes(Events):
         shown = subject.decode("utf-8", "replace")
         self._delay(peer, VIOLATION_DELAY_NS)
         to = "Publish to" if kind == "Publish" else "Subscription to"
-        self.log.error(
-            f'{peer.shown} - {kind} Violation on "{shown}" - Check other side configuration'
-        )
+        place = f"{kind} Violation on {quoted(subject)}"
+        self.log.error(f"{peer.shown} - {place} - Check other side configuration")
         text = f'Permissions Violation for {to} "{shown}"'
         self._fail(leaf.connection, text.encode("utf-8", "surrogateescape"), "Protocol Violation")
 
@@ -323,13 +327,14 @@ class LeafNodes(Events):
         if connection.closed or connection.closing or leaf is None:
             return
         if isinstance(outcome, Refused):
-            user = "[REDACTED]" if asked.user == asked.auth_token != "" else asked.user
-            self.log.error(f'{peer.shown} - authentication error - User "{user or "N/A"}"')
+            shown, _ = credentials(asked, peer, self.own)
+            self.log.error(f"{peer.shown} - authentication error - {shown.shown}")
             self._refuse(peer, outcome)
             return
         account = self._accounts.get(outcome.account)
         if account is None or account.expired:
-            self.log.error(f'{peer.shown} - account "{outcome.account}" of a leafnode is not there')
+            missing = quoted(outcome.account)
+            self.log.error(f"{peer.shown} - account {missing} of a leafnode is not there")
             self._fail(connection, b"Authorization Violation", "Missing Account")
             return
         peer.admitted, peer.user = outcome, outcome.name
@@ -478,9 +483,8 @@ class LeafNodes(Events):
             peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
         domain = self._we.domain
         if domain != peer.domain or not domain:
-            self.log.info(
-                f'{peer.shown} - JetStream using domains: local "{domain}", remote "{peer.domain}"'
-            )
+            domains = f"local {quoted(domain)}, remote {quoted(peer.domain)}"
+            self.log.info(f"{peer.shown} - JetStream using domains: {domains}")
         peer.joined = True
         peer.due_ns = self.turn.now_ns + LOOK_NS
         leaf.join(peers)

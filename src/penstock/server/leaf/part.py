@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 def open_part(server: "Server") -> "LeafPart":
-    """The leaf nodes of a server that is starting; StartError when a port can't be had."""
+    """The leaf nodes of a server that is starting, to be opened with its other ports. StartError when
+    a port can't be had.
+    """
     part = LeafPart(
         server.turn,
         server.settings,
@@ -52,9 +54,11 @@ def open_part(server: "Server") -> "LeafPart":
             server.clients.system.account_changed(peer)
 
     part.nodes.changed_hooks.append(changed)
+    part.nodes.gone_hooks.append(
+        lambda connection, peer: server.clients.remember(connection, peer.facts())
+    )
     server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
     server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
-    part.open(server.loop)
     return part
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.server.clients.client import LEAFNODE, Client
 from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
@@ -70,7 +71,7 @@ class LeafPeer:
         self.joined = False  # messages may flow
         self.due_ns = NEVER_NS  # when to look at it: a handshake is late, or a ping is due
         self.pinged_ns = 0  # a ping is on its way since; 0: none
-        self.kind = "LEAFNODE"  # connection type, as users may restrict it
+        self.kind = LEAFNODE  # connection type, as users may restrict it
         self.compression = "not supported"
         self.link: CompressingTransport | None = None  # it may be compressed
         self.tls: TlsFacts | None = None  # facts of the handshake
@@ -93,6 +94,14 @@ class LeafPeer:
     def is_isolated(self) -> bool:
         """It does not hear of what other leaf nodes want."""
         return self.leaf is not None and self.leaf.isolated
+
+    def facts(self) -> Client:
+        """What is remembered of it, as of a client: plain facts that keep no connection alive."""
+        facts = Client(self.host, self.port, NEVER_NS)
+        facts.kind, facts.name, facts.version = self.kind, self.name, self.version
+        facts.user, facts.tls = self.user, self.tls
+        facts.account, facts.admitted = self.account, self.admitted
+        return facts
 
     @property
     def shown(self) -> str:

@@ -4,19 +4,22 @@
     {"pid":4711,"time":"2026-01-31T14:05:09.123456+01:00","level":"INF","text":"Server is ready"}
 
 Lines go to a file, to a syslog, or to stderr. A line that can't be written is dropped: a full disk
-must not stop the server. Knows nothing of who logs.
+must not stop the server. Clients choose names, subjects and what is wrong with their bytes: what a
+terminal would obey of a text is shown, not obeyed. Knows nothing of who logs.
 """
 
 import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
 
+from penstock.core.quoting import shown
 from penstock.server.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from penstock.server.logs.log_file import LogFile
     from penstock.server.logs.syslog import Syslog
 
@@ -37,7 +40,7 @@ class Log:
         keep: int = 0,
         syslog: str | None = None,
         now: Callable[[], float] = time.time,
-        stream: TextIO | None = None,
+        stream: "TextIO | None" = None,
     ) -> None:
         """Log to a file (appended to, put aside at `limit` bytes, `keep` files at most); without a
         path to a syslog ("": the machine's own, or its address); without both to stderr. StartError
@@ -145,8 +148,8 @@ class Log:
             self.write("TRC", text)
 
     def write(self, level: str, text: str) -> None:
-        """One line; line ends inside the text are shown, not obeyed."""
-        text = text.replace("\r", "\\r").replace("\n", "\\n")
+        """One line; line ends and control characters inside the text are shown, not obeyed."""
+        text = shown(text)
         if self._syslog is not None:
             self._syslog.write(level, text)
             return

@@ -3,23 +3,53 @@
     127.0.0.1:40222 - cid:5 - <<- [PUB orders.new 8]
     127.0.0.1:40222 - cid:5 - <<- MSG_PAYLOAD: ["42 bolts"]
 
-A server that does not trace has none of this: the hub's tracer is None. Secrets of CONNECT are left
-out. Knows nothing of accounts or of what operations do.
+A server that does not trace has none of this: the hub's tracer is None. Of CONNECT the fields are
+shown that are known to be no secret. Knows nothing of accounts or of what operations do.
 """
 
 import json
-import re
 from collections.abc import Callable
 
 from penstock.core.hub import Connection
+from penstock.core.quoting import quoted
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 
 REDACTED = "[REDACTED]"
-_SECRETS = frozenset({"pass", "auth_token", "jwt", "sig"})
+# What a CONNECT may say without telling a secret: of clients, then of leaf nodes.
+_HARMLESS = frozenset(
+    [
+        "verbose",
+        "pedantic",
+        "echo",
+        "headers",
+        "no_responders",
+        "protocol",
+        "name",
+        "lang",
+        "version",
+        "user",
+        "tls_required",
+        "ssl_required",
+        "account",
+        "new_account",
+        "nkey",
+        "server_id",
+        "domain",
+        "is_hub",
+        "cluster",
+        "jetstream",
+        "deny_pub",
+        "isolate",
+        "compress_mode",
+        "compression",
+        "gateway",
+        "remote_account",
+        "hub",
+    ]
+)
+_LOGIN = b"$SYS.REQ.USER.AUTH "  # a request of an auth callout: it has what CONNECT said
 _IN, _OUT = "<<-", "->>"
-_ESCAPES = {0x22: '\\"', 0x5C: "\\\\", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
-_ODD = re.compile('[\x00-\x1f\x7f"\\\\\udc80-\udcff]')  # the last: bytes that are no UTF-8
 
 
 class Tracer:
@@ -39,7 +69,8 @@ class Tracer:
         label = self._label(connection)
         self._log.trace(f"{label} - {_IN} [{line.decode('utf-8', 'backslashreplace')}]")
         if body is not None:
-            self._payload(label, _IN, body, hlen)
+            secret = rest.startswith(_LOGIN)
+            self._payload(label, _IN, body, hlen, secret=secret)
 
     def sent(self, connection: Connection, data: bytes) -> None:
         """The server's operations, whole ones."""
@@ -61,31 +92,31 @@ class Tracer:
             if words[0] in ("MSG", "HMSG", "LMSG", "HLMSG") and words[-1].isdigit():
                 size = int(words[-1])
                 hlen = int(words[-2]) if words[0].startswith("H") else 0
-                self._payload(label, _OUT, data[at : at + size], hlen)
+                secret = words[1].encode() + b" " == _LOGIN
+                self._payload(label, _OUT, data[at : at + size], hlen, secret=secret)
                 at += size + 2
 
-    def _payload(self, label: str, arrow: str, body: bytes, hlen: int) -> None:
+    def _payload(
+        self, label: str, arrow: str, body: bytes, hlen: int, *, secret: bool = False
+    ) -> None:
+        if secret:
+            self._log.trace(f"{label} - {arrow} MSG_PAYLOAD: [{REDACTED}]")
+            return
         if self._settings.trace_headers:
             body = body[: max(hlen - 4, 0)]
         if not body:
             return
         most = self._settings.max_traced_msg_len
         more = "..." if 0 < most < len(body) else ""
-        shown = quoted(body[:most] if more else body)
-        self._log.write("TRC", f'{label} - {arrow} MSG_PAYLOAD: ["{shown}{more}"]')
-
-
-def quoted(data: bytes) -> str:
-    """Bytes as they stand between the quotes of a Go string."""
-    text = data.decode("utf-8", "surrogateescape")
-    return _ODD.sub(
-        lambda found: _ESCAPES.get(ord(found[0]), f"\\x{ord(found[0]) & 255:02x}"), text
-    )
+        shown = quoted(body[:most] if more else body)[:-1]
+        self._log.write("TRC", f'{label} - {arrow} MSG_PAYLOAD: [{shown}{more}"]')
 
 
 def without_secrets(text: bytes) -> bytes:
-    """The JSON of a CONNECT, its secrets replaced; what is no JSON object is not shown at all. The
-    user of a URL without a password may be its token: then it is one of the secrets.
+    """The JSON of a CONNECT without what is, or may be, a secret: a field that the protocol does not
+    know has its name shown alone, since a password is often written under another name. The user of
+    a URL without a password may be its token: a value that stands in a secret field, too, is one.
+    What is no JSON object is not shown at all.
     """
     try:
         fields = json.loads(text)
@@ -93,11 +124,19 @@ def without_secrets(text: bytes) -> bytes:
         fields = None
     if not isinstance(fields, dict):
         return b"<not a JSON object>"
-    secrets = [value for key, value in fields.items() if key.lower() in _SECRETS and value]
+    secrets = {str(value) for key, value in fields.items() if not _harmless(key, value)}
     shown = {
-        key: REDACTED if value and (key.lower() in _SECRETS or value in secrets) else value
+        key: value if _harmless(key, value) and str(value) not in secrets else REDACTED
         for key, value in fields.items()
     }
     return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode(
         "utf-8", "backslashreplace"
     )
+
+
+def _harmless(key: str, value: object) -> bool:
+    """Whether a field tells nothing: it is on or off, empty, or known and not nested."""
+    if not value or value is True:
+        return True
+    plain = value if isinstance(value, list) else [value]
+    return key.lower() in _HARMLESS and all(isinstance(each, str | int | float) for each in plain)

@@ -17,8 +17,15 @@ from penstock.server.monitor.facts import (
 from penstock.server.monitor.form import present
 from penstock.server.monitor.query import Query, QueryError
 from penstock.server.monitor.subsz import statistics
-from penstock.server.settings.accounts import Export, Import, Mapping
+from penstock.server.settings.accounts import SINGLETON, STREAMED, Export, Import, Mapping
 from penstock.server.units import SECOND_NS
+
+_SYSTEM_SERVICES = {
+    "$SYS.REQ.ACCOUNT.*.CONNZ": STREAMED,
+    "$SYS.REQ.ACCOUNT.*.STATZ": STREAMED,
+    "$SYS.REQ.USER.*.INFO": SINGLETON,
+    "$SYS.DEBUG.SUBSCRIBERS": SINGLETON,
+}
 
 
 class Options(msgspec.Struct):
@@ -71,7 +78,7 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
             each.subject: _targets(each)
             for each in sorted(settings.mappings, key=lambda mapping: mapping.subject)
         },
-        exports=[_export(each) for each in settings.exports],
+        exports=[_export(each) for each in settings.exports] + _exports(facts, name),
         imports=imports,
     )
     body |= present(
@@ -79,16 +86,30 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
         issuer_key=settings.issuer_key,
         name_tag=tag_of(account),
         tags=settings.tags,
+        revoked_user=_times(settings.revoked_users),
     )
     body["sublist_stats"] = statistics([account.router])
     return body
 
 
+def _exports(facts: Facts, name: str) -> list[dict[str, Any]]:
+    """Of the system account, the services that every account reaches."""
+    if name != facts.system_account:
+        return []
+    served = dict(_SYSTEM_SERVICES)
+    if facts.jetstream() is not None:
+        served["$JS.API.>"] = SINGLETON
+    return [
+        {"subject": subject, "type": "service", "response_type": response}
+        for subject, response in served.items()
+    ]
+
+
 def _imports(facts: Facts, account: ServerAccount) -> list[dict[str, Any]]:
-    """The services of the system account that every account reaches."""
+    """The services of the system account that every account reaches; itself, who it is."""
     name = account.name
     if name == facts.system_account:
-        return []
+        return [_service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True)]
     own = f"$SYS.REQ.ACCOUNT.{name}"
     rows = [
         _service(facts, f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
@@ -123,10 +144,12 @@ def _export(export: Export) -> dict[str, Any]:
         row |= present(service_latency=_latency(export))
     return row | present(
         approved_accounts=export.accounts,
-        revoked_activations={
-            who: format_time(until * SECOND_NS) for who, until in export.revoked.items()
-        },
+        revoked_activations=_times(export.revoked),
     )
+
+
+def _times(revoked: dict[str, int]) -> dict[str, str]:
+    return {who: format_time(until * SECOND_NS) for who, until in revoked.items()}
 
 
 def _latency(export: Export) -> dict[str, Any]:

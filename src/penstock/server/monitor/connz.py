@@ -10,8 +10,9 @@ import msgspec
 from penstock.api.times import format_duration, format_time
 from penstock.core.hub import Connection
 from penstock.core.subjects import collide
-from penstock.server.clients.client import Client
+from penstock.server.clients.client import LEAFNODE, Client
 from penstock.server.clients.departed import Departed
+from penstock.server.leaf.peer import LeafPeer
 from penstock.server.monitor.facts import (
     Facts,
     account_of,
@@ -147,7 +148,7 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
     opened: list[Connection] = []
     closed: list[Departed] = []
     if options.state != CLOSED:
-        opened = [each for each in facts.hub.all_connections() if leaf_of(each) is None]
+        opened = [each for each in facts.hub.all_connections() if _listed(each)]
     if options.state != OPEN:
         closed = list(facts.clients.departed)
     if options.acc:
@@ -159,15 +160,23 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
         closed = [] if opened else [each for each in closed if each.cid == options.cid][:1]
         return opened, closed, total
     if options.user:
-        opened = [each for each in opened if _user(client_of(each)) == options.user]
-        closed = [each for each in closed if _user(each.client) == options.user]
+        opened = [each for each in opened if _party(each).user == options.user]
+        closed = [each for each in closed if each.client.user == options.user]
     if options.mqtt_client:
         opened, closed = [], []  # nobody speaks MQTT here
     return opened, closed, total
 
 
-def _user(client: Client | None) -> str:
-    return client.user if client is not None else ""
+def _listed(connection: Connection) -> bool:
+    """A client, or a server that has come in as a leaf node, or let us in."""
+    peer = leaf_of(connection)
+    return peer is None or peer.joined
+
+
+def _party(each: _Each) -> Client | LeafPeer:
+    if isinstance(each, Departed):
+        return each.client
+    return client_of(each) or leaf_of(each) or Client("", 0, 0)
 
 
 def _listens(connection: Connection, subject: str) -> bool:
@@ -178,10 +187,13 @@ def _listens(connection: Connection, subject: str) -> bool:
 def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     """The fields of one connection, in nats-server's order."""
     gone = isinstance(each, Departed)
-    client = each.client if isinstance(each, Departed) else client_of(each) or Client("", 0, 0)
+    client = _party(each)
     end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
     fields: dict[str, Any] = {"cid": _cid(each)}
-    fields |= present(kind="Client", type=type_of(client))
+    if isinstance(client, Client) and client.kind != LEAFNODE:
+        fields |= present(kind="Client", type=type_of(client))
+    else:
+        fields["kind"] = "Leafnode"
     fields |= {
         "ip": client.host,
         "port": client.port,
@@ -203,7 +215,8 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     }
     fields |= present(stalls=each.stalls)
     fields["subscriptions"] = _subscriptions(each)
-    fields |= present(name=client.name, lang=client.lang, version=client.version)
+    lang = client.lang if isinstance(client, Client) else ""
+    fields |= present(name=client.name, lang=lang, version=client.version)
     fields |= _tls(client, options.auth)
     if options.auth:
         account = client.account_name
@@ -223,7 +236,7 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     return fields
 
 
-def _tls(client: Client, auth: bool) -> dict[str, Any]:
+def _tls(client: Client | LeafPeer, auth: bool) -> dict[str, Any]:
     tls = client.tls
     if tls is None:
         return {}
@@ -239,14 +252,14 @@ def _in_order(shown: dict[str, Any]) -> dict[str, Any]:
     return {n: shown[n] for n in ("jwt", "issuer_key", "name_tag", "tags") if n in shown}
 
 
-def _credentials(client: Client, gone: bool) -> dict[str, Any]:
+def _credentials(client: Client | LeafPeer, gone: bool) -> dict[str, Any]:
     account = client.account_name
     return credentials(client) | present(
         name_tag="" if gone and account == DEFAULT_ACCOUNT else tag_of(client.account)
     )
 
 
-def credentials(client: Client) -> dict[str, Any]:
+def credentials(client: Client | LeafPeer) -> dict[str, Any]:
     """What a client has shown of a JWT; not one that whoever has it may use."""
     admitted = client.admitted
     if admitted is None or not admitted.jwt:

@@ -9,7 +9,6 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.hub import Connection, Hub
@@ -17,6 +16,7 @@ from penstock.server.accounts.registry import ServerAccount
 from penstock.server.clients.client import WEBSOCKET, Client
 from penstock.server.clients.clients import Clients
 from penstock.server.leaf.peer import LeafPeer
+from penstock.server.plain import Plain, field
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT, SYSTEM_ACCOUNT
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS = 1.0  # CPU use is measured over at least this long
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Plain):
     """The parts of one server. `accounts` gives all of them; `jetstream` None when it is off."""
 
     settings: Settings

@@ -6,10 +6,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
-from penstock.server.errors import StartError
 from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.profile import answer
 from penstock.server.monitor.query import Query
+from penstock.server.transports.listener import open_sockets
 
 READ_SECONDS = 10
 
@@ -42,12 +42,15 @@ class ProfilePort:
 
     def __init__(self, host: str, port: int, facts: Facts) -> None:
         """-1: any free port. StartError."""
-        try:
-            self._server = _Server((host, max(port, 0)), _Handler)
-        except OSError as problem:
-            raise StartError(f"can't listen for profiling on {host}:{port}: {problem}") from None
+        bound, *others = open_sockets(host, port, "--profile")
+        for each in others:  # a name with several addresses: one is enough
+            each.close()
+        self.port: int = bound.getsockname()[1]
+        self._server = _Server((host, self.port), _Handler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = bound
         self._server.facts = facts
-        self.port: int = self._server.server_address[1]
+        self._server.server_activate()
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="profile port", daemon=True
         )

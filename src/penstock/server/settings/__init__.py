@@ -6,8 +6,7 @@ line; read by everything else. Knows nothing of how values are written. Larger p
 each beside this one.
 """
 
-from dataclasses import dataclass, field
-
+from penstock.server.plain import Plain, field
 from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.declared import Declared
 from penstock.server.settings.leafnodes import LeafNodes
@@ -24,29 +23,26 @@ DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
 
 
-@dataclass(slots=True)
-class RemoteServer:
+class RemoteServer(Plain):
     """One entry of ``jetstream.remotes``: a server whose streams can be followed."""
 
     name: str
     urls: list[str] = field(default_factory=list)
     user: str = ""
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    password: str = field(default="", secret=True)
+    token: str = field(default="", secret=True)
     tls: Tls | None = None  # what it is shown, and how it is checked; None: as the system does
 
 
-@dataclass(slots=True)
-class Encryption:
+class Encryption(Plain):
     """``jetstream.cipher`` and keys: how the store is encrypted."""
 
     cipher: str = "aes"  # or chacha
-    key: str = field(default="", repr=False)  # "": what is written is not encrypted
-    previous: str = field(default="", repr=False)  # opens what `key` does not
+    key: str = field(default="", secret=True)  # "": what is written is not encrypted
+    previous: str = field(default="", secret=True)  # opens what `key` does not
 
 
-@dataclass(slots=True)
-class Settings:
+class Settings(Plain):
     """All settings; durations in nanoseconds, sizes in bytes."""
 
     host: str = "0.0.0.0"
@@ -90,8 +86,8 @@ class Settings:
     leafnodes: LeafNodes | None = None
 
     user: str = ""
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    password: str = field(default="", secret=True)
+    token: str = field(default="", secret=True)
     users: list[User] = field(default_factory=list)
     accounts: list[AccountSettings] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)  # of the default account

@@ -2,8 +2,7 @@
 from them. What configuration files and account JWTs come down to; knows nothing of either.
 """
 
-from dataclasses import dataclass, field
-
+from penstock.server.plain import Plain, field
 from penstock.server.settings.users import Permissions, User
 
 DEFAULT_ACCOUNT = "$G"
@@ -13,8 +12,7 @@ RESPONSE_THRESHOLD_NS = 120 * 1_000_000_000
 NO_LIMIT = -1
 
 
-@dataclass(slots=True)
-class JetStreamLimits:
+class JetStreamLimits(Plain):
     """What an account may use of JetStream: all of it, or one tier such as "R1". -1: no limit."""
 
     max_memory: int = NO_LIMIT
@@ -27,8 +25,7 @@ class JetStreamLimits:
     max_bytes_required: bool = False
 
 
-@dataclass(slots=True)
-class Latency:
+class Latency(Plain):
     """How a service's times are measured: `sampling` percent of the requests (0: those whose trace
     headers ask for it), published under `subject` in the exporter's account.
     """
@@ -37,8 +34,7 @@ class Latency:
     sampling: int = 100
 
 
-@dataclass(slots=True)
-class Export:
+class Export(Plain):
     """Subjects that other accounts may import: what is published on them (`service` false), or
     the requests that are answered on them.
     """
@@ -56,8 +52,7 @@ class Export:
     revoked: dict[str, int] = field(default_factory=dict)  # importer -> activations until then
 
 
-@dataclass(slots=True)
-class Import:
+class Import(Plain):
     """What an account takes from another one: `subject` is the exporter's, `to` the importer's
     ("": the same). A stream may have a `prefix` in place of `to`.
     """
@@ -80,8 +75,7 @@ class Import:
         return self.to or self.subject
 
 
-@dataclass(slots=True)
-class MappingTarget:
+class MappingTarget(Plain):
     """Where a share of the messages goes."""
 
     subject: str = ""
@@ -89,16 +83,14 @@ class MappingTarget:
     cluster: str = ""  # only in a cluster of this name
 
 
-@dataclass(slots=True)
-class Mapping:
+class Mapping(Plain):
     """What clients of an account publish to `subject` goes to one of the targets."""
 
     subject: str = ""
     targets: list[MappingTarget] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AccountLimits:
+class AccountLimits(Plain):
     """What an account may do; -1: no limit."""
 
     max_connections: int = NO_LIMIT
@@ -111,8 +103,7 @@ class AccountLimits:
     wildcards: bool = True  # exports may have them
 
 
-@dataclass(slots=True)
-class AccountSettings:
+class AccountSettings(Plain):
     """One account."""
 
     name: str = ""
@@ -127,7 +118,8 @@ class AccountSettings:
     trace_destination: str = ""  # where traces of messages with a traceparent header go
     trace_sampling: int = 0  # percent
     name_tag: str = ""  # a name for people, of an account that is called by its key
-    jwt: str = field(default="", repr=False)  # that it came from; "": from the configuration
+    jwt: str = field(default="", secret=True)  # that it came from; "": from the configuration
     issuer_key: str = ""  # who signed that
     tags: list[str] = field(default_factory=list)  # in it
+    revoked_users: dict[str, int] = field(default_factory=dict)  # user's key -> JWTs until then
     updated_ns: int = 0  # when it came

@@ -1,14 +1,16 @@
 """Streams and consumers that a configuration declares, as plain values."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from penstock.server.plain import Plain, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-@dataclass(slots=True)
-class Declared:
+class Declared(Plain):
     """One stream or consumer that has to be there before the first client is served."""
 
-    fields: dict[str, Any]  # its configuration, as the JSON API has it
+    fields: "dict[str, Any]"  # its configuration, as the JSON API has it
     consumer: str = ""  # "": it is a stream
     stream: str = ""  # its name, or that of the consumer's stream
     account: str = ""  # "": the default account

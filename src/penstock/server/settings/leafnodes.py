@@ -2,8 +2,7 @@
 that this one is a leaf of. Knows nothing of how they are written or reached.
 """
 
-from dataclasses import dataclass, field, fields
-
+from penstock.server.plain import Plain, field, field_names
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -11,14 +10,13 @@ from penstock.server.units import SECOND_NS
 DEFAULT_PORT = 7422
 
 
-@dataclass(slots=True)
-class LeafRemote:
+class LeafRemote(Plain):
     """One of ``leafnodes.remotes``: a server, or several that stand for the same, to connect to."""
 
     urls: list[str] = field(default_factory=list)
     account: str = ""  # "": the default account
     credentials: str = ""  # a file with a user JWT and its seed
-    nkey: str = field(default="", repr=False)  # a seed
+    nkey: str = field(default="", secret=True)  # a seed
     tls: Tls | None = None  # None: when the URL or the hub asks for it, with the system's CAs
     hub: bool = False  # we are the hub all the same
     deny_imports: list[str] = field(default_factory=list)
@@ -35,14 +33,13 @@ class LeafRemote:
     first_info_timeout_ns: int = SECOND_NS
 
 
-@dataclass(slots=True)
-class LeafNodes:
+class LeafNodes(Plain):
     """The ``leafnodes`` map."""
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: no listener; -1: any free one
     user: str = ""
-    password: str = field(default="", repr=False)
+    password: str = field(default="", secret=True)
     nkey: str = ""  # public key
     account: str = ""
     users: list[User] = field(default_factory=list)
@@ -68,7 +65,7 @@ def fixed_changes(before: LeafNodes | None, after: LeafNodes | None) -> list[str
     if before is None or after is None:
         return [] if before is after else ["leafnodes"]
     return [
-        f"leafnodes.{each.name}"
-        for each in fields(LeafNodes)
-        if each.name in _FIXED and getattr(before, each.name) != getattr(after, each.name)
+        f"leafnodes.{name}"
+        for name in field_names(LeafNodes)
+        if name in _FIXED and getattr(before, name) != getattr(after, name)
     ]

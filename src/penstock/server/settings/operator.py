@@ -2,15 +2,13 @@
 its account JWTs come from, and the auth callout. Plain values; JWTs are text here.
 """
 
-from dataclasses import dataclass, field
-
+from penstock.server.plain import Plain, field
 from penstock.server.units import SECOND_NS
 
 FETCH_TIMEOUT_NS = 2 * SECOND_NS
 
 
-@dataclass(slots=True)
-class Resolver:
+class Resolver(Plain):
     """Where account JWTs come from."""
 
     kind: str = "memory"  # memory, url, full or cache
@@ -24,8 +22,7 @@ class Resolver:
     ttl_ns: int = 0
 
 
-@dataclass(slots=True)
-class Operator:
+class Operator(Plain):
     """The operator mode: every client shows a JWT that leads back to one of these keys."""
 
     jwts: list[str] = field(default_factory=list)  # of the operators
@@ -37,8 +34,7 @@ class Operator:
     default_sentinel: str = ""  # JWT for clients that show none
 
 
-@dataclass(slots=True)
-class AuthCallout:
+class AuthCallout(Plain):
     """A service that decides who is let in."""
 
     issuer: str = ""  # public account key that signs its answers

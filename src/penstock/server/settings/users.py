@@ -2,26 +2,22 @@
 come down to. Knows nothing of how they were written or proved.
 """
 
-import re
-from dataclasses import dataclass, field
+from penstock.server.plain import Plain, field
 
 CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
 RESPONSES_MAX = 1
 RESPONSES_EXPIRE_NS = 120 * 1_000_000_000
-
-
-_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$.*", re.DOTALL)
+_BCRYPT = ("$2a$", "$2b$", "$2x$", "$2y$")
 
 
 def is_bcrypt(secret: str) -> bool:
     """Whether a password or token in the settings is a hash, not the secret itself."""
-    return _BCRYPT.fullmatch(secret) is not None
+    return secret[:4] in _BCRYPT and secret[4:6].isdecimal() and secret[6:7] == "$"
 
 
-@dataclass(slots=True)
-class Rules:
+class Rules(Plain):
     """Subjects one may publish or subscribe to: allowed first, then what of it is denied.
 
     A subscribe entry may have a queue behind a blank (``orders.* workers``); both may have
@@ -32,16 +28,14 @@ class Rules:
     deny: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Responses:
+class Responses(Plain):
     """Leave to publish to the reply subjects of messages that were received."""
 
     max: int = RESPONSES_MAX  # below 0: no limit
     expires_ns: int = RESPONSES_EXPIRE_NS  # below 0: never
 
 
-@dataclass(slots=True)
-class Permissions:
+class Permissions(Plain):
     """What a user may do. Without a Permissions a user may do everything."""
 
     publish: Rules = field(default_factory=Rules)
@@ -49,12 +43,11 @@ class Permissions:
     responses: Responses | None = None
 
 
-@dataclass(slots=True)
-class User:
+class User(Plain):
     """One user: of ``authorization.users``, of an account, or made from a JWT."""
 
     name: str = ""
-    password: str = field(default="", repr=False)  # plain, or a bcrypt hash
+    password: str = field(default="", secret=True)  # plain, or a bcrypt hash
     nkey: str = ""  # public key; such a user signs the nonce and has no name
     account: str = ""  # "": the default account
     permissions: Permissions | None = None

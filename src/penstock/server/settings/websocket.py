@@ -1,13 +1,11 @@
 """The WebSocket listener, as plain values. Knows nothing of how they were written."""
 
-from dataclasses import dataclass, field
-
+from penstock.server.plain import Plain, field
 from penstock.server.settings.tls import Tls
 from penstock.server.units import SECOND_NS
 
 
-@dataclass(slots=True)
-class Websocket:
+class Websocket(Plain):
     """A ``websocket`` map; nobody listens as long as the port is 0."""
 
     host: str = "0.0.0.0"
@@ -24,8 +22,8 @@ class Websocket:
 
     # Who may come in over it; where nothing is said here, those of the server.
     user: str = ""
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    password: str = field(default="", secret=True)
+    token: str = field(default="", secret=True)
     auth_timeout_ns: int = 0
     no_auth_user: str = ""
     jwt_cookie: str = ""  # names of cookies with credentials

@@ -41,8 +41,8 @@ class Actions(Protocol):
     def disconnect_client(self, cid: int) -> bool:
         """Close the connection; False: there is none."""
 
-    def send_lame_duck(self, cid: int) -> bool:
-        """Tell one client that the server is about to go; False: there is none."""
+    def send_lame_duck(self, cid: int) -> str:
+        """Tell one client that the server is about to go; why that can't be, or empty."""
 
     def purge_account(self, name: str) -> str:
         """Remove all that JetStream keeps of an account; what was wrong, or empty."""

@@ -26,17 +26,19 @@ class ServerActions:
             self._server.turn.disconnect(connection, "Kicked")
         return connection is not None
 
-    def send_lame_duck(self, cid: int) -> bool:
-        """Tell one client that the server is about to go; False: there is none."""
+    def send_lame_duck(self, cid: int) -> str:
+        """Tell one client that the server is about to go; why that can't be, or empty."""
         server = self._server
         connection = server.connection(cid)
         client = None if connection is None else connection.session
         if connection is None or not isinstance(client, Client):
-            return False
+            return "no such client id"
         server.greeting.refresh(server.settings, lame_duck=True)
-        connection.write(server.greeting.line(connection.id, client.host, client.nonce))
+        told = server.clients.say_again(connection, client)
         server.greeting.refresh(server.settings, lame_duck=server.lame_duck)
-        return True
+        if told:
+            return ""
+        return "client does not support Lame Duck Mode or is not ready to receive the notification"
 
     def purge_account(self, name: str) -> str:
         """Remove all that JetStream keeps of an account; what was wrong, or empty."""

@@ -183,8 +183,9 @@ class Services:
 
     def _lame_duck(self, request: Request) -> None:
         def tell(asked: Cid) -> None:
-            if not self._system.actions.send_lame_duck(asked.cid):
-                raise QueryError("no such client id")
+            problem = self._system.actions.send_lame_duck(asked.cid)
+            if problem:
+                raise QueryError(problem)
 
         self._answer(request, Cid, tell)
 

@@ -4,8 +4,6 @@ listener. Loads nothing of them as long as the settings ask for none.
 
 import socket
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.core.session import Sessions
 from penstock.core.turn import Turn
@@ -17,6 +15,7 @@ from penstock.server.settings import Settings
 from penstock.server.transports.listener import Listener, open_sockets
 from penstock.server.units import join_address, reachable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     import ssl
@@ -136,7 +135,7 @@ class Doors:
             return None
         from penstock.server.transports.tls import server_context
 
-        self._monitoring = server_context(replace(tls, verify=False))
+        self._monitoring = server_context(tls.with_changes(verify=False))
         return self._monitoring
 
     def use(self, contexts: "list[ssl.SSLContext | None]") -> None:

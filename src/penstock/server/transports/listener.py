@@ -1,5 +1,5 @@
-"""Listening sockets: open them, take connections in batches as part of the core's turns, hand each
-descriptor over.
+"""Listening sockets: bind them, listen when a connection can be served, take connections in batches as
+part of the core's turns, hand each descriptor over.
 
 Knows nothing of the protocol: what is to be done with a new connection is a callback.
 """
@@ -9,12 +9,13 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from penstock.core.turn import Turn
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
+from penstock.server.units import join_address
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
@@ -25,8 +26,8 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket]:
-    """Listening sockets for a host (``0.0.0.0`` and ``::`` mean all of their family; a name may
-    have several addresses).
+    """Bound sockets for a host (``0.0.0.0`` and ``::`` both mean all addresses, IPv4 and IPv6; a
+    name may have several addresses). They refuse connections until a Listener is opened on them.
 
     port -1 or 0 takes a free one, the same on every address. StartError says which address can't be
     had and why.
@@ -38,13 +39,11 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # "::" takes IPv4 as well, as Go's listeners do; an explicit address takes what it
-                # names
+                # "::" takes IPv4 as well; an explicit address takes what it names
                 listening.setsockopt(
                     socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1
                 )
             listening.bind((address, wanted))
-            listening.listen(BACKLOG)
         except OSError as problem:
             listening.close()
             for other in opened:
@@ -55,6 +54,17 @@ def open_sockets(host: str, port: int, option: str = "-p") -> list[socket.socket
         wanted = listening.getsockname()[1]
         opened.append(listening)
     return opened
+
+
+def listen(bound: socket.socket, option: str = "-p") -> None:
+    """Let connections come to a bound socket. StartError when somebody else listens on its port
+    since it was bound.
+    """
+    try:
+        bound.listen(BACKLOG)
+    except OSError as problem:
+        where = join_address(*bound.getsockname()[:2])
+        raise StartError(_refusal(problem, where, option)) from None
 
 
 def _refusal(problem: OSError, where: str, option: str) -> str:
@@ -71,6 +81,8 @@ def _refusal(problem: OSError, where: str, option: str) -> str:
 
 
 def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+    if host in ("", "0.0.0.0", "::"):  # all addresses: one socket for both, as Go's listeners
+        return [(socket.AF_INET6, "::") if _has_ipv6() else (socket.AF_INET, "0.0.0.0")]
     if ":" in host:
         return [(socket.AF_INET6, host)]
     if host.replace(".", "").isdigit():
@@ -89,8 +101,18 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     ]
 
 
+def _has_ipv6() -> bool:
+    """Whether this machine has IPv6 at all: a kernel may be without."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
 class Listener:
-    """Takes connections from listening sockets as long as it is open."""
+    """Takes connections from bound sockets as long as it is open."""
 
     def __init__(
         self,
@@ -109,9 +131,12 @@ class Listener:
         self._log = log
 
     def open(self, loop: "asyncio.AbstractEventLoop | None" = None) -> None:
-        """Accept whenever somebody comes; said again when there is a loop at last."""
+        """Listen, and accept whenever somebody comes; said again when there is a loop at last.
+        StartError when somebody else listens on a port since it was bound.
+        """
         self._loop = loop
         for listening in self._sockets:
+            listen(listening)
             self._turn.ignore(listening.fileno())
             self._turn.listen(listening.fileno(), partial(self._accept_batch, listening))
 

@@ -208,7 +208,7 @@ class Door:
             password=cookies.get(options.pass_cookie, "") if options.pass_cookie else "",
             token=cookies.get(options.token_cookie, "") if options.token_cookie else "",
         )
-        return found if any(found) else None
+        return found if found != Cookies() else None
 
 
 async def _read_request(pipe: Pipe) -> Request:
