@@ -1,6 +1,7 @@
 """Backups on the command line: folders as the `nats` command line makes them."""
 
 import json
+import os
 
 import pytest
 
@@ -75,20 +76,32 @@ def test_for_programs_and_with_another_configuration(run, stream, tmp_path):
     assert (info["state"]["messages"], info["state"]["consumer_count"]) == (20, 0)
 
 
+def test_a_backup_is_for_its_user_alone(run, stream, tmp_path):
+    before = os.umask(0)
+    try:
+        assert run("stream", "backup", stream, tmp_path / "new" / "b")[0] == 0
+    finally:
+        os.umask(before)
+    for path in ("new", "new/b"):
+        assert (tmp_path / path).stat().st_mode & 0o777 == 0o700
+    for path in ("backup.json", "stream.tar.s2"):
+        assert (tmp_path / "new/b" / path).stat().st_mode & 0o777 == 0o600
+
+
 def test_mistakes(run, stream, tmp_path):
     folder = tmp_path / "b"
     assert run("stream", "backup", "NONE", folder)[0] == 1
     assert not folder.exists()
     assert run("stream", "backup", stream, folder)[0] == 0
     status, _, err = run("stream", "backup", stream, folder)
-    assert status == 1
+    assert status == 2
     assert "is there already" in err
     run("stream", "rm", "-f", stream)
     config = tmp_path / "config.json"
     config.write_text('{"name":"OTHER"}')
     assert "can't rename" in run("stream", "restore", folder, "--config", config)[2]
     config.write_text("{")
-    assert run("stream", "restore", folder, "--config", config)[0] == 1
+    assert run("stream", "restore", folder, "--config", config)[0] == 2
     archive = folder / "stream.tar.s2"
     archive.write_bytes(archive.read_bytes()[:-20])
     status, _, err = run("stream", "restore", folder)

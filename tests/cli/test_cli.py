@@ -5,6 +5,7 @@ what it says when something is wrong.
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -200,38 +201,43 @@ def test_request_prints_the_answer(run):
 
 
 @pytest.mark.parametrize(
-    ("line", "text"),
+    ("expected", "line", "text"),
     [
-        ("bogus", "No such command 'bogus'"),
-        ("stream bogus", "No such command 'bogus'; see penstock stream --help"),
-        ("stream add", "Missing argument 'NAME'; see penstock stream add --help"),
-        ("stream ls --bogus", "No such option '--bogus'"),
-        ("stream add X --max-age soon", '"soon" is not a duration'),
-        ("stream add X --max-bytes much", '"much" is not a size'),
-        ("stream add X --storage tape", "'tape' is not one of"),
-        ("stream add a.b", "must not be empty nor have blanks"),
-        ("stream info NOPE", "stream not found (10059)"),
-        ("stream get X", "give a sequence or --last-for"),
-        ("stream purge X -f --seq 0", "0 is not in the range"),
-        ("consumer info NOPE c", "not found"),
-        ("consumer next NOPE c", "stream NOPE has no pull consumer c"),
-        ("consumer add X c --deliver never", '"never" is no place to begin at'),
-        ("pub a..b x", "cannot publish to 'a..b'"),
-        ("pub a x -H nocolon", '"nocolon" is not a header'),
-        ("pub a x -J --reply b", "exclude each other"),
-        ("req nobody.there x", "nobody answers on nobody.there"),
-        ("-s ftp://x stream ls", "expected nats:// or tls://"),
-        ("-s nats://127.0.0.1:1 stream ls", "cannot connect: nats://127.0.0.1:1"),
-        ("--timeout x stream ls", "is not a duration"),
-        ("--user a --token b stream ls", "give user and password, or a token, not both"),
+        (2, "bogus", "No such command 'bogus'"),
+        (2, "stream bogus", "No such command 'bogus'; see penstock stream --help"),
+        (2, "stream add", "Missing argument 'NAME'; see penstock stream add --help"),
+        (2, "stream ls --bogus", "No such option '--bogus'"),
+        (2, "stream add X --max-age soon", '"soon" is not a duration'),
+        (2, "stream add X --max-bytes much", '"much" is not a size'),
+        (2, "stream add X --storage tape", "'tape' is not one of"),
+        (2, "stream add a.b", "must not be empty nor have blanks"),
+        (1, "stream info NOPE", "stream not found (10059)"),
+        (2, "stream get X", "give a sequence or --last-for"),
+        (2, "stream purge X -f --seq 0", "0 is not in the range"),
+        (1, "consumer info NOPE c", "not found"),
+        (1, "consumer next NOPE c", "stream NOPE has no pull consumer c"),
+        (2, "consumer add X c --deliver never", '"never" is no place to begin at'),
+        (2, "pub a..b x", "cannot publish to 'a..b'"),
+        (2, "pub a x -H nocolon", '"nocolon" is not a header'),
+        (2, "pub a x -J --reply b", "exclude each other"),
+        (1, "req nobody.there x", "nobody answers on nobody.there"),
+        (2, "-s ftp://x stream ls", "expected nats:// or tls://"),
+        (1, "-s nats://127.0.0.1:1 stream ls", "cannot connect: nats://127.0.0.1:1"),
+        (2, "--timeout x stream ls", "is not a duration"),
+        (2, "--user a --token b stream ls", "give user and password, or a token, not both"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(run, line, text):
+def test_a_mistake_is_told_in_one_line(run, expected, line, text):
     status, _, err = run(*line.split())
-    assert status == 1
+    assert status == expected
     assert err.count("\n") == 1
     assert err.startswith("penstock: ")
     assert text in err
+    # for programs, the same as an object
+    status, out, err = run("--json", *line.split())
+    assert (status, out) == (expected, "")
+    assert text in json.loads(err)["error"]["message"]
+    assert json.loads(err)["error"]["status"] == expected
 
 
 def test_removing_asks_first(run, stream):
@@ -267,7 +273,7 @@ def test_every_command_has_help(run, group):
 
 def test_server_is_the_server_program(run):
     status, _, err = run("server", "--bogus")
-    assert status == 1
+    assert status == 2
     assert err == "penstock-server: unknown option --bogus; see penstock-server --help\n"
     assert run("server", "--version")[1].startswith("nats-server: v")
 
@@ -284,15 +290,15 @@ def test_a_reader_that_has_had_enough_gets_no_complaint(server):
     child.stderr.close()
 
 
-def test_a_terminal_gets_a_table(server, run, stream):
-    """In a pseudo terminal rich draws; elsewhere it is not even loaded."""
+def in_a_terminal(columns, *arguments):
+    """What a command prints in a pseudo terminal of that width, without the colours."""
     import pty
 
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "-s", server.url, "stream", "ls"],
+        [sys.executable, "-m", "penstock.cli", *arguments],
         stdout=child,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)},
     )
     os.close(child)
     text = b""
@@ -306,5 +312,42 @@ def test_a_terminal_gets_a_table(server, run, stream):
         text += data
     os.close(parent)
     assert process.wait(20) == 0
-    assert "┃".encode() in text
-    assert stream.encode() in text
+    assert b"\x1b[" in text
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).splitlines()
+
+
+def test_a_terminal_gets_a_table(server, run, stream):
+    """In a pseudo terminal rich draws; elsewhere it is not even loaded."""
+    lines = in_a_terminal(200, "-s", server.url, "stream", "ls")
+    assert any(set(line.strip()) == {"─"} for line in lines)
+    assert any(line.startswith(f"{stream} ") for line in lines)
+
+
+def test_a_narrow_terminal_shows_every_column_whole(server, run):
+    name, subject = "A_STREAM_WITH_A_RATHER_LONG_NAME", "orders.europe.germany.berlin.>"
+    assert run("stream", "add", name, "--subjects", subject)[0] == 0
+    assert run("pub", "-J", "orders.europe.germany.berlin.x", "y")[0] == 0
+    assert run("consumer", "add", name, "a-consumer-with-a-long-name")[0] == 0
+    for arguments, last, cell in (
+        (("stream", "ls"), "Last", r"\d+[smhd]"),
+        (("consumer", "ls", name), "Floor", "0"),
+    ):
+        lines = in_a_terminal(80, "-s", server.url, *arguments)
+        assert all(len(line) <= 80 for line in lines), lines
+        assert any(line.rstrip().endswith(last) for line in lines), lines
+        assert any(re.search(rf" {cell}\s*$", line) for line in lines), lines
+        assert not any("…" in line for line in lines), lines
+    assert run("stream", "rm", "-f", name)[0] == 0
+
+
+def test_ages_have_two_units():
+    from penstock.cli.output import age
+
+    def of(seconds):
+        return age(10**18, 10**18 + seconds * 10**9)
+
+    assert [of(each) for each in (0, 59, 60, 61, 3600, 90_061, 31_536_000)] == [
+        "0s", "59s", "1m", "1m1s", "1h", "1d1h", "1y"
+    ]  # fmt: skip
+    assert age(0, 1) == "never"
+    assert of(-5) == "0s"

@@ -26,13 +26,13 @@ def file(tmp_path):
 
 
 def test_check_draws_the_graph_and_the_queries(file, capsys):
-    assert main(["pipeline", "check", str(file)]) == 0
+    assert main(["pipeline", "check", "--no-sql", str(file)]) == 0
     out = capsys.readouterr().out
     assert "shop: " in out
     assert "├─ => table  jetstream_delta" in out
     assert "query raw: raw -> table" in out
     assert "query files: raw -> files" in out
-    assert main(["pipeline", "check", str(file), "--json"]) == 0
+    assert main(["pipeline", "check", "--no-sql", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["queries"][0]["sinks"] == ["table"]
     assert not (file.parent / "state").exists()
 
@@ -57,7 +57,7 @@ def test_init_prints_a_file_that_is_well(tmp_path, capsys):
     assert main(["pipeline", "init"]) == 0
     path = tmp_path / "mine.yaml"
     path.write_text(capsys.readouterr().out)
-    assert main(["pipeline", "check", str(path)]) == 0
+    assert main(["pipeline", "check", "--no-sql", str(path)]) == 0
 
 
 def test_a_folder_in_use_is_one_line(file, capsys):
@@ -102,3 +102,15 @@ def test_status_reads_the_checkpoint(file, capsys):
     out = capsys.readouterr().out
     assert "6 +1" in out
     assert "unknown: " in out
+
+
+@pytest.mark.slow
+def test_check_has_sql_read_by_spark(file, capsys):
+    file.write_text(
+        FILE.replace("format: jetstream_delta,", "where: id is nott null, format: jetstream_delta,")
+    )
+    assert main(["pipeline", "check", str(file)]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"penstock: {file}:5: sinks.table: where: [PARSE_SYNTAX_ERROR]")
+    assert line.endswith("in: id is nott null")
+    assert main(["pipeline", "check", "--no-sql", str(file)]) == 0

@@ -247,6 +247,41 @@ def test_a_stream_that_can_not_be_read_does_not_hide_the_others(
     assert good.is_dir()
 
 
+@pytest.mark.parametrize(
+    "file", ["meta.json", "log/00000000000000000001.seg", "consumers/packing.json"]
+)
+def test_a_pipe_for_a_file_stops_no_backup(run: Run, tmp_path: Path, file: str) -> None:
+    store, target = tmp_path / "s", tmp_path / "b"
+    bad = make_stream(store, "BAD")
+    make_stream(store, "GOOD")
+    path = bad / file
+    path.unlink()
+    os.mkfifo(path)
+    status, out, _ = run("check", store)
+    assert (status, "not a regular file" in out) == (1, True)
+    status, out, _ = run("backup", store, target)
+    assert status == 1
+    assert out.count("not a regular file") == 1
+    assert f"{path}: not a regular file" in out
+    assert run("backup", store, target, "--json")[0] == 1
+    assert run("backup", store, target, "--stream", "GOOD")[0] == 0
+    assert run("restore", target, tmp_path / "r", "--stream", "GOOD")[0] == 0
+    assert messages_of(tmp_path / "r/jetstream/$G/streams/GOOD")
+
+
+def test_a_backup_with_a_stream_that_can_not_be_read(run: Run, tmp_path: Path) -> None:
+    store, target = tmp_path / "s", tmp_path / "b"
+    bad = make_stream(store, "BAD")
+    make_stream(store, "GOOD")
+    for path in bad.glob("meta.json*"):
+        path.write_bytes(b"{")
+    status, out, _ = run("backup", store, target)
+    assert status == 1
+    assert "not recoverable" in out
+    assert f"{bad}/meta.json: " in out
+    assert len(json.loads(run("backups", target, "--json")[1])) == 1
+
+
 def test_an_encrypted_stream_is_repaired_with_its_key(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

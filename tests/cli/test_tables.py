@@ -38,16 +38,16 @@ def test_json_and_one_table_that_is_not_there(table, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("status", "arguments", "wanted"),
     [
-        (["--retention", "10m"], "1h or more"),
-        (["--target-size", "0"], "1 byte or more"),
-        (["--storage", "region"], "NAME=VALUE"),
-        ([], "none"),
+        (2, ["--retention", "10m"], "1h or more"),
+        (2, ["--target-size", "0"], "1 byte or more"),
+        (2, ["--storage", "region"], "NAME=VALUE"),
+        (1, [], "none"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, capsys, arguments, wanted):
-    assert main(["tables", "maintain", str(tmp_path / "none"), *arguments]) == 1
+def test_mistakes_are_one_line(tmp_path, capsys, status, arguments, wanted):
+    assert main(["tables", "maintain", str(tmp_path / "none"), *arguments]) == status
     err = capsys.readouterr().err
     assert wanted in err
     assert err.count("\n") == 1

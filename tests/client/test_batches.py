@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.client.batches import AtomicNumbers, FastFlow, check_staged
 from penstock.client.connection import Interest
-from penstock.client.message import Message
+from penstock.client.message import BaseMessage
 from penstock.core.wire import decode_headers
 from penstock.errors import ApiError, BatchEnded, ProtocolError
 
@@ -45,11 +45,11 @@ def test_answers_to_staged_messages() -> None:
             check_staged(other)
 
 
-def said(body: bytes) -> Message:
-    return Message("in", "", b"", body, Interest(1, "in.>", "", None))
+def said(body: bytes) -> BaseMessage:
+    return BaseMessage("in", "", b"", body, Interest(1, "in.>", "", None))
 
 
-def answer(**fields: object) -> Message:
+def answer(**fields: object) -> BaseMessage:
     return said(json.dumps(fields).encode())
 
 

@@ -22,7 +22,7 @@ from penstock.client.connection import (
     State,
     TlsRequired,
 )
-from penstock.client.message import Message
+from penstock.client.message import BaseMessage
 from penstock.client.options import Options, Server, TlsOptions
 from penstock.errors import (
     AuthenticationError,
@@ -179,8 +179,8 @@ def test_messages_reach_their_subscription_with_all_parts() -> None:
         b"MSG gone 9 1\r\nx\r\n"
     )
     one, two = connection.events()
-    assert isinstance(one, Message)
-    assert isinstance(two, Message)
+    assert isinstance(one, BaseMessage)
+    assert isinstance(two, BaseMessage)
     assert (one.subject, one.reply, one.data, one.headers) == ("a.x", "", b"hello", {})
     assert one.interest is first
     assert one.interest.owner == "one"
@@ -196,9 +196,9 @@ def test_auto_unsubscribe_ends_after_the_last_message_and_not_before() -> None:
     connection.unsubscribe(interest, 2)
     assert connection.data_to_send() == b"SUB a 1\r\nUNSUB 1 2\r\n"
     connection.receive_data(b"MSG a 1 0\r\n\r\n")
-    assert [type(event) for event in connection.events()] == [Message]
+    assert [type(event) for event in connection.events()] == [BaseMessage]
     connection.receive_data(b"MSG a 1 0\r\n\r\nMSG a 1 0\r\n\r\n")
-    assert [type(event) for event in connection.events()] == [Message, Ended]
+    assert [type(event) for event in connection.events()] == [BaseMessage, Ended]
     assert connection.interests == {}
 
 
@@ -307,7 +307,7 @@ def test_a_broken_protocol_ends_the_connection(garbage: bytes) -> None:
     connection.subscribe("a")
     connection.receive_data(b"MSG a 1 1\r\nx\r\n" + garbage)
     message, event = connection.events()
-    assert isinstance(message, Message), "what came before the break counts"
+    assert isinstance(message, BaseMessage), "what came before the break counts"
     assert isinstance(event, Disconnected)
     assert isinstance(event.error, ProtocolError)
     connection.receive_data(b"MSG a 1 1\r\nx\r\n")
@@ -387,7 +387,7 @@ def outcome(chunks: list[bytes]) -> tuple[list[tuple[Any, ...]], bytes]:
     for chunk in chunks:
         connection.receive_data(chunk)
         for event in connection.events():
-            if isinstance(event, Message):
+            if isinstance(event, BaseMessage):
                 seen.append((event.subject, event.reply, event.raw_headers, event.data))
             else:
                 seen.append((type(event).__name__,))

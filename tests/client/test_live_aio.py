@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.client import ConsumerConfig, Options, StreamConfig, connect
+from penstock.client import ConsumerConfig, Message, Options, StreamConfig, connect
 from penstock.client.options import parse_servers
 from penstock.errors import (
+    CallbackFailed,
     ConnectError,
     ConnectionClosed,
     ConnectionLost,
@@ -31,7 +32,7 @@ from tests.peers import free_port
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.client import AioMessage, Client
+    from penstock.client import Client
     from penstock.client.aio_jetstream import JetStream
     from tests.peers import ServerProcess
 
@@ -79,7 +80,7 @@ async def test_publish_subscribe_and_callbacks(server: ServerProcess, unique: st
         plain: list[bytes] = []
         awaited: list[bytes] = []
 
-        async def collect(message: AioMessage) -> None:
+        async def collect(message: Message) -> None:
             await asyncio.sleep(0)
             awaited.append(message.data)
 
@@ -117,7 +118,7 @@ async def test_a_queue_group_shares(server: ServerProcess, unique: str) -> None:
 async def test_requests(server: ServerProcess, unique: str) -> None:
     async with connect(server.url) as nc, connect(server.url) as other:
 
-        async def answer(message: AioMessage) -> None:
+        async def answer(message: Message) -> None:
             await message.respond(message.data + b"!", headers={"A": "b"})
 
         await other.subscribe(unique, callback=answer)
@@ -141,7 +142,7 @@ async def test_slow_subscriptions_tell(server: ServerProcess, unique: str) -> No
     async with connect(server.url, on_error=errors.append) as nc:
         blocked = asyncio.Event()
 
-        async def wait(_: AioMessage) -> None:
+        async def wait(_: Message) -> None:
             await blocked.wait()
 
         iterated = await nc.subscribe(unique, pending_messages_max=3)
@@ -159,18 +160,42 @@ async def test_slow_subscriptions_tell(server: ServerProcess, unique: str) -> No
 
 
 @on_a_loop
+async def test_an_object_may_be_a_callback(server: ServerProcess, unique: str) -> None:
+    class Handler:
+        def __init__(self) -> None:
+            self.heard = asyncio.Event()
+
+        async def __call__(self, message: Message) -> None:
+            await asyncio.sleep(0)
+            self.heard.set()
+
+    handler = Handler()
+    async with connect(server.url) as nc:
+        await nc.subscribe(unique, callback=handler)
+        await nc.publish(unique, b"1")
+        await handler.heard.wait()
+
+
+@on_a_loop
 async def test_what_a_callback_raises_is_told(server: ServerProcess, unique: str) -> None:
     errors: list[Exception] = []
 
-    async def fail(message: AioMessage) -> None:
+    async def fail(message: Message) -> None:
         raise LookupError(message.data)
 
     async with connect(server.url, on_error=errors.append) as nc:
-        await nc.subscribe(unique, callback=fail)
-        await nc.publish(unique, b"1")
-        await nc.publish(unique, b"2")
+        await nc.subscribe(f"{unique}.*", callback=fail)
+        await nc.publish(f"{unique}.a", b"1")
+        await nc.publish(f"{unique}.b", b"2")
         await until(lambda: len(errors) == 2)
-    assert [str(error) for error in errors] == ["b'1'", "b'2'"]
+    for error, token, data in zip(errors, "ab", (b"1", b"2"), strict=True):
+        assert isinstance(error, CallbackFailed)
+        assert error.subject == f"{unique}.*"
+        assert isinstance(error.message, Message)
+        assert (error.message.subject, error.message.data) == (f"{unique}.{token}", data)
+        assert isinstance(error.__cause__, LookupError)
+        assert f"LookupError: {data!r}" in str(error)
+        assert f"{unique}.{token}" in str(error)
 
 
 @on_a_loop
@@ -178,7 +203,7 @@ async def test_drain_handles_everything_then_closes(server: ServerProcess, uniqu
     handled: list[bytes] = []
     closed: list[bool] = []
 
-    async def handle(message: AioMessage) -> None:
+    async def handle(message: Message) -> None:
         await asyncio.sleep(0.001)
         handled.append(message.data)
 
@@ -307,7 +332,7 @@ async def test_push_and_its_queue_group(server: ServerProcess, unique: str) -> N
     async with connect(server.url) as nc:
         js = await made(nc, unique)
         await filled(js, unique, 100)
-        config = ConsumerConfig(flow_control=True, idle_heartbeat=100_000_000)
+        config = ConsumerConfig(flow_control=True, idle_heartbeat=0.1)
         subscription = await js.subscribe(unique, config)
         seen = [(await subscription.next()).metadata.stream_seq for _ in range(100)]
         assert seen == list(range(1, 101))
@@ -353,7 +378,7 @@ async def test_a_restart_is_survived(own_server: ServerProcess, unique: str) -> 
     ) as nc:
         js = nc.jetstream()
         await js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
-        config = ConsumerConfig(durable_name="c", ack_policy="explicit", ack_wait=500_000_000)
+        config = ConsumerConfig(durable_name="c", ack_policy="explicit", ack_wait=0.5)
         await js.create_consumer(unique, config)
         consumer = js.pull(unique, "c")
         news = await nc.subscribe("news")
@@ -412,9 +437,85 @@ async def test_giving_up_closes_the_client(own_server: ServerProcess) -> None:
     await asyncio.to_thread(own_server.stop)
     await closed.wait()
     assert nc.closed
-    assert [message async for message in subscription] == []
+    with pytest.raises(ConnectionClosed, match="gave up reconnecting") as lost:
+        _ = [message async for message in subscription]
+    assert lost.value.subject == "a"
     with pytest.raises(PenstockError, match=r"closed|lost"):
         await nc.flush()
+    with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+        await nc.publish("a", b"x")
+
+
+@on_a_loop
+async def test_every_loop_hears_that_the_client_is_lost(
+    own_server: ServerProcess, unique: str
+) -> None:
+    told: list[Exception] = []
+    nc = await connect(
+        own_server.url, reconnect_attempts_max=1, reconnect_wait=0.001, on_error=told.append
+    )
+    js = await made(nc, unique)
+    await filled(js, unique, 3)
+    await js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+    push = await js.subscribe(unique)
+    begun = asyncio.Semaphore(0)
+
+    async def read(messages: Any) -> None:
+        async for _ in messages:
+            begun.release()
+
+    async def handle(message: Message) -> None:
+        begun.release()
+
+    handle_of_c = js.pull(unique, "c")
+    loops = [
+        asyncio.create_task(read(messages))
+        for messages in (handle_of_c.messages(), push, js.ordered(unique))
+    ]
+    await nc.subscribe("handled", callback=handle)
+    await nc.subscribe("called", callback=lambda message: begun.release())
+    await js.subscribe(unique, callback=handle)
+    await nc.publish("handled", b"")
+    await nc.publish("called", b"")
+    ended = await nc.subscribe("ended", max_msgs=1)
+    await nc.publish("ended", b"last")
+    for _ in range(4 * 3 + 2):
+        await begun.acquire()
+    await asyncio.to_thread(own_server.stop)
+    for loop in loops:
+        with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+            await loop
+    with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+        await read(handle_of_c.messages())
+    with pytest.raises(ConnectionClosed):
+        await handle_of_c.fetch()
+    closed = [error for error in told if isinstance(error, ConnectionClosed)]
+    assert len(closed) == 3
+    assert {"handled", "called"} < {error.subject for error in closed}
+    assert [message.data async for message in ended] == [b"last"]  # it had ended in good order
+
+
+@on_a_loop
+async def test_closing_ends_the_loops_in_good_order(server: ServerProcess, unique: str) -> None:
+    told: list[Exception] = []
+    nc = await connect(server.url, on_error=told.append)
+    js = await made(nc, unique)
+    await js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+    loops = [
+        await nc.subscribe(unique),
+        await js.subscribe(unique),
+        js.pull(unique, "c").messages(),
+    ]
+
+    async def read(messages: Any) -> int:
+        return len([message async for message in messages])
+
+    tasks = [asyncio.create_task(read(messages)) for messages in loops]
+    await nc.subscribe(unique, callback=lambda message: None)
+    await nc.flush()
+    await nc.close()
+    assert [await task for task in tasks] == [0, 0, 0]
+    assert told == []
 
 
 @on_a_loop

@@ -284,7 +284,7 @@ def test_messages_flow_until_the_handle_is_closed(js: JetStream, unique: str) ->
 
 def test_push_with_flow_control_and_heartbeats(js: JetStream, unique: str) -> None:
     filled(js, unique, 200)
-    config = ConsumerConfig(flow_control=True, idle_heartbeat=100_000_000)
+    config = ConsumerConfig(flow_control=True, idle_heartbeat=0.1)
     subscription = js.subscribe(unique, config)
     assert [subscription.next().metadata.stream_seq for _ in range(200)] == list(range(1, 201))
     with pytest.raises(Timeout):
@@ -337,7 +337,7 @@ def test_a_range_is_read_in_columns(js: JetStream, unique: str) -> None:
 
 def test_other_calls_work_while_a_column_reader_is_open(js: JetStream, unique: str) -> None:
     filled(js, unique, 300)
-    js.create_consumer(unique, ConsumerConfig(name="c", inactive_threshold=60_000_000_000))
+    js.create_consumer(unique, ConsumerConfig(name="c", ack_policy="none", inactive_threshold=60))
     with ColumnReader(js, unique, "c", rows=50, batch=100) as reader:
         first = reader.read()
         assert js.stream_info(unique).state.messages == 300
@@ -391,6 +391,57 @@ def test_a_publisher_survives_a_restart_without_loss_or_double(
             int(row[4]) for columns in js.read_columns(unique, 1, 10_000) for row in columns.rows()
         )
         assert seen == list(range(2000))
+
+
+def test_every_loop_hears_that_the_client_is_lost(own_server: ServerProcess, unique: str) -> None:
+    with connect_blocking(
+        own_server.url, reconnect_attempts_max=1, reconnect_wait=0.001, timeout=30
+    ) as nc:
+        js = nc.jetstream()
+        js.create_stream(StreamConfig(name=unique, subjects=[f"{unique}.>"]))
+        js.publish(f"{unique}.a", b"x")
+        js.create_consumer(unique, ConsumerConfig(durable_name="c", ack_policy="explicit"))
+        handle = js.pull(unique, "c")
+        messages, push, plain = handle.messages(), js.subscribe(unique), nc.subscribe("a")
+        ended = nc.subscribe("ended", max_msgs=1)
+        nc.publish("ended", b"last")
+        nc.flush()
+        assert next(messages).data == b"x"
+        own_server.stop()
+        for loop in (messages, iter(plain), iter(push), handle.messages()):
+            with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+                for _ in loop:
+                    pass
+        for call in (handle.fetch, plain.next, lambda: nc.publish("a"), lambda: nc.request("a")):
+            with pytest.raises(ConnectionClosed, match="gave up reconnecting"):
+                call()
+        assert nc.closed
+        assert [message.data for message in ended] == [b"last"]  # it had ended in good order
+
+
+def test_closing_ends_the_loops_in_good_order(
+    nc: BlockingClient, js: JetStream, unique: str
+) -> None:
+    with connect_blocking(str(nc.options.servers[0])) as other:
+        loops = [iter(other.subscribe("a")), iter(other.jetstream().subscribe(unique))]
+    assert [list(loop) for loop in loops] == [[], []]
+
+
+def test_a_call_does_not_wait_for_ever_for_a_server(own_server: ServerProcess) -> None:
+    with connect_blocking(own_server.url, timeout=0.05) as nc:
+        subscription = nc.subscribe("a")
+        own_server.stop()
+        with pytest.raises((ConnectionLost, Timeout)):  # it depends on when the end is noticed
+            nc.flush()
+        for call in (nc.flush, subscription.next, lambda: nc.publish("a"), lambda: nc.request("a")):
+            with pytest.raises(Timeout):
+                call()
+        assert not nc.closed
+        own_server.start()
+        messages = iter(subscription)  # goes on until there is one
+        nc.ensure_open(30)
+        nc.publish("a", b"x")
+        assert next(messages).data == b"x"
 
 
 def test_without_reconnect_a_lost_server_closes_the_client(own_server: ServerProcess) -> None:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.client.options import Options, Server, parse_server, parse_servers
 from penstock.client.pool import ServerPool
+from penstock.errors import AuthenticationError
+
+REFUSED = OSError("refused")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_several_urls_may_be_given_in_one_string() -> None:
 def test_a_server_shows_itself_without_credentials() -> None:
     server = Server("::1", 5, user="u", password="geheim", token="")
     assert str(server) == "nats://[::1]:5"
-    assert "geheim" not in repr(Options(servers=(server,), password="geheim"))
+    assert "geheim" not in repr(Options(servers=(server,), user="u", password="geheim"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_the_first_round_goes_without_waiting_then_waits_grow_to_the_limit() -> 
         choice = pool.next()
         assert choice is not None
         waits.append((choice[0].host, round(choice[1], 3)))
-        pool.failed()
+        pool.failed(REFUSED)
     assert waits[:6] == [("a", 0), ("b", 0), ("a", 0.1), ("b", 0.1), ("a", 0.2), ("b", 0.2)]
     assert waits[-1][1] == 0.5
 
@@ -83,7 +86,7 @@ def test_a_wait_is_between_half_of_it_and_all_of_it(number: float, failures: int
     pool = ServerPool(options, lambda: number)
     for _ in range(failures):
         pool.next()
-        pool.failed()
+        pool.failed(REFUSED)
     choice = pool.next()
     assert choice is not None
     full = min(2.0, 0.1 * 2 ** (failures - 1))
@@ -95,15 +98,47 @@ def test_a_server_is_given_up_after_its_attempts_and_sooner_when_it_refuses() ->
     hosts = []
     while choice := pool.next():
         hosts.append(choice[0].host)
-        pool.failed(refused=choice[0].host == "a")
+        pool.failed(AuthenticationError("no") if choice[0].host == "a" else REFUSED)
     assert hosts == ["a", "b", "a", "b", "b", "b"]
+
+
+def test_a_server_is_never_given_up_by_default() -> None:
+    pool = ServerPool(Options(), lambda: 0.5)
+    for _ in range(1000):
+        assert pool.next() is not None
+        pool.failed(REFUSED)
+    assert str(pool.error()) == "cannot connect: nats://127.0.0.1:4222: refused"
+
+
+def test_a_server_that_was_not_tried_comes_first_again() -> None:
+    pool = ServerPool(Options(servers=parse_servers("a,b")), lambda: 0.5)
+    for _ in range(3):
+        choice = pool.next()
+        assert choice is not None
+        assert choice[0].host == "a"
+        pool.postpone()
+
+
+def test_every_attempt_to_reconnect_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pool = ServerPool(Options(servers=parse_servers("a"), reconnect_attempts_max=1), lambda: 0.5)
+    pool.next()
+    pool.failed(REFUSED)
+    pool.next()
+    pool.succeeded()
+    for _ in range(2):
+        pool.next()
+        pool.failed(REFUSED)
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot connect to nats://a:4222: refused (attempt 1)",
+        "cannot connect to nats://a:4222: refused (attempt 2, the last one)",
+    ]
 
 
 def test_success_forgets_the_failures() -> None:
     pool = ServerPool(Options(reconnect_attempts_max=1), lambda: 0.5)
     for _ in range(5):
         assert pool.next() is not None
-        pool.failed()
+        pool.failed(REFUSED)
         assert pool.next() is not None
         pool.succeeded()
 

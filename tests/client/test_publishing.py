@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.connection import Interest
-from penstock.client.message import Message
+from penstock.client.message import BaseMessage
 from penstock.client.publishing import RETRY_S, Window
 from penstock.errors import ApiError, NoResponders, ProtocolError, WrongLastSequence
 
@@ -17,8 +17,10 @@ NOBODY = b"NATS/1.0 503\r\n\r\n"
 INTEREST = Interest(1, "_INBOX.x.*", "", None)
 
 
-def answer(reply: str, data: bytes = b'{"stream":"S","seq":5}', headers: bytes = b"") -> Message:
-    return Message(reply, "", headers, data, INTEREST)
+def answer(
+    reply: str, data: bytes = b'{"stream":"S","seq":5}', headers: bytes = b""
+) -> BaseMessage:
+    return BaseMessage(reply, "", headers, data, INTEREST)
 
 
 def refuse(acks: Window, reply: str, now: float, *, clustered: bool = True) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client.connection import Interest
 from penstock.client.jetstream import Plans, publish_headers
-from penstock.client.message import Message, nak_body
+from penstock.client.message import BaseMessage, nak_body
 from penstock.client.models import ConsumerInfo, StreamConfig
 from penstock.client.ordered import Ordered
 from penstock.client.pull import Fetch, Flow, control_reply, pull_body
@@ -29,17 +29,17 @@ INTEREST = Interest(1, "_INBOX.x.*", "", None)
 ACK = "$JS.ACK.S.C.1.{seq}.{cseq}.1700000000000000001.{pending}"
 
 
-def message(seq: int = 1, cseq: int = 1, pending: int = 0) -> Message:
+def message(seq: int = 1, cseq: int = 1, pending: int = 0) -> BaseMessage:
     reply = ACK.format(seq=seq, cseq=cseq, pending=pending)
-    return Message("s.a", reply, b"", b"data", INTEREST)
+    return BaseMessage("s.a", reply, b"", b"data", INTEREST)
 
 
-def status(text: str, reply: str = "_INBOX.x.1", **headers: str) -> Message:
+def status(text: str, reply: str = "_INBOX.x.1", **headers: str) -> BaseMessage:
     lines = "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in headers.items())
-    return Message(reply, "", f"NATS/1.0 {text}\r\n{lines}\r\n".encode(), b"", INTEREST)
+    return BaseMessage(reply, "", f"NATS/1.0 {text}\r\n{lines}\r\n".encode(), b"", INTEREST)
 
 
-def fetched(*messages: Message, batch: int = 2) -> Fetch:
+def fetched(*messages: BaseMessage, batch: int = 2) -> Fetch:
     fetch = Fetch("NEXT", "_INBOX.x.1", batch)
     for one in messages:
         assert not fetch.done
@@ -148,7 +148,9 @@ def test_heartbeats_and_flow_control_are_told_from_messages() -> None:
     assert (
         control_reply(status("100 Idle Heartbeat", Nats_Consumer_Stalled="$JS.FC.1")) == "$JS.FC.1"
     )
-    request = Message("x", "$JS.FC.2", b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"", INTEREST)
+    request = BaseMessage(
+        "x", "$JS.FC.2", b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"", INTEREST
+    )
     assert control_reply(request) == "$JS.FC.2"
 
 
@@ -161,7 +163,7 @@ def test_heartbeats_and_flow_control_are_told_from_messages() -> None:
     ],
 )
 def test_metadata_is_read_from_both_forms_of_ack_subjects(reply: str, expected: Any) -> None:
-    found = Message("s", reply, b"", b"", INTEREST).metadata
+    found = BaseMessage("s", reply, b"", b"", INTEREST).metadata
     assert (found.domain, found.stream, found.consumer, *found[4:]) == expected
 
 
@@ -170,12 +172,12 @@ def test_metadata_is_read_from_both_forms_of_ack_subjects(reply: str, expected: 
 )
 def test_metadata_of_other_messages_is_an_error(reply: str) -> None:
     with pytest.raises(NotJetStreamMessage):
-        _ = Message("s", reply, b"", b"", INTEREST).metadata
+        _ = BaseMessage("s", reply, b"", b"", INTEREST).metadata
 
 
 @pytest.mark.parametrize("block", [b"garbage", b"NATS/1.0 xyz\r\n\r\n", b"NATS/1.0 ", b"NATS/1.0"])
 def test_a_header_block_of_garbage_has_no_status(block: bytes) -> None:
-    one = Message("s", "", block, b"", INTEREST)
+    one = BaseMessage("s", "", block, b"", INTEREST)
     assert one.status == 0
     with pytest.raises(ValueError, match=r"header|status"):
         _ = one.headers

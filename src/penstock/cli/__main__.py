@@ -7,7 +7,7 @@ from io import TextIOWrapper
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status (0 well, 1 not, 130 interrupted)."""
+    """Run the command line; the exit status (0 done, 1 not done, 2 wrong usage, 130 interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["server"]:
         # The same program as penstock-server, without loading what only the other commands need.
@@ -27,9 +27,11 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # a name that is no UTF-8 is an escape in JSON then, whatever the locale
         sys.stdout.reconfigure(errors="backslashreplace")
+    from penstock.cli.failures import Failure, failure_of, tell, wants_json
     from penstock.cli.tree import penstock
-    from penstock.errors import NoResponders, PenstockError
+    from penstock.errors import PenstockError
 
+    as_json = wants_json(given)
     try:
         result = penstock.main(given, prog_name="penstock", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as shown:
@@ -38,27 +40,19 @@ def _run(click: "ModuleType", given: list[str]) -> int:
     except click.ClickException as mistake:
         context = getattr(mistake, "ctx", None)
         hint = f"; see {context.command_path} --help" if context is not None else ""
-        return complain(mistake.format_message().rstrip(".") + hint)
+        text = mistake.format_message()
+        problems = getattr(mistake, "problems", ())
+        text = text if problems else text.rstrip(".") + hint
+        return tell(Failure(text, mistake.exit_code, problems=problems), as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain again at exit.
+        # The reader of our output has had enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except NoResponders as problem:
-        return complain(_nobody(problem.subject))
     except (PenstockError, OSError, ValueError) as problem:
-        return complain(str(problem) or type(problem).__name__)
+        return tell(failure_of(problem), as_json=as_json)
     return result if isinstance(result, int) else 0
-
-
-def _nobody(subject: str) -> str:
-    if ".CONSUMER.MSG.NEXT." in subject:
-        stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
-        return f"stream {stream} has no pull consumer {consumer}"
-    if subject.startswith("$JS."):
-        return "the server does not offer JetStream (start it with -js)"
-    return f"nobody answers on {subject}"
 
 
 def run_pipeline(arguments: list[str]) -> int:
@@ -72,9 +66,9 @@ def run_pipeline(arguments: list[str]) -> int:
 
 def complain(text: str) -> int:
     """One line on stderr; the exit status."""
-    line = " ".join(text.split())
-    print("penstock:", line if line.isprintable() else ascii(line)[1:-1], file=sys.stderr)
-    return 1
+    from penstock.cli.failures import Failure, tell
+
+    return tell(Failure(text), as_json=False)
 
 
 TYPE_CHECKING = False

@@ -18,6 +18,7 @@ from penstock.cli.output import as_data, number, print_json, size
 from penstock.cli.session import Session, command
 from penstock.cli.streams import show
 from penstock.cli.values import SIZE
+from penstock.core.store_lock import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,10 +70,11 @@ def backup(
         )
         if not session.as_json:
             print(f'Starting backup of Stream "{name}" with {size(coming.state.bytes)}')
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(str(folder))
         unfinished = folder / f"{_ARCHIVE}.part"
+        unfinished.unlink(missing_ok=True)
         try:
-            with unfinished.open("wb") as file:
+            with open(unfinished, "wb", opener=_private) as file:
                 for chunk in coming:
                     file.write(chunk)
                     received += len(chunk)
@@ -83,7 +85,8 @@ def backup(
             unfinished.unlink()
             raise
     facts = encode(StreamRestoreRequest(config=coming.config, state=coming.state))
-    (folder / _FACTS).write_bytes(msgspec.json.format(facts) + b"\n")
+    with open(folder / _FACTS, "wb", opener=_private) as file:
+        file.write(msgspec.json.format(facts) + b"\n")
     unfinished.rename(folder / _ARCHIVE)
     if session.as_json:
         print_json({"stream": name, "bytes": received, "chunks": chunks})
@@ -115,6 +118,11 @@ def restore(session: Session, folder: Path, config: Path | None) -> None:
     with session.connect() as client:
         info = send(session.jetstream(client), wanted, _pieces(archive), facts.state)
     print_json(as_data(info)) if session.as_json else show(session, info)
+
+
+def _private(path: str, flags: int) -> int:
+    # who may not read the store may not read a copy of it either
+    return os.open(path, flags, 0o600)
 
 
 def _facts(path: Path) -> StreamRestoreRequest:

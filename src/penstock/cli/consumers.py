@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.failures import DONE, FAILED
 from penstock.cli.messages import show_message
 from penstock.cli.output import (
+    NO_REASON,
     as_data,
     duration,
     limit,
@@ -18,9 +20,11 @@ from penstock.cli.output import (
     print_facts,
     print_json,
     print_json_line,
+    print_names,
     print_table,
+    print_unavailable,
 )
-from penstock.cli.session import Session, command
+from penstock.cli.session import OFFLINE, Session, check_readable, command
 from penstock.cli.values import DURATION
 
 if TYPE_CHECKING:
@@ -32,20 +36,23 @@ if TYPE_CHECKING:
 @click.option("--names", is_flag=True, help="Only the names.")
 @command
 @click.pass_obj
-def ls(session: Session, stream: str, names: bool) -> None:
-    """List the consumers of STREAM."""
+def ls(session: Session, stream: str, names: bool) -> int:
+    """List the consumers of STREAM; those that are offline with the reason, and exit status 1."""
     with session.connect() as client:
-        infos = session.jetstream(client).consumers(stream)
+        listing = session.jetstream(client).consumer_listing(stream)
+    status = FAILED if listing.unavailable else DONE
     if names:
-        found = [info.name for info in infos]
-        if session.as_json:
-            print_json(found)
-        else:
-            print("\n".join(found), end="\n" if found else "")
-        return
+        print_names(session, sorted([*(info.name for info in listing.found), *listing.unavailable]))
+        return status
     if session.as_json:
-        print_json([as_data(info) for info in infos])
-        return
+        print_json(
+            [as_data(info) for info in listing.found]
+            + [
+                {"name": name, "offline": True, "offline_reason": reason or NO_REASON}
+                for name, reason in listing.unavailable.items()
+            ]
+        )
+        return status
     rows = [
         (
             info.name,
@@ -57,19 +64,22 @@ def ls(session: Session, stream: str, names: bool) -> None:
             number(info.num_waiting),
             number(info.ack_floor.stream_seq),
         )
-        for info in infos
+        for info in listing.found
     ]
     columns = (
         "Name",
         "Mode",
         "Ack",
         "Unprocessed",
-        "Ack pending",
+        "Pending",
         "Redelivered",
         "Waiting",
-        "Ack floor",
+        "Floor",
     )
     print_table(columns, rows, right=frozenset(columns[3:]))
+    if listing.unavailable:
+        print_unavailable("consumers", listing.unavailable)
+    return status
 
 
 @click.command()
@@ -104,17 +114,17 @@ def add(
     **fields: Any,
 ) -> None:
     """Create the consumer NAME of STREAM."""
-    from penstock.client import ConsumerConfig
+    from penstock.client import ConsumerConfig, Nanoseconds
 
     config = ConsumerConfig(
         name=name,
         ack_policy=fields["ack"],
-        ack_wait=fields["ack_wait"],
+        ack_wait=Nanoseconds(fields["ack_wait"]),
         max_deliver=fields["max_deliver"],
         max_ack_pending=fields["max_pending"],
         deliver_subject=fields["target"],
         deliver_group=fields["queue"],
-        inactive_threshold=fields["inactive"],
+        inactive_threshold=Nanoseconds(fields["inactive"]),
         headers_only=fields["headers_only"],
     )
     if not ephemeral:
@@ -199,14 +209,21 @@ def _place(consumer_seq: int, stream_seq: int) -> str:
 @click.argument("stream")
 @click.argument("name")
 @click.option("-f", "--force", is_flag=True, help="Don't ask.")
+@OFFLINE
 @command
 @click.pass_obj
-def rm(session: Session, stream: str, name: str, force: bool) -> None:
-    """Remove the consumer NAME of STREAM."""
+def rm(session: Session, stream: str, name: str, force: bool, offline: bool) -> None:
+    """Remove the consumer NAME of STREAM; one that is offline only with --offline."""
     if not force:
         click.confirm(f"Really remove consumer {name} of stream {stream}?", abort=True, err=True)
     with session.connect() as client:
-        session.jetstream(client).delete_consumer(stream, name)
+        jetstream = session.jetstream(client)
+        check_readable(
+            lambda: jetstream.consumer_info(stream, name),
+            f"consumer {name} of stream {stream}",
+            offline,
+        )
+        jetstream.delete_consumer(stream, name)
     if session.as_json:
         print_json({"removed": name})
     else:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import as_data, payload, print_json, print_json_line, readable, shown
+from penstock.cli.output import as_data, payload, print_json, print_json_line, readable
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
+from penstock.core.quoting import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.client import BlockingClient
     from penstock.client.blocking_subscription import BlockingMessage
 
@@ -96,10 +101,14 @@ def pub(
 @command
 @click.pass_obj
 def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: bool) -> None:
-    """Print the messages that arrive on SUBJECT until interrupted."""
+    """Print the messages that arrive on SUBJECT until interrupted.
+
+    When the connection breaks, it is made again and the subscription with it; messages published
+    meanwhile are not seen.
+    """
     from penstock.errors import Timeout
 
-    with session.connect() as client:
+    with _told_of_losses(), session.connect(lasting=True) as client:
         subscription = client.subscribe(subject, queue=queue, max_msgs=count)
         _hear_out(client)
         if not raw and not session.as_json:
@@ -112,6 +121,22 @@ def sub(session: Session, subject: str, queue: str, count: int, wait: int, raw: 
                 return
             received += 1
             _show(session, message, raw, received)
+
+
+@contextlib.contextmanager
+def _told_of_losses() -> Iterator[None]:
+    """What the client logs of a lost connection and of its attempts, on stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("penstock: %(message)s"))
+    logger = logging.getLogger("penstock.client")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 @click.command()

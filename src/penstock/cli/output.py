@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import encode
 from penstock.api.times import format_duration, format_time
+from penstock.core.quoting import quoted_letter, shown
 
 if TYPE_CHECKING:
     import msgspec
 
+    from penstock.cli.session import Session
+
 Rows = Sequence[Sequence[str]]
+
+NO_REASON = "no server that holds it answers"
+"""Why a stream or a consumer is offline, where the server does not say."""
 
 
 def as_data(message: msgspec.Struct) -> Any:
@@ -33,17 +39,31 @@ def print_json_line(data: object) -> None:
     print(json.dumps(data, ensure_ascii=False, separators=(",", ":")), flush=True)
 
 
+def print_names(session: Session, names: Sequence[str]) -> None:
+    """Names, one a line."""
+    if session.as_json:
+        print_json(names)
+    else:
+        print("".join(f"{shown(name)}\n" for name in names), end="")
+
+
 def print_table(columns: Sequence[str], rows: Rows, *, right: frozenset[str] = frozenset()) -> None:
-    """A table; `right` names the columns of numbers."""
+    """A table; `right` names the columns of numbers, which a narrow terminal never breaks."""
     rows = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
+        from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(header_style="bold cyan")
+        table = Table(
+            header_style="bold cyan", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False
+        )
         for name in columns:
-            table.add_column(name, justify="right" if name in right else "left")
+            numeric = name in right
+            table.add_column(
+                name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+            )
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         Console().print(table)
@@ -112,6 +132,27 @@ def moment(ns: int | None) -> str:
     return format_time(ns) if ns else ""
 
 
+def age(ns: int, now_ns: int) -> str:
+    """How long ago a time was, in its two largest units: 3d4h, 5m12s, 0s; "never" for none."""
+    if not ns:
+        return "never"
+    seconds = max(now_ns - ns, 0) // 10**9
+    parts = []
+    for unit, length in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= length:
+            parts.append(f"{seconds // length}{unit}")
+            seconds %= length
+        elif parts:
+            parts.append("")
+    return "".join(parts[:2]) or "0s"
+
+
+def print_unavailable(kind: str, unavailable: Mapping[str, str]) -> None:
+    """The streams or consumers that the server can't describe, each with the reason."""
+    rows = [(name, reason or NO_REASON) for name, reason in unavailable.items()]
+    print_table((f"Offline {kind}", "Reason"), rows)
+
+
 def payload(data: bytes) -> dict[str, str]:
     """A payload in JSON: as text where it is text, else in base64."""
     try:
@@ -122,16 +163,7 @@ def payload(data: bytes) -> dict[str, str]:
         return {"data_base64": base64.b64encode(data).decode()}
 
 
-def shown(text: str) -> str:
-    """A name for the eye, on one line: whoever may make a stream chooses its name, and a terminal
-    would obey what is in it.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
-
-
 def readable(data: bytes) -> str:
     """A payload for the eye: control characters that move the cursor are shown, not obeyed."""
     text = data.decode("utf-8", "replace")
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" else quoted_letter(c) for c in text)

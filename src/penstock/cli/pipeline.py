@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,8 @@ from penstock.cli.output import number, print_facts, print_json, print_table
 from penstock.cli.session import Session, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.pipeline.description.model import Pipeline
+    from penstock.pipeline.description.problems import Problem
     from penstock.pipeline.running.queries import Query
     from penstock.pipeline.running.status import QueryStatus, Status
 
@@ -27,23 +25,13 @@ _TABLES = ("sink", "query", "table", "version", "rows")
 _RIGHT = frozenset({"batch", "sequence", "end", "lag", "version", "rows"})
 
 
-class Wrong(Exception):
+class Wrong(click.ClickException):
     """Problems of a file or of a run, each on a line of its own."""
 
-
-def _told(function: Callable[..., int]) -> Callable[..., int]:
-    """A command that prints the lines of :class:`Wrong`, with exit status 1."""
-
-    @functools.wraps(function)
-    def run(*given: object, **named: object) -> int:
-        try:
-            return function(*given, **named)
-        except Wrong as wrong:
-            for line in str(wrong).splitlines():
-                click.echo(f"penstock: {line}", err=True)
-            return 1
-
-    return run
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The lines."""
+        return tuple(self.message.splitlines())
 
 
 def _load(file: str, state: str | None) -> Pipeline:
@@ -63,24 +51,29 @@ def _load(file: str, state: str | None) -> Pipeline:
 @click.command()
 @_FILE
 @_STATE
+@click.option("--sql/--no-sql", default=True, help="Have Spark's parser read all SQL; needs Java.")
 @command
 @click.pass_obj
-@_told
-def check(session: Session, file: str, state: str | None) -> int:
-    """Look FILE over and draw its graph; nothing is started.
+def check(session: Session, file: str, state: str | None, sql: bool) -> int:
+    """Look FILE over and draw its graph; nothing is run.
 
-    The functions that it names are loaded, servers are not asked. Exit status: 1 when something is
-    wrong, each on a line with its place.
+    The functions that it names are loaded and its SQL is parsed, in a JVM that ends at once; servers
+    are not asked. Exit status: 1 when something is wrong, each on a line with its place.
     """
     pipeline = _load(file, state)
-    queries = _planned(pipeline)
+    queries = _planned(pipeline, _wrong_sql(pipeline) if sql else [])
     from penstock.pipeline.description.drawing import draw
 
     lines = draw(pipeline)
     if session.as_json:
         found = [asdict(query) for query in queries]
-        print_json({"pipeline": pipeline.name, "queries": found, "graph": lines})
+        doubts = [asdict(each) for each in pipeline.warnings]
+        print_json(
+            {"pipeline": pipeline.name, "queries": found, "graph": lines, "warnings": doubts}
+        )
         return 0
+    for warning in pipeline.warnings:
+        click.echo(f"penstock: warning: {pipeline.file}:{warning.line}: {warning.text}", err=True)
     print(f"{pipeline.name}: {file} is well")
     print("\n".join(["", *lines, ""]))
     for query in queries:
@@ -88,13 +81,24 @@ def check(session: Session, file: str, state: str | None) -> int:
     return 0
 
 
-def _planned(pipeline: Pipeline) -> list[Query]:
-    """The queries that a run would have."""
+def _wrong_sql(pipeline: Pipeline) -> list[Problem]:
+    try:
+        from penstock.pipeline.running.syntax import check_syntax
+        from penstock.spark.java import JavaNotFoundError
+
+        return check_syntax(pipeline)
+    except (ImportError, JavaNotFoundError) as error:
+        click.echo(f"penstock: warning: SQL is not looked at: {error}", err=True)
+        return []
+
+
+def _planned(pipeline: Pipeline, problems: list[Problem]) -> list[Query]:
+    """The queries that a run would have; what is wrong beside ``problems`` is told with them."""
     from penstock.pipeline.description.functions import check_functions
     from penstock.pipeline.description.problems import PipelineError
     from penstock.pipeline.running.queries import StateError, committed, plan, recall
 
-    problems = check_functions(pipeline)
+    problems = [*problems, *check_functions(pipeline)]
     try:
         memory = recall(pipeline.state, pipeline.name)
     except StateError as error:
@@ -111,7 +115,6 @@ def _planned(pipeline: Pipeline) -> list[Query]:
 @_STATE
 @command
 @click.pass_obj
-@_told
 def run(session: Session, file: str, once: bool, state: str | None) -> int:
     """Run FILE until Ctrl-C, which stops at the end of a batch; a second one at once.
 
@@ -137,7 +140,6 @@ def run(session: Session, file: str, once: bool, state: str | None) -> int:
 @_STATE
 @command
 @click.pass_obj
-@_told
 def status(session: Session, file: str, state: str | None) -> int:
     """Show how far the pipeline of FILE is: batches, offsets, lag, tables. Needs no Spark."""
     from penstock.pipeline.running.queries import StateError

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from penstock.client.blocking import BlockingClient
     from penstock.client.blocking_jetstream import JetStream
+    from penstock.client.options import TlsOptions
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -25,12 +26,18 @@ class Session:
     token: str
     creds: str
     nkey: str
+    tlscert: str
+    tlskey: str
+    tlsca: str
+    tlsfirst: bool
     domain: str
     timeout: int  # nanoseconds
     as_json: bool
 
-    def connect(self) -> BlockingClient:
-        """A client, which the caller closes; ConnectError, ValueError."""
+    def connect(self, *, lasting: bool = False) -> BlockingClient:
+        """A client, which the caller closes; ConnectError, ValueError. A ``lasting`` one connects
+        again, for ever, when its connection breaks.
+        """
         from penstock.client.blocking import connect_blocking
 
         seconds = self.timeout / 1e9
@@ -42,14 +49,50 @@ class Session:
             token=self.token,
             creds=self.creds,
             nkey=self.nkey,
+            tls=self._tls(),
             timeout=seconds,
             connect_timeout=seconds,
-            reconnect=False,
+            reconnect=lasting,
+            reconnect_attempts_max=-1,
+        )
+
+    def _tls(self) -> TlsOptions | None:
+        if not (self.tlscert or self.tlskey or self.tlsca or self.tlsfirst):
+            return None
+        from penstock.client.options import TlsOptions
+
+        if bool(self.tlscert) != bool(self.tlskey):
+            raise click.UsageError("--tlscert and --tlskey go together")
+        return TlsOptions(
+            ca_file=self.tlsca or None,
+            cert_file=self.tlscert or None,
+            key_file=self.tlskey or None,
+            first=self.tlsfirst,
         )
 
     def jetstream(self, client: BlockingClient) -> JetStream:
         """The JetStream of the domain that was asked for."""
         return client.jetstream(domain=self.domain or None)
+
+
+OFFLINE = click.option("--offline", is_flag=True, help="Also when it can't be read now.")
+_OFFLINE_CODES = (10118, 10119, 10194, 10195)
+
+
+def check_readable(look: Callable[[], object], name: str, offline: bool) -> None:
+    """Before a removal: ClickException when the server can't read what is to be removed, unless the
+    user said ``--offline``. ApiError, as ``look`` raises it, for anything else.
+    """
+    from penstock.errors import ApiError
+
+    try:
+        look()
+    except ApiError as error:
+        if error.err_code not in _OFFLINE_CODES:
+            raise
+        if not offline:
+            text = f"{name} can't be read ({error.description}); its data may still be on the disk"
+            raise click.ClickException(f"{text}; --offline removes it") from None
 
 
 def command(function: F) -> F:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, shown, size
+from penstock.cli.output import number, print_table, size
 from penstock.cli.session import Session, command
 from penstock.cli.store_session import (
     DAMAGED,
@@ -21,6 +21,7 @@ from penstock.cli.store_session import (
     style,
     vault,
 )
+from penstock.core.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.store.reports import Problem, StoreReport, StreamReport

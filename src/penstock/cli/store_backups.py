@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, print_table, shown, size
+from penstock.cli.output import number, print_table, size
 from penstock.cli.session import Session, command
 from penstock.cli.store_session import (
     DAMAGED,
@@ -24,6 +24,8 @@ from penstock.cli.store_session import (
     style,
 )
 from penstock.cli.values import DURATION
+from penstock.core.quoting import shown
+from penstock.core.store_lock import make_private
 
 if TYPE_CHECKING:
     from penstock.store.manifests import BackupFolder, Manifest
@@ -66,25 +68,36 @@ def backup(
     found = find(disk, store)
     places = found.chosen(streams)
     folder = BackupFolder(Disk(), target.rstrip("/"))
-    os.makedirs(target, mode=0o700, exist_ok=True)
+    make_private(target)
     started = time.monotonic()
+    unread: list[str] = []
     with locked(target):
         folder.make()
         with progress(session, "backing up", size_of(disk, places)) as done:
             made = back_up(
-                disk, found, places, folder, time.time_ns(), reread=reread, progress=done
+                disk,
+                found,
+                places,
+                folder,
+                time.time_ns(),
+                reread=reread,
+                progress=done,
+                report=unread.append,
             )
     seconds = time.monotonic() - started
+    status = DAMAGED if unread else SOUND
     if session.as_json:
         show_json(made)
-        return SOUND
+        return status
     for stream in made.streams:
         facts = f"{number(stream.messages)} messages up to {number(stream.last_seq)}"
         print(f"{style(stream.state, stream.state)}  {shown(stream.label)}  {facts}")
     what = f"{size(made.total_bytes)}, of which {size(made.new_bytes)} new"
     count = plural(len(made.streams), "stream")
+    for each in unread:
+        print(f"{style('lost', 'lost')}  {shown(each)}")
     print(f"backup {made.id}: {count}, {what}, in {seconds:.2f} s")
-    return SOUND
+    return status
 
 
 @click.command()
@@ -169,7 +182,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
     total = sum(file.size for each in wanted for file in each.files)
     with contextlib.ExitStack() as stack:
         for root in roots_of(wanted, store):
-            os.makedirs(root, mode=0o700, exist_ok=True)
+            make_private(root)
             stack.enter_context(locked(root))
         done = stack.enter_context(progress(session, "restoring", total))
         damage = put_back(Disk(), folder, wanted, store, progress=done)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.api.times import format_time, parse_time
-from penstock.cli.output import payload, print_json, print_json_line, readable, shown
+from penstock.cli.output import payload, print_json, print_json_line, readable
 from penstock.cli.session import Session, command
 from penstock.cli.store_session import (
     DAMAGED,
@@ -18,6 +18,7 @@ from penstock.cli.store_session import (
     store_argument,
     vault,
 )
+from penstock.core.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.core.readonly import ReadOnlyDisk

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import number, shown, size
+from penstock.cli.output import number, size
 from penstock.cli.session import Session, command
 from penstock.cli.store import show_problem
 from penstock.cli.store_session import (
@@ -23,6 +23,7 @@ from penstock.cli.store_session import (
     style,
     vault,
 )
+from penstock.core.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.store.repair import RepairReport

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.output import number, print_json, shown
+from penstock.cli.output import number, print_json
 from penstock.cli.tree import Lazy
+from penstock.core.quoting import shown
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -34,28 +35,29 @@ KEY = "PENSTOCK_STORE_KEY"
 STREAMS = click.option("--stream", "streams", multiple=True, help="Only this stream; repeatable.")
 
 
+class StoreFailure(click.ClickException):
+    """The command could not be done; the status says so."""
+
+    exit_code = FAILED
+
+
 class StoreGroup(Lazy):
     """The group of commands; what fails in one of them has a status of its own."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The status of the command."""
+        """The status of the command; StoreFailure."""
         try:
             return super().invoke(ctx)
-        except click.exceptions.NoArgsIsHelpError:
+        except (BrokenPipeError, click.exceptions.NoArgsIsHelpError, click.UsageError):
             raise
         except click.ClickException as mistake:
-            context = getattr(mistake, "ctx", None) or ctx
-            text = mistake.format_message().rstrip(".")
-            complain(f"{text}; see {context.command_path} --help")
-        except BrokenPipeError:
-            raise
+            raise StoreFailure(mistake.format_message()) from mistake
         except (PenstockError, OSError, ValueError) as problem:
-            complain(str(problem) or type(problem).__name__)
-        return FAILED
+            raise StoreFailure(str(problem) or type(problem).__name__) from problem
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """One line on stderr, while the command goes on."""
     print(f"penstock: {shown(' '.join(text.split()))}", file=sys.stderr)
 
 

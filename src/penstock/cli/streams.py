@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.failures import DONE, FAILED
 from penstock.cli.output import (
+    NO_REASON,
+    age,
     as_data,
     duration,
     limit,
@@ -16,14 +20,16 @@ from penstock.cli.output import (
     payload,
     print_facts,
     print_json,
+    print_names,
     print_table,
+    print_unavailable,
     readable,
-    shown,
     size,
     size_limit,
 )
-from penstock.cli.session import Session, command
+from penstock.cli.session import OFFLINE, Session, check_readable, command
 from penstock.cli.values import DURATION, SIZE
+from penstock.core.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.client import StreamInfo
@@ -34,21 +40,24 @@ if TYPE_CHECKING:
 @click.option("--names", is_flag=True, help="Only the names.")
 @command
 @click.pass_obj
-def ls(session: Session, subject: str | None, names: bool) -> None:
-    """List streams."""
+def ls(session: Session, subject: str | None, names: bool) -> int:
+    """List streams; those that are offline with the reason, and exit status 1."""
     with session.connect() as client:
         jetstream = session.jetstream(client)
         if names:
-            found = jetstream.stream_names(subject)
-            if session.as_json:
-                print_json(found)
-            else:
-                print("\n".join(found), end="\n" if found else "")
-            return
-        infos = jetstream.streams(subject)
+            print_names(session, jetstream.stream_names(subject))
+            return DONE
+        listing = jetstream.stream_listing(subject)
     if session.as_json:
-        print_json([as_data(info) for info in infos])
-        return
+        print_json(
+            [as_data(info) for info in listing.found]
+            + [
+                {"config": {"name": name}, "offline": True, "offline_reason": reason or NO_REASON}
+                for name, reason in listing.unavailable.items()
+            ]
+        )
+        return FAILED if listing.unavailable else DONE
+    now_ns = time.time_ns()
     rows = [
         (
             info.config.name,
@@ -57,12 +66,16 @@ def ls(session: Session, subject: str | None, names: bool) -> None:
             number(info.state.messages),
             size(info.state.bytes),
             number(info.state.consumer_count),
-            moment(info.state.last_ts),
+            age(info.state.last_ts, now_ns),
         )
-        for info in infos
+        for info in listing.found
     ]
-    columns = ("Name", "Subjects", "Storage", "Messages", "Size", "Consumers", "Last message")
-    print_table(columns, rows, right=frozenset(("Messages", "Size", "Consumers")))
+    columns = ("Name", "Subjects", "Storage", "Messages", "Size", "Consumers", "Last")
+    print_table(columns, rows, right=frozenset(columns[3:]))
+    if listing.unavailable:
+        print_unavailable("streams", listing.unavailable)
+        return FAILED
+    return DONE
 
 
 @click.command()
@@ -93,12 +106,13 @@ def ls(session: Session, subject: str | None, names: bool) -> None:
 @click.pass_obj
 def add(session: Session, /, name: str, subjects: tuple[str, ...], **fields: Any) -> None:
     """Create the stream NAME."""
-    from penstock.client import StreamConfig
+    from penstock.client import Nanoseconds, StreamConfig
 
-    window = fields.pop("dupe_window")
+    fields["duplicate_window"] = fields.pop("dupe_window")
+    for span in ("max_age", "duplicate_window"):
+        fields[span] = Nanoseconds(fields[span])
     wanted = [part for each in subjects for part in each.replace(",", " ").split()]
     config = StreamConfig(name=name, subjects=wanted, num_replicas=1, **fields)
-    config.duplicate_window = window
     with session.connect() as client:
         show(session, session.jetstream(client).create_stream(config))
 
@@ -162,14 +176,22 @@ def show(session: Session, info: StreamInfo) -> None:
 @click.command()
 @click.argument("name")
 @click.option("-f", "--force", is_flag=True, help="Don't ask.")
+@OFFLINE
 @command
 @click.pass_obj
-def rm(session: Session, name: str, force: bool) -> None:
-    """Remove the stream NAME with all its messages and consumers."""
+def rm(session: Session, name: str, force: bool, offline: bool) -> None:
+    """Remove the stream NAME with all its messages and consumers.
+
+    A stream that is offline may be readable again, with its key or on a sound disk: it is removed
+    only with --offline.
+    """
     if not force:
-        click.confirm(f"Really remove stream {name} with all its messages?", abort=True, err=True)
+        question = f"Really remove stream {name} with all its messages?"
+        click.confirm(question, abort=True, err=True)
     with session.connect() as client:
-        session.jetstream(client).delete_stream(name)
+        jetstream = session.jetstream(client)
+        check_readable(lambda: jetstream.stream_info(name), f"stream {name}", offline)
+        jetstream.delete_stream(name)
     print_json({"removed": name}) if session.as_json else print(f"removed stream {name}")
 
 

@@ -3,6 +3,7 @@ command is loaded before it is used.
 """
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -126,6 +127,10 @@ spark = _group(
 @click.option("--token", default="", envvar="NATS_TOKEN", help="Token.")
 @click.option("--creds", default="", envvar="NATS_CREDS", help="File with a user's JWT and seed.")
 @click.option("--nkey", default="", envvar="NATS_NKEY", help="File with the seed of an nkey user.")
+@click.option("--tlscert", default="", envvar="NATS_CERT", help="Certificate of the client.")
+@click.option("--tlskey", default="", envvar="NATS_KEY", help="Key of the certificate.")
+@click.option("--tlsca", default="", envvar="NATS_CA", help="Certificates to trust.")
+@click.option("--tlsfirst", is_flag=True, help="Shake hands before the server speaks.")
 @click.option("--domain", default="", help="JetStream domain.")
 @click.option(
     "--timeout",
@@ -136,20 +141,9 @@ spark = _group(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
-def penstock(
-    ctx: click.Context,
-    server: str,
-    user: str,
-    password: str,
-    token: str,
-    creds: str,
-    nkey: str,
-    domain: str,
-    timeout: int,
-    as_json: bool,
-) -> None:
+def penstock(ctx: click.Context, /, **options: Any) -> None:
     """Publish, subscribe, and manage streams of a NATS server."""
-    ctx.obj = Session(server, user, password, token, creds, nkey, domain, timeout, as_json)
+    ctx.obj = Session(**options)
 
 
 penstock.rows = TOP

@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .aio_client import Client
 from .aio_handlers import Handlers
-from .options import DEFAULT_URL, Options, TlsOptions, parse_servers
+from .options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
 
 if TYPE_CHECKING:
     import ssl
@@ -60,20 +60,22 @@ def connect(
     on_reconnect: Callable[[], Any] | None = None,
     on_close: Callable[[], Any] | None = None,
     on_lame_duck: Callable[[], Any] | None = None,
-    **options: Any,
+    **options: Unpack[ConnectOptions],
 ) -> Connecting:
     """Connect to one of the servers: ``await connect(...)`` or ``async with connect(...) as nc``.
 
-    ``servers``: a URL, several (also separated by commas), or whole ``Options``; the other
-    arguments are handlers, and fields of ``Options``. Raises ConnectError, AuthenticationError, and
-    ValueError on options that make no sense.
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
+    ones, which ``help(Options)`` explains; ``tls``: file names, or a context.
+
+    Handlers are functions or coroutine functions. on_error: with each error that no call can raise:
+    CallbackFailed, SlowConsumer, ConnectionClosed of a subscription with a callback, ServerError.
+    on_disconnect: with why the connection broke. on_reconnect: when there is one again. on_close:
+    when the client is closed, by its owner or because no server was left. on_lame_duck: when the
+    server is about to stop.
+
+    Raises ConnectError, AuthenticationError, ValueError on options that make no sense, and TypeError
+    on options that there are not or that whole ``Options`` stand beside.
     """
-    if isinstance(servers, Options):
-        settings = servers
-    else:
-        given = tls if isinstance(tls, TlsOptions) else None
-        tls_options = given or (TlsOptions() if tls is not None else None)
-        settings = Options(servers=parse_servers(servers), tls=tls_options, **options)
-    context = None if tls is None or isinstance(tls, TlsOptions) else tls
+    settings, context = make_options(servers, tls, options)
     handlers = Handlers(on_error, on_disconnect, on_reconnect, on_close, on_lame_duck)
     return Connecting(settings, handlers, context)

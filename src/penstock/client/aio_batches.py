@@ -13,9 +13,9 @@ from .jetstream import Headers, decode_pub_ack, encode_header_map
 if TYPE_CHECKING:
     from .aio_client import Client
     from .connection import Interest
-    from .message import Message
+    from .durations import Duration
+    from .message import BaseMessage
     from .models import PubAck
-    from .options import Duration
 
 KEEP_ALIVE_S = 3.0
 """A fast batch in which nothing is published says so after this long; streams wait for 10 s."""
@@ -159,7 +159,7 @@ class FastBatch:
         self.result = self.flow.outcome()
         return self.result
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """The client hands over an answer."""
         self.flow.receive(message)
         self._wake()
@@ -167,7 +167,8 @@ class FastBatch:
     def end(self) -> None:
         """The client is closed: nothing more is answered."""
         if not self.flow.ended:
-            self.flow.error = ConnectionClosed("the client was closed before the batch ended")
+            why = f": {self.interest.failure}" if self.interest.failure else ""
+            self.flow.error = ConnectionClosed(f"the client was closed before the batch ended{why}")
         self._wake()
 
     def _send(self, reply: str) -> None:

@@ -13,12 +13,10 @@ import inspect
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import (
-    AuthenticationError,
     ConnectError,
-    ConnectionClosed,
     ConnectionLost,
     NoResponders,
     PenstockError,
@@ -28,12 +26,12 @@ from penstock.nuid import Nuid
 
 from . import connection as machine
 from .aio_handlers import Handlers, Stats
-from .aio_message import AioMessage
+from .aio_message import Message
 from .aio_subscription import Subscription
 from .aio_transport import Link
+from .durations import to_seconds
 from .jetstream import Headers, encode_header_map
-from .message import Message
-from .options import to_seconds
+from .message import BaseMessage
 from .pool import ServerPool
 from .tls import make_context
 
@@ -42,15 +40,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .aio_jetstream import JetStream
+    from .durations import Duration
     from .info import ServerInfo
-    from .options import Duration, Options, Server
-
-    Callback = Callable[[Message], Awaitable[None] | None]
+    from .options import Options, Server
 
 OUTPUT_BYTES = 64 * 1024  # more than this is written at once instead of at the end of the turn
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
+
+Callback: TypeAlias = "Callable[[Message], object]"
+"""What handles the messages of a subscription: a function or a coroutine function."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Client:
     ) -> None:
         """Nothing is opened yet: ``open`` does."""
         self.options = options
-        self.connection = machine.Connection(options, AioMessage)
+        self.connection = machine.Connection(options, Message)
         self.reconnects = 0
         self.last_error: Exception | None = None
         self.watchers: set[Any] = set()
@@ -78,7 +78,7 @@ class Client:
         self._flush_planned = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: set[asyncio.Task[Any]] = set()
-        self._requests: dict[str, asyncio.Future[AioMessage]] = {}
+        self._requests: dict[str, asyncio.Future[Message]] = {}
         self._request_count = 0
         self._inbox = ""
         self._ping_timer: asyncio.TimerHandle | None = None
@@ -124,23 +124,21 @@ class Client:
 
     async def open(self) -> None:
         """Connect to the first server that takes us; ConnectError with every server's reason."""
-        reasons: list[str] = []
         error: Exception | None = None
         for _ in self.options.servers:
-            error = await self._try_next(reasons)
+            error = await self._try_next()
             if error is None:
                 return
         self.connection.close()
-        kind = AuthenticationError if isinstance(error, AuthenticationError) else ConnectError
-        raise kind("cannot connect: " + "; ".join(dict.fromkeys(reasons)))
+        raise self._pool.error(error)
 
-    async def _try_next(self, reasons: list[str]) -> Exception | None:
+    async def _try_next(self) -> Exception | None:
         """One attempt at the next server; None when it took us. ConnectError when no server is
         left.
         """
         choice = self._pool.next()
         if choice is None:
-            raise ConnectError("no server left to try: " + "; ".join(dict.fromkeys(reasons[-8:])))
+            raise self._pool.error()
         server, wait = choice
         if wait:
             await asyncio.sleep(wait)
@@ -149,7 +147,11 @@ class Client:
                 await self._open_one(server)
         except TimeoutError:
             error: Exception = ConnectError(f"no answer in {self.options.connect_timeout} s")
-        except (PenstockError, OSError) as failure:
+        except (
+            PenstockError,
+            OSError,
+            ValueError,
+        ) as failure:  # ValueError: a host that is no name
             error = failure
         else:
             self._pool.succeeded()
@@ -158,8 +160,7 @@ class Client:
         finally:
             self._handshake = None
         self._drop_link()
-        self._pool.failed(refused=isinstance(error, AuthenticationError))
-        reasons.append(f"{server}: {error}")
+        self._pool.failed(error)
         return error
 
     async def _open_one(self, server: Server) -> None:
@@ -184,7 +185,7 @@ class Client:
     async def _start_tls(self, server: Server, link: Link) -> None:
         try:
             await link.start_tls(self._tls(), self._tls_hostname(server))
-        except (OSError, PenstockError) as error:
+        except (OSError, PenstockError, ValueError) as error:  # ValueError: a host that is no name
             self._fail_handshake(ConnectError(f"TLS handshake failed: {error}"))
             return
         if link is self._link:
@@ -206,13 +207,12 @@ class Client:
         self.connection.events()
 
     async def _reconnect(self) -> None:
-        reasons: list[str] = []
         try:
-            while await self._try_next(reasons) is not None:
+            while await self._try_next() is not None:
                 pass
         except ConnectError as error:
             self.last_error = error
-            self._shut(ConnectionClosed(f"gave up reconnecting: {error}"))
+            self._shut(f"gave up reconnecting: {error}")
             return
         self.reconnects += 1
         self.tell(self._handlers.on_reconnect)
@@ -241,7 +241,7 @@ class Client:
 
     def _process(self) -> None:
         for event in self.connection.events():
-            if not isinstance(event, Message):
+            if not isinstance(event, BaseMessage):
                 self._on_event(event)
                 continue
             try:
@@ -296,7 +296,7 @@ class Client:
         if self.options.reconnect:
             self.spawn(self._reconnect())
         else:
-            self._shut(ConnectionClosed(f"the connection is lost, and reconnect is off: {error}"))
+            self._shut(f"the connection is lost, and reconnect is off: {error}")
 
     def _fail_requests(self, error: PenstockError) -> None:
         for future in self._requests.values():
@@ -373,7 +373,7 @@ class Client:
         """An error that no call can raise: to ``on_error``, or to the log."""
         self.last_error = error
         if self._handlers.on_error is None:
-            logger.warning("%s: %s", type(error).__name__, error)
+            logger.warning("%s: %s", type(error).__name__, error, exc_info=error.__cause__)
         else:
             self.tell(self._handlers.on_error, error)
 
@@ -385,18 +385,21 @@ class Client:
             return
         self.flush_output()
         link = self._link
-        self._shut(ConnectionClosed("the client is closed"))
+        self._shut()
         if link is not None:
             await link.wait_closed(CLOSE_TIMEOUT_S)
 
-    def _shut(self, error: ConnectionClosed) -> None:
-        """Everything ends; calls under way fail with the error."""
+    def _shut(self, failure: str = "") -> None:
+        """Everything ends; calls under way fail. ``failure``: why, unless the owner closes."""
         if self.closed:
             return
+        if failure:
+            logger.error("the client is closed: %s", failure)
         self._stop_ping()
         owners = [interest.owner for interest in self.connection.interests.values()]
         link, self._link = self._link, None
-        self.connection.close()
+        self.connection.close(failure)
+        error = self.connection.closed_error()
         for event in self.connection.events():
             if isinstance(event, machine.Disconnected):
                 for waiter in event.waiters:
@@ -494,7 +497,7 @@ class Client:
         timeout: Duration | None = None,
         headers: Headers | None = None,
         raw_headers: bytes = b"",
-    ) -> AioMessage:
+    ) -> Message:
         """Publish and wait for one answer.
 
         Raises NoResponders, Timeout, ConnectionLost when the connection broke meanwhile, and what
@@ -505,7 +508,7 @@ class Client:
             self.connection.subscribe(f"{self._inbox}.*", owner=_Answers(self._requests))
         self._request_count += 1
         reply = f"{self._inbox}.{self._request_count}"
-        future: asyncio.Future[AioMessage] = self._loop.create_future()
+        future: asyncio.Future[Message] = self._loop.create_future()
         self.connection.publish(subject, data, reply, raw_headers or encode_header_map(headers))
         self.plan_flush()
         self._requests[reply] = future
@@ -566,11 +569,11 @@ def _expire(future: asyncio.Future[Any], subject: str, seconds: float) -> None:
 class _Answers:
     """Owner of the inbox that all requests share."""
 
-    def __init__(self, requests: dict[str, asyncio.Future[AioMessage]]) -> None:
+    def __init__(self, requests: dict[str, asyncio.Future[Message]]) -> None:
         """The futures by reply subject."""
         self._requests = requests
 
-    def receive(self, message: AioMessage) -> None:
+    def receive(self, message: Message) -> None:
         """An answer came."""
         future = self._requests.get(message.subject)
         if future is not None and not future.done():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,22 +17,21 @@ from .aio_batches import AtomicBatch, FastBatch
 from .aio_publisher import Publisher
 from .aio_pull import PullConsumer
 from .aio_subscription import Subscription
+from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
-from .options import Duration, to_seconds
 from .ordered import Ordered
 from .publishing import RETRY_S
 from .pull import control_reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from penstock.api.fields import ConsumerAction, DeliverPolicy
 
-    from .aio_client import Client
-    from .aio_message import AioMessage
-    from .jetstream import Plan
-    from .message import Message
+    from .aio_client import Callback, Client
+    from .aio_message import Message
+    from .jetstream import Listing, Plan
 
 T = TypeVar("T")
 
@@ -97,6 +96,10 @@ class JetStream:
         """Config and state of every stream, by name."""
         return await self.run(self.plans.streams(subject))
 
+    async def stream_listing(self, subject: str | None = None) -> Listing[StreamInfo]:
+        """Every stream: config and state, or why the server can't say."""
+        return await self.run(self.plans.stream_listing(subject))
+
     async def delete_stream(self, stream: str) -> None:
         """Remove a stream with its messages and consumers."""
         await self.run(self.plans.delete_stream(stream))
@@ -153,6 +156,10 @@ class JetStream:
     async def consumers(self, stream: str) -> list[ConsumerInfo]:
         """Config and state of every consumer of a stream, by name."""
         return await self.run(self.plans.consumers(stream))
+
+    async def consumer_listing(self, stream: str) -> Listing[ConsumerInfo]:
+        """Every consumer of a stream: config and state, or why the server can't say."""
+        return await self.run(self.plans.consumer_listing(stream))
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
         """Remove a consumer."""
@@ -238,7 +245,7 @@ class JetStream:
         stream: str,
         config: ConsumerConfig | None = None,
         *,
-        callback: Callable[[Any], Any] | None = None,
+        callback: Callback | None = None,
         queue: str = "",
     ) -> PushSubscription:
         """Create a push consumer and receive its messages.
@@ -269,7 +276,7 @@ class JetStream:
         start_seq: int = 1,
         deliver_policy: DeliverPolicy | None = None,
         headers_only: bool = False,
-    ) -> AsyncGenerator[AioMessage, None]:
+    ) -> AsyncGenerator[Message, None]:
         """The messages of a stream in order and without gaps, for ever; what breaks is set up
         again.
 
@@ -307,7 +314,7 @@ class JetStream:
 class PushSubscription(Subscription):
     """Messages of a push consumer; heartbeats and flow control are answered on the way."""
 
-    def __init__(self, client: Client, callback: Callable[[Any], Any] | None) -> None:
+    def __init__(self, client: Client, callback: Callback | None) -> None:
         """``info`` is set once the consumer was created."""
         super().__init__(client, callback, PUSH_PENDING_MESSAGES_MAX, PUSH_PENDING_BYTES_MAX)
         self.info: ConsumerInfo

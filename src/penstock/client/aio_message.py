@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
+from .message import ACK, IN_PROGRESS, TERM, BaseMessage, nak_body
 
 if TYPE_CHECKING:
     from .aio_client import Client
+    from .durations import Duration
     from .jetstream import Headers
-    from .options import Duration
 
 
-class AioMessage(Message):
+class Message(BaseMessage):
     """A message of an asyncio client."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ from .publishing import Pending, Window
 if TYPE_CHECKING:
     from .aio_client import Client
     from .connection import Interest
-    from .message import Message
+    from .message import BaseMessage
     from .models import PubAck
 
 
@@ -110,7 +110,7 @@ class Publisher:
 
     # -- called by the client ----------------------------------------------------------------------
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """An ack came."""
         settled = self._window.settle(message)
         if settled is None:
@@ -132,8 +132,9 @@ class Publisher:
 
     def end(self) -> None:
         """The client is closed: nothing more is acknowledged."""
+        why = f": {self.interest.failure}" if self.interest.failure else ""
         for entry in self._window.give_up():
-            self._fail(entry, ConnectionClosed("the client was closed before the ack came"))
+            self._fail(entry, ConnectionClosed(f"the client was closed before the ack came{why}"))
 
     def lost(self, _: PenstockError) -> None:
         """The connection broke: send again what may be sent twice."""

@@ -5,32 +5,33 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.errors import ConnectionClosed, SlowConsumer, Timeout
 
-from .aio_message import AioMessage
+from .aio_message import Message
+from .message import callback_failed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable
 
-    from .aio_client import Client
+    from .aio_client import Callback, Client
     from .connection import Interest
-    from .message import Message
-    from .options import Duration
+    from .durations import Duration
 
 
 class Subscription:
     """Messages of one subject.
 
     A callback that is a plain function is called as messages arrive; a coroutine function is
-    awaited, one message after the other. What a callback raises goes to ``on_error``.
+    awaited, one message after the other. What a callback raises goes to ``on_error`` as
+    CallbackFailed; when the client is lost, so does ConnectionClosed.
     """
 
     def __init__(
         self,
         client: Client,
-        callback: Callable[[Any], Any] | None,
+        callback: Callback | None,
         messages_max: int,
         bytes_max: int,
     ) -> None:
@@ -47,7 +48,7 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self._callback = callback
-        self._inline = callback is not None and not inspect.iscoroutinefunction(callback)
+        self._inline = callback is not None and not _waits(callback)
         self._worker: asyncio.Task[Any] | None = None
         if callback is not None and not self._inline:
             self._worker = client.spawn(self._work(), finishes=True)
@@ -76,7 +77,7 @@ class Subscription:
             try:
                 self._callback(message)
             except Exception as error:
-                self.client.report(error)
+                self._failed(message, error)
             return
         size = len(message.data) + len(message.raw_headers)
         if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
@@ -87,9 +88,14 @@ class Subscription:
         self._wake()
 
     def end(self) -> None:
-        """No message follows."""
+        """No message follows. A callback hears of it through ``on_error`` when the client was lost."""
         self._ended = True
+        if self._callback is not None and self.interest.failure:
+            self.client.report(self.interest.lost())
         self._wake()
+
+    def _failed(self, message: Message, cause: Exception) -> None:
+        self.client.report(callback_failed(message, cause))
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -102,7 +108,7 @@ class Subscription:
 
     # -- taking ------------------------------------------------------------------------------------
 
-    async def next(self, timeout: Duration | None = None) -> AioMessage:
+    async def next(self, timeout: Duration | None = None) -> Message:
         """The next message.
 
         Raises Timeout, ConnectionClosed when no message can come any more, and once SlowConsumer
@@ -125,40 +131,55 @@ class Subscription:
             finally:
                 self._waiter = None
 
-    def _take(self) -> AioMessage:
+    def _take(self) -> Message:
         if self._callback is None and self.dropped > self._reported:
             lost, self._reported = self.dropped - self._reported, self.dropped
             raise SlowConsumer(self.subject, lost)
         if not self._queue:
-            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended")
+            self.interest.check()
+            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
         message = self._queue.popleft()
         self._bytes -= len(message.data) + len(message.raw_headers)
-        assert isinstance(message, AioMessage)
+        assert isinstance(message, Message)
         return message
 
     def __aiter__(self) -> Subscription:
         """Messages until the subscription ends."""
         return self
 
-    async def __anext__(self) -> AioMessage:
-        """The next message; ends with the subscription. SlowConsumer once after messages were
-        dropped.
+    async def __anext__(self) -> Message:
+        """The next message; ends with the subscription. ConnectionClosed when the client was lost,
+        SlowConsumer once after messages were dropped.
         """
         if not self._queue:
             await self._wait()
             if not self._queue:
+                self.interest.check()
                 raise StopAsyncIteration
         return self._take()
 
     async def _work(self) -> None:
         assert self._callback is not None
-        async for message in self:
+        while True:
+            await self._wait()
+            if not self._queue:
+                return  # ``end`` has told why
+            message = self._take()
             try:
-                await self._callback(message)
+                await cast("Awaitable[object]", self._callback(message))
             except Exception as error:
-                self.client.report(error)
+                self._failed(message, error)
             if not self._queue:
                 self._reported = self.dropped
+
+    async def __aenter__(self) -> Self:
+        """The subscription itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Unsubscribe; the consumer of a push subscription stays."""
+        if not self._ended:
+            await self.unsubscribe()
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -185,3 +206,9 @@ class Subscription:
             self.end()
         if self._worker is not None:
             await self._worker
+
+
+def _waits(callback: Callback) -> bool:
+    """Whether it is a coroutine function, or an object that is called as one."""
+    call = getattr(callback, "__call__", None)  # noqa: B004  # asks for the method, not whether
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)

@@ -26,9 +26,9 @@ from penstock.errors import BatchEnded, NoResponders, PenstockError, ProtocolErr
 from .jetstream import Headers, decode_pub_ack, publish_headers
 
 if TYPE_CHECKING:
-    from .message import Message
+    from .durations import Duration
+    from .message import BaseMessage
     from .models import PubAck
-    from .options import Duration
 
 START, APPEND, COMMIT_EOB, PING = 0, 1, 3, 4
 UNANSWERED = 2  # flow acks that may be outstanding
@@ -193,7 +193,7 @@ class FastFlow:
             raise BatchEnded(self.count, self.result.count, self.failures[-1:])
         return self.result
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """An answer of the stream; what comes after its last word is not about this batch."""
         if self.ended:
             return

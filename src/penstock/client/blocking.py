@@ -2,8 +2,8 @@
 
 There is no thread in the background. Bytes are read, and the server's pings answered, while a call
 waits; a client that is left alone for minutes is cut off by the server as stale and connects again
-at the next call. One thread at a time may use a client. ``Options`` can be pickled, so a client is
-opened where it is used::
+at the next call. One thread at a time may use a client, and a second one is refused (ClientInUse).
+``Options`` can be pickled, so a client is opened where it is used::
 
     with connect_blocking("nats://127.0.0.1:4222") as nc:
         nc.publish("greetings.anna", b"hello")
@@ -11,14 +11,15 @@ opened where it is used::
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.errors import (
-    AuthenticationError,
+    ClientInUse,
     ConnectError,
-    ConnectionClosed,
     ConnectionLost,
     NoResponders,
     PenstockError,
@@ -28,11 +29,13 @@ from penstock.errors import (
 from penstock.nuid import Nuid
 
 from . import connection as machine
+from .blocking_guard import Guard, exclusive
 from .blocking_socket import Transport, open_transport
 from .blocking_subscription import BlockingMessage, Subscription
+from .durations import Duration, to_seconds
 from .jetstream import Headers, encode_header_map
-from .message import Message
-from .options import DEFAULT_URL, Duration, Options, TlsOptions, parse_servers, to_seconds
+from .message import BaseMessage
+from .options import DEFAULT_URL, ConnectOptions, Options, TlsOptions, make_options
 from .pool import ServerPool
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ LOOK_AFTER_S = 0.5  # a connection not read for so long is looked at before it i
 PENDING_MESSAGES_MAX = 524_288
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 
+logger = logging.getLogger(__name__)
+
 
 class Question:
     """A request whose answer is waited for later; made by ``BlockingClient.ask``."""
@@ -58,7 +63,7 @@ class Question:
         self.subject = subject
         self.inbox = inbox
         self.transport = transport
-        self.answer: Message | None = None
+        self.answer: BaseMessage | None = None
         self.complaint: Exception | None = None
         """What the server had complained about last when it was asked."""
 
@@ -69,6 +74,7 @@ class BlockingClient:
     def __init__(self, options: Options, tls_context: ssl.SSLContext | None = None) -> None:
         """Connects: ConnectError, AuthenticationError."""
         self.options = options
+        self.guard = Guard()
         self.connection = machine.Connection(options, BlockingMessage)
         self.reconnects = 0
         self.last_error: Exception | None = None
@@ -80,6 +86,7 @@ class BlockingClient:
         self._inbox = ""
         self._requests = 0
         self._questions: dict[str, Question] = {}  # by the reply subject
+        self._failed_at = -math.inf  # when an attempt to connect failed last
         self._ping_due = 0.0
         self._read_at = 0.0
         self._open()
@@ -110,6 +117,7 @@ class BlockingClient:
         """What the server said of itself last."""
         return self.connection.info
 
+    @exclusive
     def close(self) -> None:
         """Send what is queued and close; a second time does nothing."""
         if self.closed:
@@ -120,14 +128,18 @@ class BlockingClient:
         except (OSError, PenstockError):
             pass  # the other side is gone: there is nothing left to send to
         finally:
-            self._shut()
-            self._end_subscriptions()
-            self.connection.close()
+            self._end()
 
-    def _end_subscriptions(self) -> None:
-        for interest in list(self.connection.interests.values()):
+    def _end(self, failure: str = "") -> None:
+        """Nothing works any more. ``failure``: why, unless the owner closes."""
+        self._shut()
+        interests = list(self.connection.interests.values())
+        self.connection.close(failure)
+        for interest in interests:
             if interest.owner is not None and interest.owner is not self:
                 interest.owner.end()
+        if failure:
+            logger.error("the client is closed: %s", failure)
 
     def _shut(self) -> None:
         if self._transport is not None:
@@ -135,41 +147,44 @@ class BlockingClient:
             self._transport = None
 
     def _open(self) -> None:
-        """Connect to one of the servers; ConnectError with every server's reason when none takes
-        us.
+        """Connect to the first server that takes us; ConnectError with every server's reason."""
+        error: Exception | None = None
+        for _ in self.options.servers:
+            error = self._try_next(math.inf)
+            if error is None:
+                return
+        raise self._pool.error(error)
+
+    def _try_next(self, deadline: float) -> Exception | None:
+        """One attempt at the next server; None when it took us. ConnectError when no server is
+        left, Timeout when its turn comes after the deadline.
         """
-        reasons: list[str] = []
-        rounds_left = len(
-            self.options.servers
-        )  # at first every server is tried once; afterwards the pool decides
-        first = self.reconnects == 0 and not self.connection.bytes_received
-        error: PenstockError | None = None
-        while choice := self._pool.next():
-            if first and rounds_left == 0:
-                break
-            rounds_left -= 1
-            server, wait = choice
-            if wait:
-                time.sleep(wait)
-            try:
-                self._open_one(server)
-            except (PenstockError, OSError) as failure:
-                self._shut()
-                self.connection.receive_eof()
-                self.connection.events()
-                refused = isinstance(failure, AuthenticationError)
-                self._pool.failed(refused)
-                error = failure if isinstance(failure, PenstockError) else None
-                reasons.append(f"{server}: {failure}")
-                continue
-            self._pool.succeeded()
-            return
-        text = "cannot connect: " + "; ".join(
-            dict.fromkeys(reasons[-8:]) or ["no server left to try"]
-        )
-        if isinstance(error, AuthenticationError):
-            raise AuthenticationError(text)
-        raise ConnectError(text)
+        choice = self._pool.next()
+        if choice is None:
+            raise self._pool.error()
+        server, wait = choice
+        now = time.monotonic()
+        wait = max(0.0, self._failed_at + wait - now)  # calls in between count as waiting
+        if deadline - now <= wait:
+            self._pool.postpone()
+            time.sleep(max(0.0, deadline - now))
+            raise Timeout(f"no connection in time: {self._pool.error()}")
+        time.sleep(wait)
+        try:
+            self._open_one(server)
+        except (
+            PenstockError,
+            OSError,
+            ValueError,
+        ) as failure:  # ValueError: a host that is no name
+            self._shut()
+            self.connection.receive_eof()
+            self.connection.events()
+            self._pool.failed(failure)
+            self._failed_at = time.monotonic()
+            return failure
+        self._pool.succeeded()
+        return None
 
     def _open_one(self, server: Server) -> None:
         deadline = time.monotonic() + self.options.connect_timeout
@@ -191,8 +206,16 @@ class BlockingClient:
         """Whether the connection broke since the count of ``reconnects`` was taken."""
         return self._transport is None or self.reconnects != reconnects
 
-    def ensure_open(self) -> None:
-        """Connect again when the connection is lost; ConnectionClosed when that cannot be."""
+    @exclusive
+    def ensure_open(self, timeout: Duration | None = None) -> None:
+        """Connect again when the connection is lost; ConnectionClosed when that cannot be.
+
+        As often as the options say. Where they set no limit Timeout is raised after ``timeout``
+        (that of the options); the next call tries again.
+        """
+        self._reopen(timeout)
+
+    def _reopen(self, timeout: Duration | None) -> None:
         if self._transport is not None:
             if time.monotonic() - self._read_at < LOOK_AFTER_S:
                 return
@@ -200,16 +223,18 @@ class BlockingClient:
             if self._transport is not None:
                 return
         if self.closed:
-            raise ConnectionClosed("the client is closed")
+            raise self.connection.closed_error()
         if not self.options.reconnect:
-            error = self.last_error
-            self.close()
-            raise ConnectionClosed(f"the connection is lost, and reconnect is off: {error}")
+            self._end(f"the connection is lost, and reconnect is off: {self.last_error}")
+            raise self.connection.closed_error()
+        unlimited = self.options.reconnect_attempts_max < 0
+        deadline = time.monotonic() + self.timeout_of(timeout) if unlimited else math.inf
         try:
-            self._open()
+            while self._try_next(deadline) is not None:
+                pass
         except ConnectError as error:
-            self.close()
-            raise ConnectionClosed(f"gave up reconnecting: {error}") from error
+            self._end(f"gave up reconnecting: {error}")
+            raise self.connection.closed_error() from error
         self.reconnects += 1
 
     def _look(self) -> None:
@@ -249,7 +274,7 @@ class BlockingClient:
         else:
             self.connection.receive_eof()
         for event in self.connection.events():
-            if not isinstance(event, Message):
+            if not isinstance(event, BaseMessage):
                 self._on_event(event)
                 continue
             owner = event.interest.owner
@@ -314,28 +339,33 @@ class BlockingClient:
 
     def _receive_events_of_loss(self) -> None:
         for event in self.connection.events():
-            if not isinstance(event, Message):
+            if not isinstance(event, BaseMessage):
                 self._on_event(event)
 
     def timeout_of(self, timeout: Duration | None) -> float:
         """The timeout that counts, in seconds: the one given, or that of the options."""
         return self.options.timeout if timeout is None else to_seconds(timeout)
 
+    @exclusive
     def wait_until(self, done: Callable[[], bool], timeout: Duration | None = None) -> bool:
         """Read until ``done()`` holds, reconnecting if need be; False when time runs out."""
         deadline = time.monotonic() + self.timeout_of(timeout)
         while not done():
             reconnects = self.reconnects
-            self.ensure_open()
+            try:
+                self._reopen(deadline - time.monotonic())
+            except Timeout:
+                return done()
             if self.reconnects != reconnects:
                 continue  # whoever waits may have to ask again
             if not self._turn(deadline):
                 return done()
         return True
 
+    @exclusive
     def flush_output(self) -> None:
         """Write what is queued; what a broken connection did not take is lost without a word."""
-        self.ensure_open()
+        self._reopen(None)
         if self.connection.bytes_waiting:
             self._send(time.monotonic() + self.options.timeout)
 
@@ -347,14 +377,21 @@ class BlockingClient:
     ) -> None:
         """Send a message; it is written before the call returns.
 
-        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, and ConnectionLost when it cannot
-        be known whether the server took it.
+        Raises InvalidSubject, PayloadTooLarge, ConnectionClosed, Timeout when no server was found
+        in the time of the options, and ConnectionLost when it cannot be known whether the server
+        took it.
         """
-        self.ensure_open()
-        self.connection.publish(subject, data, reply, encode_header_map(headers))
-        if not self._send(time.monotonic() + self.options.timeout):
-            raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
+        if not self.guard.take(False):
+            raise ClientInUse
+        try:
+            self._reopen(None)
+            self.connection.publish(subject, data, reply, encode_header_map(headers))
+            if not self._send(time.monotonic() + self.options.timeout):
+                raise ConnectionLost(f"connection lost while publishing: {self.last_error}")
+        finally:
+            self.guard.give()
 
+    @exclusive
     def subscribe(
         self,
         subject: str,
@@ -376,11 +413,12 @@ class BlockingClient:
         self.flush_output()
         return subscription
 
+    @exclusive
     def attach(self, subject: str, owner: Any, queue: str = "") -> None:
         """Subscribe for an owner with ``interest``, ``receive(message)`` and ``end()``; the base of
         ``subscribe``.
         """
-        self.ensure_open()
+        self._reopen(None)
         owner.interest = self.connection.subscribe(subject, queue, owner)
         self.flush_output()
 
@@ -388,6 +426,7 @@ class BlockingClient:
         """A subject nobody else uses."""
         return f"{self.options.inbox_prefix}.{self._nuid.next()}"
 
+    @exclusive
     def request(
         self,
         subject: str,
@@ -402,9 +441,12 @@ class BlockingClient:
         Raises NoResponders, Timeout, PermissionsViolation where the server says so, ConnectionLost
         when the connection broke meanwhile, and what publish raises.
         """
-        question = self.ask(subject, data, headers=headers, raw_headers=raw_headers)
+        question = self.ask(
+            subject, data, headers=headers, raw_headers=raw_headers, timeout=timeout
+        )
         return self.answer_to(question, timeout)
 
+    @exclusive
     def ask(
         self,
         subject: str,
@@ -412,11 +454,12 @@ class BlockingClient:
         *,
         headers: Headers | None = None,
         raw_headers: bytes = b"",
+        timeout: Duration | None = None,
     ) -> Question:
         """Queue a request; it goes out with the next flush or wait. ``answer_to`` or ``forget`` must
-        follow. Raises what publish raises.
+        follow. Raises what publish raises; ``timeout`` is for the connection.
         """
-        self.ensure_open()
+        self._reopen(timeout)
         if not self._inbox:
             self._inbox = self.new_inbox()
             self.connection.subscribe(f"{self._inbox}.*", owner=self)
@@ -428,6 +471,7 @@ class BlockingClient:
         self._questions[question.inbox] = question
         return question
 
+    @exclusive
     def answer_to(self, question: Question, timeout: Duration | None = None) -> BlockingMessage:
         """Wait for the answer.
 
@@ -469,14 +513,15 @@ class BlockingClient:
         told = f'"{question.subject}"' in said.text or f'"{self._inbox}.*"' in said.text
         return said if told else None
 
-    def _receive_answer(self, message: Message) -> None:
+    def _receive_answer(self, message: BaseMessage) -> None:
         question = self._questions.get(message.subject)
         if question is not None:
             question.answer = message
 
+    @exclusive
     def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the server has taken all that was sent; Timeout, ConnectionLost."""
-        self.ensure_open()
+        self._reopen(timeout)
         transport = self._transport
         answered: list[bool] = []
         self.connection.ping(answered)
@@ -491,6 +536,7 @@ class BlockingClient:
         self.flush()
         return time.monotonic() - start
 
+    @exclusive
     def drain(self, timeout: Duration | None = None) -> None:
         """Take what is on its way for every subscription, send what is queued, and close.
 
@@ -518,20 +564,13 @@ def connect_blocking(
     servers: str | Iterable[str] | Options = DEFAULT_URL,
     *,
     tls: ssl.SSLContext | TlsOptions | None = None,
-    **options: Any,
+    **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
     """Connect to one of the servers; usable in ``with``.
 
-    ``servers``: a URL, several (also separated by commas), or whole ``Options``; the other
-    arguments are fields of ``Options``. Raises ConnectError, AuthenticationError, and ValueError on
-    options that make no sense.
+    ``servers``: a URL, several (also separated by commas), or whole ``Options``; ``options``: single
+    ones, which ``help(Options)`` explains; ``tls``: file names, or a context. Raises ConnectError,
+    AuthenticationError, ValueError on options that make no sense, and TypeError on options that there
+    are not or that whole ``Options`` stand beside.
     """
-    if isinstance(servers, Options):
-        settings = servers
-    else:
-        tls_options = (
-            tls if isinstance(tls, TlsOptions) else TlsOptions() if tls is not None else None
-        )
-        settings = Options(servers=parse_servers(servers), tls=tls_options, **options)
-    context = None if tls is None or isinstance(tls, TlsOptions) else tls
-    return BlockingClient(settings, context)
+    return BlockingClient(*make_options(servers, tls, options))

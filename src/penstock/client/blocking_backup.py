@@ -13,6 +13,7 @@ from penstock.api.streams import StreamConfig, StreamState
 from penstock.errors import PenstockError, ProtocolError
 
 from .jetstream import decode
+from .models import StreamInfoResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,10 +127,10 @@ def restore(
             part = chunk[at : at + CHUNK_BYTES]
             answer = client.request(target, part, timeout=CHUNK_TIMEOUT_S)
             if answer.data:
-                decode(answer.data, wire.StreamCreateResponse)
+                decode(answer.data, StreamInfoResponse)
                 raise ProtocolError(f"unexpected answer to a chunk: {answer.data[:200]!r}")
     answer = client.request(target, b"", timeout=END_TIMEOUT_S)
-    info = decode(answer.data, wire.StreamCreateResponse).info
+    info = decode(answer.data, StreamInfoResponse).info
     if info is None:
         raise ProtocolError(f"an answer without a stream: {answer.data[:200]!r}")
     return info

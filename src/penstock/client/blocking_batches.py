@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import Timeout
+from penstock.errors import ClientInUse, Timeout
 
 from .batches import AtomicNumbers, FastFlow, Outgoing, check_staged
+from .blocking_guard import exclusive
 from .jetstream import Headers, decode_pub_ack, encode_header_map
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
     from .blocking import BlockingClient
     from .connection import Interest
-    from .message import Message
+    from .durations import Duration
+    from .message import BaseMessage
     from .models import PubAck
-    from .options import Duration
 
 OUTPUT_BYTES = 64 * 1024  # written in blocks of this size
 
@@ -33,6 +34,7 @@ class AtomicBatch:
     def __init__(self, client: BlockingClient, timeout: float, ack_every: int) -> None:
         """``timeout`` in seconds, for one answer."""
         self.client = client
+        self.guard = client.guard
         self._timeout = timeout
         self._numbers = AtomicNumbers(client.new_inbox().rpartition(".")[2], ack_every)
 
@@ -46,6 +48,7 @@ class AtomicBatch:
         """Messages added."""
         return self._numbers.count
 
+    @exclusive
     def add(
         self,
         subject: str,
@@ -80,6 +83,7 @@ class AtomicBatch:
         if self.client.connection.bytes_waiting > OUTPUT_BYTES:
             self.client.flush_output()
 
+    @exclusive
     def commit(self) -> PubAck:
         """Store them all; the ack says the sequence of the last one, and how many they are.
 
@@ -107,6 +111,7 @@ class FastBatch:
     def __init__(self, client: BlockingClient, timeout: float, flow: int, *, gaps: bool) -> None:
         """``timeout`` in seconds, for one answer."""
         self.client = client
+        self.guard = client.guard
         self.interest: Interest
         inbox = client.new_inbox()
         self.flow = FastFlow(inbox, inbox.rpartition(".")[2], flow, gaps=gaps)
@@ -136,21 +141,28 @@ class FastBatch:
 
         BatchEnded or an ApiError when the stream takes nothing more; Timeout when it is silent.
         """
-        if self.flow.full:
-            self._wait(lambda: not self.flow.full)
-        elif self.client.connection.bytes_waiting > OUTPUT_BYTES:
-            self.client.flush_output()
-        block = encode_header_map(headers)
-        reply = self.flow.reply_of_next()
-        self._subject = subject
-        self.client.connection.publish(subject, data, reply, block)
+        if not self.guard.take(False):
+            raise ClientInUse
+        try:
+            if self.flow.full:
+                self._wait(lambda: not self.flow.full)
+            elif self.client.connection.bytes_waiting > OUTPUT_BYTES:
+                self.client.flush_output()
+            block = encode_header_map(headers)
+            reply = self.flow.reply_of_next()
+            self._subject = subject
+            self.client.connection.publish(subject, data, reply, block)
+        finally:
+            self.guard.give()
 
+    @exclusive
     def ping(self) -> None:
         """Ask how far the stream is, which also keeps the batch open."""
         if self.flow.started and not self.flow.ended:
             self._send(self.flow.reply_of_ping())
             self.client.flush_output()
 
+    @exclusive
     def commit(self) -> PubAck:
         """End the batch; its ack. BatchEnded when not all messages are in it."""
         if self.flow.count:
@@ -162,7 +174,7 @@ class FastBatch:
         self.result = self.flow.outcome()
         return self.result
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """The client hands over an answer."""
         self._heard += 1
         self.flow.receive(message)

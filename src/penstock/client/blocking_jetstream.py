@@ -18,9 +18,9 @@ from .blocking_publisher import Publisher
 from .blocking_pull import PullConsumer
 from .blocking_subscription import Subscription
 from .columns import MAX_BYTES, ROWS, ColumnReader, read_range
+from .durations import Duration, to_seconds
 from .jetstream import Headers, Plans, StoredMessage, decode_pub_ack, publish_headers
 from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
-from .options import Duration, to_seconds
 from .ordered import Ordered
 from .publishing import RETRY_S
 from .pull import control_reply
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from .blocking import BlockingClient
     from .blocking_subscription import BlockingMessage
-    from .jetstream import Plan
-    from .message import Message
+    from .jetstream import Listing, Plan
+    from .message import BaseMessage
 
 __all__ = ["JetStream", "Publisher", "PullConsumer", "PushSubscription"]
 
@@ -100,6 +100,10 @@ class JetStream:
         """Config and state of every stream, by name."""
         return self.run(self.plans.streams(subject))
 
+    def stream_listing(self, subject: str | None = None) -> Listing[StreamInfo]:
+        """Every stream: config and state, or why the server can't say."""
+        return self.run(self.plans.stream_listing(subject))
+
     def delete_stream(self, stream: str) -> None:
         """Remove a stream with its messages and consumers."""
         self.run(self.plans.delete_stream(stream))
@@ -158,6 +162,10 @@ class JetStream:
     def consumers(self, stream: str) -> list[ConsumerInfo]:
         """Config and state of every consumer of a stream, by name."""
         return self.run(self.plans.consumers(stream))
+
+    def consumer_listing(self, stream: str) -> Listing[ConsumerInfo]:
+        """Every consumer of a stream: config and state, or why the server can't say."""
+        return self.run(self.plans.consumer_listing(stream))
 
     def delete_consumer(self, stream: str, consumer: str) -> None:
         """Remove a consumer."""
@@ -330,7 +338,7 @@ class PushSubscription(Subscription):
         self.info: ConsumerInfo
         """The consumer as created."""
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """A message of the consumer, or a word of the server about it."""
         reply = control_reply(message)
         if reply is None:

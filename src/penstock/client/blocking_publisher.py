@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError, PermissionsViolation, PublishFailed
+from penstock.errors import ClientInUse, PenstockError, PermissionsViolation, PublishFailed
 
+from .blocking_guard import exclusive
 from .jetstream import Headers, publish_headers
 from .publishing import Pending, Window
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from .blocking import BlockingClient
     from .connection import Interest
-    from .message import Message
+    from .message import BaseMessage
     from .models import PubAck
 
 OUTPUT_BYTES = 64 * 1024  # written in blocks of this size
@@ -35,6 +36,7 @@ class Publisher:
     ) -> None:
         """``timeout`` in seconds, for one attempt."""
         self.client = client
+        self.guard = client.guard
         self.acked = 0
         """Messages that a stream has acknowledged."""
         self.duplicates = 0
@@ -44,6 +46,7 @@ class Publisher:
         self.interest: Interest
         inbox = self.client.new_inbox()
         self._window = Window(inbox, window, timeout, attempts_max)
+        self._patience = timeout * attempts_max
         self._reconnects = self.client.reconnects
         self._complaint = self.client.last_error
         self.client.attach(f"{inbox}.*", self)
@@ -73,21 +76,28 @@ class Publisher:
 
         Queued bytes go out in blocks, when the window is full and on ``flush``.
         """
-        if self._window.full:
-            self._wait(lambda: not self._window.full)
-        elif self.client.connection.bytes_waiting > OUTPUT_BYTES or self.client.lost_since(
-            self._reconnects
-        ):
-            self.client.flush_output()
-            self._look()
         block = publish_headers(headers, msg_id=msg_id) if headers or msg_id else b""
-        entry = self._window.add(subject, data, block, msg_id or "", time.monotonic())
+        if not self.guard.take(False):
+            raise ClientInUse
         try:
-            self.client.connection.publish(subject, data, entry.reply, block)
-        except PenstockError:
-            self._window.drop(entry)
-            raise
+            client = self.client
+            if self._window.full:
+                self._wait(lambda: not self._window.full)
+            elif client.connection.bytes_waiting > OUTPUT_BYTES or client.lost_since(
+                self._reconnects
+            ):
+                client.flush_output()
+                self._look()
+            entry = self._window.add(subject, data, block, msg_id or "", time.monotonic())
+            try:
+                client.connection.publish(subject, data, entry.reply, block)
+            except PenstockError:
+                self._window.drop(entry)
+                raise
+        finally:
+            self.guard.give()
 
+    @exclusive
     def flush(self) -> None:
         """Wait until every message is acknowledged or has failed; PublishFailed tells which failed
         since the last time.
@@ -97,7 +107,7 @@ class Publisher:
             failures, self.failures = self.failures, []
             raise PublishFailed(failures)
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """The client hands over an ack."""
         settled = self._window.settle(message)
         if settled is None:
@@ -146,7 +156,7 @@ class Publisher:
                 self._fail(entry, self._complaint)
         lost = self.client.lost_since(self._reconnects)
         if lost:
-            self.client.ensure_open()
+            self.client.ensure_open(self._patience)
             self._reconnects = self.client.reconnects
         again, failed = self._window.overdue(time.monotonic(), lost)
         for entry in again:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from penstock.errors import ConnectionClosed, ConnectionLost, SlowConsumer, Timeout
+from penstock.errors import ClientInUse, ConnectionClosed, ConnectionLost, SlowConsumer, Timeout
 
-from .message import ACK, IN_PROGRESS, TERM, Message, nak_body
+from .blocking_guard import exclusive
+from .message import ACK, IN_PROGRESS, TERM, BaseMessage, nak_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .blocking import BlockingClient
     from .connection import Interest
+    from .durations import Duration
     from .jetstream import Headers
-    from .options import Duration
 
 
-class BlockingMessage(Message):
+class BlockingMessage(BaseMessage):
     """A message with the verbs of blocking code."""
 
     __slots__ = ()
@@ -74,6 +76,7 @@ class Subscription:
     def __init__(self, client: BlockingClient, messages_max: int, bytes_max: int) -> None:
         """``client.attach`` sets ``interest``."""
         self.client = client
+        self.guard = client.guard
         self.interest: Interest
         """What the connection knows of it; set by the client."""
         self.dropped = 0
@@ -82,8 +85,17 @@ class Subscription:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._queue: deque[Message] = deque()
+        self._queue: deque[BaseMessage] = deque()
         self._ended = False
+
+    def __enter__(self) -> Self:
+        """The subscription itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Unsubscribe; the consumer of a push subscription stays."""
+        if not self._ended and not self.client.closed:
+            self.unsubscribe()
 
     @property
     def subject(self) -> str:
@@ -95,7 +107,7 @@ class Subscription:
         """Messages received but not asked for yet."""
         return len(self._queue)
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """The client hands over a message of this subscription."""
         size = len(message.data) + len(message.raw_headers)
         if len(self._queue) >= self._messages_max or self._bytes + size > self._bytes_max:
@@ -117,31 +129,43 @@ class Subscription:
         if self.dropped > self._reported:
             lost, self._reported = self.dropped - self._reported, self.dropped
             raise SlowConsumer(self.subject, lost)
-        if not self._queue:
+        if not self._queue and not self._ended:
             self.client.wait_until(lambda: bool(self._queue) or self._ended, timeout)
         if self._queue:
-            message = self._queue.popleft()
+            try:
+                message = self._queue.popleft()
+            except IndexError:  # there was one a moment ago
+                raise ClientInUse from None
             self._bytes -= len(message.data) + len(message.raw_headers)
             assert isinstance(message, BlockingMessage)
             return message
         if self._ended:
-            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended")
+            self.interest.check()
+            raise ConnectionClosed(f"the subscription to {self.subject!r} has ended", self.subject)
         raise Timeout(f"no message on {self.subject!r} in {self.client.timeout_of(timeout)} s")
 
     def __iter__(self) -> Iterator[BlockingMessage]:
-        """Messages until the subscription ends; waits without limit."""
-        while True:
-            try:
-                yield self.next(timeout=float("inf"))
-            except ConnectionClosed:
-                return
+        """Messages until the subscription ends; waits without limit. ConnectionClosed when the client
+        is lost meanwhile.
+        """
+        while self._wait():
+            yield self.next()
+        self.interest.check()
 
+    def _wait(self) -> bool:
+        """Until there is something to tell; False when the subscription has ended."""
+        while not self._queue and not self._ended and self.dropped == self._reported:
+            self.client.wait_until(lambda: bool(self._queue) or self._ended, math.inf)
+        return bool(self._queue) or self.dropped > self._reported
+
+    @exclusive
     def unsubscribe(self, max_msgs: int = 0) -> None:
         """No more messages; with max_msgs: after that many in all."""
         self.client.connection.unsubscribe(self.interest, max_msgs)
         self.client.flush_output()
         self._ended = self._ended or self.interest.sid not in self.client.connection.interests
 
+    @exclusive
     def drain(self, timeout: Duration | None = None) -> None:
         """Unsubscribe, but take what is still on its way; the messages can then be asked for."""
         self.client.connection.drain(self.interest)

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
     from .blocking_jetstream import JetStream
     from .connection import Interest
-    from .message import Message
-    from .options import Duration
+    from .durations import Duration
+    from .message import BaseMessage
 
 ROWS = 16_384
 MAX_BYTES = 8 * 1024 * 1024
 IN_FLIGHT = 2
 EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
-INACTIVE_THRESHOLD_NS = 60_000_000_000
+INACTIVE_THRESHOLD_S = 60
 BARREN_MAX = 5
 QUIET_S = 0.25
 END_OF_SEQUENCES = 1 << 62
@@ -184,7 +184,7 @@ class ColumnReader:
         if error is not None and not low.startswith(TRANSIENT):
             self._error = error
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """A message that was parsed before the capture began; there is none, the inbox is new."""
         self._current.append(message.subject, message.reply, message.raw_headers, message.data)
 
@@ -347,7 +347,7 @@ def _range_consumer(position: int, filters: list[str], headers_only: bool) -> Co
         max_deliver=1,
         mem_storage=True,
         num_replicas=1,
-        inactive_threshold=INACTIVE_THRESHOLD_NS,
+        inactive_threshold=INACTIVE_THRESHOLD_S,
         filter_subject=filters[0] if len(filters) == 1 else "",
         filter_subjects=filters if len(filters) > 1 else [],
         headers_only=headers_only,

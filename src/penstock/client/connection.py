@@ -38,7 +38,7 @@ from penstock.errors import (
 )
 
 from .info import ServerInfo, connect_line, decode_info
-from .message import Message
+from .message import BaseMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ class State(enum.Enum):
 class Interest:
     """One subscription as the connection knows it; ``owner`` is what the shell keeps with it."""
 
-    __slots__ = ("delivered", "draining", "max_msgs", "owner", "queue", "sid", "subject")
+    __slots__ = ("delivered", "draining", "failure", "max_msgs", "owner", "queue", "sid", "subject")
 
     def __init__(self, sid: int, subject: str, queue: str, owner: Any) -> None:
         """``queue`` is "" for a plain subscription."""
@@ -92,6 +92,21 @@ class Interest:
         self.delivered = 0
         self.max_msgs = 0  # 0: no end
         self.draining = False
+        self.failure = ""
+        """Why the client was lost while this subscription went on; "" as long as it was not."""
+
+    def check(self) -> None:
+        """ConnectionClosed when the client was lost while this subscription went on. A subscription
+        that its owner ended, or whose client the owner closed, has ended in good order.
+        """
+        if self.failure:
+            raise self.lost()
+
+    def lost(self) -> ConnectionClosed:
+        """The error of a subscription that has a ``failure``."""
+        return ConnectionClosed(
+            f"the subscription to {self.subject!r} has ended: {self.failure}", self.subject
+        )
 
 
 class Connected(NamedTuple):
@@ -146,7 +161,7 @@ class Disconnected(NamedTuple):
 
 
 Event: TypeAlias = (
-    Message
+    BaseMessage
     | Connected
     | TlsRequired
     | InfoChanged
@@ -197,7 +212,7 @@ class Connection:
     def __init__(
         self,
         options: Options,
-        message_type: Callable[[str, str, bytes, bytes, Interest], Message] = Message,
+        message_type: Callable[[str, str, bytes, bytes, Interest], BaseMessage] = BaseMessage,
     ) -> None:
         """``message_type`` makes what ``events()`` gives for a message."""
         self.options = options
@@ -223,6 +238,8 @@ class Connection:
         self._kept: list[bytes] = []  # published without a connection
         self._kept_bytes = 0
         self._pings: deque[object] = deque()
+        self._abandoned: deque[Interest] = deque()
+        self._failure = ""  # why the client was closed, unless its owner did so
         self._subjects_known: set[str] = set()
 
     # -- what the shell calls about the transport
@@ -250,6 +267,8 @@ class Connection:
         """
         if self.state in (State.DISCONNECTED, State.CLOSED):
             return
+        if self._abandoned:
+            self._release()
         self.bytes_received += len(data)
         broken: wire.WireError | None = None
         operations: Sequence[Any]
@@ -353,6 +372,8 @@ class Connection:
         if queue and _BLANK.search(queue):
             raise InvalidSubject(f"bad queue group {queue!r}")
         self._check_open()
+        if self._abandoned:
+            self._release()
         self._sid += 1
         interest = Interest(self._sid, subject, queue, owner)
         self.interests[interest.sid] = interest
@@ -383,6 +404,19 @@ class Connection:
         if self.state is State.CONNECTED:
             self._send(b"UNSUB %d\r\n" % interest.sid)
 
+    def abandon(self, interest: Interest) -> None:
+        """The owner is gone without a word: unsubscribe when it is convenient, and tell with
+        ``Ended``. May be called at any time, in any thread: by the garbage collector.
+        """
+        self._abandoned.append(interest)
+
+    def _release(self) -> None:
+        while self._abandoned:
+            interest = self._abandoned.popleft()
+            if self.interests.get(interest.sid) is interest:
+                self.unsubscribe(interest)
+                self._events.append(Ended(interest))
+
     def forget(self, interest: Interest) -> None:
         """Take the subscription out of the table, without a word to the server."""
         self.interests.pop(interest.sid, None)
@@ -401,8 +435,15 @@ class Connection:
         """Pings the server has not answered yet."""
         return len(self._pings)
 
-    def close(self) -> None:
-        """The end: nothing works any more. Output already queued can still be taken."""
+    def close(self, failure: str = "") -> None:
+        """The end: nothing works any more. Output already queued can still be taken.
+
+        ``failure``: why, when it is not the owner's wish. Subscriptions that go on now have failed.
+        """
+        if self.state is not State.CLOSED:
+            self._failure = failure
+        for interest in self.interests.values():
+            interest.failure = failure
         waiters, self._pings = list(self._pings), deque()
         if self.state not in (State.DISCONNECTED, State.CLOSED):
             self._events.append(Disconnected(None, waiters))
@@ -413,9 +454,14 @@ class Connection:
     # -- inside -----------------------------------------------------------------------------------
     # -----------
 
+    def closed_error(self) -> ConnectionClosed:
+        """What every call on a closed client raises."""
+        why = f": {self._failure}" if self._failure else ""
+        return ConnectionClosed(f"the client is closed{why}")
+
     def _check_open(self) -> None:
         if self.state is State.CLOSED:
-            raise ConnectionClosed("the client is closed")
+            raise self.closed_error()
 
     def _learn_subject(self, subject: str) -> None:
         check_literal(subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,13 +41,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def version_at_least(self, major: int, minor: int, patch: int = 0) -> bool:
         """Whether the server's version is at least this; suffixes such as ``-dev`` do not count."""
-        numbers = [
-            int("".join(c for c in part if c.isdigit()) or 0)
-            for part in self.version.split("-")[0].split(".")
-        ]
+        numbers = [int(digits or 0) for digits in _NUMBER.findall(self.version.split("-")[0])]
         return tuple(numbers) >= (major, minor, patch)
 
 
+_NUMBER = re.compile(r"(?:^|\.)[^0-9.]*([0-9]{0,9})")
 _decoder = msgspec.json.Decoder(ServerInfo)
 
 
@@ -54,7 +53,7 @@ def decode_info(text: bytes) -> ServerInfo:
     """The INFO of a server; ProtocolError when the text is not JSON of the right types."""
     try:
         return _decoder.decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise ProtocolError(f"bad INFO from the server: {error}") from error
 
 

@@ -14,7 +14,8 @@ Both shells run the same plans, so that a call means the same in asyncio and in 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,12 +26,23 @@ from penstock.api.times import format_duration
 from penstock.core.wire import decode_headers, encode_headers
 from penstock.errors import ProtocolError
 
-from .options import Duration, to_seconds
+from .durations import Duration, to_nanoseconds
 
 if TYPE_CHECKING:
     from penstock.api.fields import ConsumerAction
 
-from .models import AccountInfo, ConsumerConfig, ConsumerInfo, PubAck, StreamConfig, StreamInfo
+from .models import (
+    AccountInfo,
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerInfoResponse,
+    ConsumerListResponse,
+    PubAck,
+    StreamConfig,
+    StreamInfo,
+    StreamInfoResponse,
+    StreamListResponse,
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=wire.Response)
@@ -129,12 +141,34 @@ def publish_headers(
         (EXPECTED_LAST_SEQ, expected_last_seq),
         (EXPECTED_LAST_SUBJECT_SEQ, expected_last_subject_seq),
         (EXPECTED_LAST_MSG_ID, expected_last_msg_id),
-        (TTL, None if ttl is None else format_duration(round(to_seconds(ttl) * 1e9))),
+        (TTL, None if ttl is None else format_duration(to_nanoseconds(ttl))),
     )
     extra = {name: str(value) for name, value in given if value is not None}
     if not extra:
         return encode_header_map(headers)
     return encode_header_map({**(headers or {}), **extra})
+
+
+@dataclass
+class Listing(Generic[T]):
+    """What a list call found. A server names streams (and consumers) that it can't describe: they
+    are on its disk and can't be opened, or no server that holds them answers.
+    """
+
+    found: list[T] = field(default_factory=list)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Name to reason, by name; "" where the server gave no reason."""
+
+    def add(
+        self, page: list[T] | None, missing: list[str], offline: dict[str, str], total: int
+    ) -> bool:
+        """Add one page of answers; whether it was the last one."""
+        self.found += page or []
+        for name in missing:
+            self.unavailable.setdefault(name, "")
+        self.unavailable.update(offline)
+        self.unavailable = dict(sorted(self.unavailable.items()))
+        return not page or len(self.found) + len(self.unavailable) >= total
 
 
 class Plans:
@@ -170,13 +204,13 @@ class Plans:
     def create_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Create; the same config again is fine, another one under that name is an ApiError."""
         subject = self._stream("CREATE", config.name)
-        answer = yield from self._one(subject, encode(config), wire.StreamCreateResponse)
+        answer = yield from self._one(subject, encode(config), StreamInfoResponse)
         return _present(answer.info)
 
     def update_stream(self, config: StreamConfig) -> Plan[StreamInfo]:
         """Change a stream to this whole config."""
         subject = self._stream("UPDATE", config.name)
-        answer = yield from self._one(subject, encode(config), wire.StreamUpdateResponse)
+        answer = yield from self._one(subject, encode(config), StreamInfoResponse)
         return _present(answer.info)
 
     def stream_info(
@@ -187,12 +221,12 @@ class Plans:
         request = wire.StreamInfoRequest(
             subjects_filter=subjects_filter or "", deleted_details=deleted_details
         )
-        answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+        answer = yield from self._one(subject, encode(request), StreamInfoResponse)
         info = _present(answer.info)
         found = info.state.subjects
         while subjects_filter and len(found) < answer.total:
             request.offset = len(found)
-            answer = yield from self._one(subject, encode(request), wire.StreamInfoResponse)
+            answer = yield from self._one(subject, encode(request), StreamInfoResponse)
             page = _present(answer.info).state.subjects
             if not page:
                 break
@@ -213,13 +247,16 @@ class Plans:
 
     def streams(self, subject: str | None = None) -> Plan[list[StreamInfo]]:
         """Config and state of every stream, by name."""
-        found: list[StreamInfo] = []
+        return (yield from self.stream_listing(subject)).found
+
+    def stream_listing(self, subject: str | None = None) -> Plan[Listing[StreamInfo]]:
+        """Every stream: config and state, or why the server can't say."""
+        listing: Listing[StreamInfo] = Listing()
         while True:
-            body = encode(wire.StreamListRequest(offset=len(found), subject=subject or ""))
-            page = yield from self._one(self.subjects.stream("LIST"), body, wire.StreamListResponse)
-            found += page.streams or []
-            if not page.streams or len(found) >= page.total:
-                return found
+            body = encode(wire.StreamListRequest(offset=len(listing.found), subject=subject or ""))
+            page = yield from self._one(self.subjects.stream("LIST"), body, StreamListResponse)
+            if listing.add(page.streams, page.missing, page.offline, page.total):
+                return listing
 
     def delete_stream(self, stream: str) -> Plan[None]:
         """Remove a stream with its messages and consumers."""
@@ -276,12 +313,12 @@ class Plans:
         else:
             subject = self.subjects.consumer("CREATE", stream)
         body = encode(wire.CreateConsumerRequest(stream_name=stream, config=config, action=action))
-        return _present((yield from self._one(subject, body, wire.ConsumerInfoResponse)).info)
+        return _present((yield from self._one(subject, body, ConsumerInfoResponse)).info)
 
     def consumer_info(self, stream: str, consumer: str) -> Plan[ConsumerInfo]:
         """Config and state of one consumer."""
         subject = self._consumer("INFO", stream, consumer)
-        return _present((yield from self._one(subject, b"", wire.ConsumerInfoResponse)).info)
+        return _present((yield from self._one(subject, b"", ConsumerInfoResponse)).info)
 
     def consumer_names(self, stream: str) -> Plan[list[str]]:
         """Names of a stream's consumers in order."""
@@ -296,14 +333,17 @@ class Plans:
 
     def consumers(self, stream: str) -> Plan[list[ConsumerInfo]]:
         """Config and state of every consumer of a stream, by name."""
+        return (yield from self.consumer_listing(stream)).found
+
+    def consumer_listing(self, stream: str) -> Plan[Listing[ConsumerInfo]]:
+        """Every consumer of a stream: config and state, or why the server can't say."""
         subject = self.subjects.consumer("LIST", stream)
-        found: list[ConsumerInfo] = []
+        listing: Listing[ConsumerInfo] = Listing()
         while True:
-            body = encode(wire.ConsumersRequest(offset=len(found)))
-            page = yield from self._one(subject, body, wire.ConsumerListResponse)
-            found += page.consumers or []
-            if not page.consumers or len(found) >= page.total:
-                return found
+            body = encode(wire.ConsumersRequest(offset=len(listing.found)))
+            page = yield from self._one(subject, body, ConsumerListResponse)
+            if listing.add(page.consumers, page.missing, page.offline, page.total):
+                return listing
 
     def delete_consumer(self, stream: str, consumer: str) -> Plan[None]:
         """Remove a consumer."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.api.subjects import parse_ack
 from penstock.core.wire import decode_headers
-from penstock.errors import NotJetStreamMessage
+from penstock.errors import CallbackFailed, NotJetStreamMessage
 
-from .options import Duration, to_seconds
+from .durations import Duration, to_nanoseconds
 
 if TYPE_CHECKING:
     from .connection import Interest
@@ -27,13 +27,22 @@ def nak_body(delay: Duration | None) -> bytes:
     """The payload of a negative ack, with the delay in nanoseconds when there is one."""
     if delay is None:
         return NAK
-    delay_ns = round(to_seconds(delay) * 1e9)
-    if delay_ns < 0:
-        raise ValueError(f"a delay is not negative: {delay}")
-    return b'-NAK {"delay":%d}' % delay_ns
+    return b'-NAK {"delay":%d}' % to_nanoseconds(delay)
 
 
-class Message:
+def callback_failed(message: BaseMessage, cause: Exception) -> CallbackFailed:
+    """The error of a callback that raised ``cause`` when it was called with the message."""
+    subject = message.interest.subject
+    error = CallbackFailed(
+        f"the callback of {subject!r} failed on {message!r}: {type(cause).__name__}: {cause}",
+        subject,
+        message,
+    )
+    error.__cause__ = cause
+    return error
+
+
+class BaseMessage:
     """A received message. ``data`` is the payload; headers are decoded when they are first asked
     for.
     """

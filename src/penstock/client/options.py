@@ -6,24 +6,18 @@ and become an ``ssl.SSLContext`` in ``client/tls.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from .durations import Duration, to_seconds
 
-Duration: TypeAlias = float | timedelta
-"""Seconds, or a timedelta, wherever a call takes a duration."""
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Mapping
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_PORT = 4222
-
-
-def to_seconds(duration: Duration) -> float:
-    """A duration as seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,71 +74,159 @@ def parse_servers(urls: str | Iterable[str]) -> tuple[Server, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """TLS by file names, so that a configuration can travel to another process."""
+    """TLS by file names, so that a configuration can travel to another process.
+
+    ca_file: certificates to trust; None for those of the system.
+    cert_file: the client's own certificate, for servers that verify it.
+    key_file: its key; None when it is in cert_file.
+    hostname: the name to verify; None for the host of the URL.
+    verify: False accepts any certificate: for tests only.
+    first: shake hands before the server's INFO (the server's ``handshake_first``).
+    """
 
     ca_file: str | None = None
-    """Certificates to trust; None for those of the system."""
     cert_file: str | None = None
-    """The client's own certificate, for servers that verify it."""
     key_file: str | None = None
     hostname: str | None = None
-    """Name to verify; None for the host of the URL."""
     verify: bool = True
-    """False accepts any certificate: for tests only."""
     first: bool = False
-    """Shake hands before the server's INFO (the server's ``handshake_first``)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would be ignored: ValueError."""
+        if self.key_file and not self.cert_file:
+            raise ValueError("key_file is given without cert_file")
+
+
+_DURATIONS = ("connect_timeout", "timeout", "ping_interval", "reconnect_wait", "reconnect_wait_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything a client is opened with. Durations are in seconds."""
+    """Everything a client is opened with; ``connect`` takes the same as single arguments.
+
+    Durations are seconds, a timedelta or text ("30s"), and are seconds from here on.
+
+    servers: where to connect to; ``parse_servers`` makes them of URLs.
+    name: shown by the server in its list of connections.
+    user: name of a user, for servers whose URL has no credentials.
+    password: the user's password.
+    token: a token, in place of user and password.
+    creds: a ``.creds`` file: a user's JWT and the seed that proves it; read at every connect.
+    nkey: the seed of an nkey user, or the file that it is in; with ``jwt``, that user's.
+    jwt: a user's JWT; without ``nkey`` it has to be a bearer's.
+    authenticator: called with the server's nonce ("" when it sent none); returns CONNECT fields:
+        ``nkey``, ``jwt``, ``sig``.
+    tls: None: TLS with the system's certificates where the URL says tls:// or the server asks for it.
+    connect_timeout: for one attempt at one server, handshake included.
+    timeout: for answers where a call does not say otherwise.
+    ping_interval: how often a silent server is asked for a sign of life.
+    pings_outstanding_max: unanswered pings after which the connection counts as broken.
+    reconnect: look for a server again when the connection breaks.
+    reconnect_attempts_max: failed attempts in a row on one server before it is given up; -1 for
+        never. A server that refuses the credentials twice in a row is always given up.
+    reconnect_wait: before the second round over the servers; doubled every round, with jitter.
+    reconnect_wait_max: the longest wait before a round.
+    pending_bytes_max: published while there is no connection; more raises OutputFull.
+    inbox_prefix: first token of the subjects of answers.
+    echo: False: a client does not receive what it published itself.
+    """
 
     servers: tuple[Server, ...] = (Server("127.0.0.1"),)
     name: str = ""
-    """Shown by the server in its connection list."""
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     creds: str = ""
-    """A ``.creds`` file: a user's JWT and the seed that proves it; read at every connect."""
     nkey: str = field(default="", repr=False)
-    """The seed of an nkey user, or the file that it is in; with ``jwt``, that user's."""
     jwt: str = field(default="", repr=False)
-    """A user's JWT; without ``nkey`` it has to be a bearer's."""
     authenticator: Callable[[str], dict[str, str]] | None = field(default=None, repr=False)
-    """Called with the server's nonce ("" when it sent none); returns CONNECT fields: ``nkey``,
-    ``jwt``, ``sig``.
-    """
     tls: TlsOptions | None = None
-    """None: TLS with the system's certificates where the URL says tls:// or the server demands it.
-    """
     connect_timeout: float = 5.0
-    """For one attempt at one server, handshake included."""
     timeout: float = 5.0
-    """For answers where a call does not say otherwise."""
     ping_interval: float = 120.0
     pings_outstanding_max: int = 2
-    """Unanswered pings after which the connection counts as broken."""
     reconnect: bool = True
-    reconnect_attempts_max: int = 60
-    """Failed attempts in a row on one server before it is given up; -1 for never."""
+    reconnect_attempts_max: int = -1
     reconnect_wait: float = 0.05
-    """Before the second round over the servers; doubled every round, with jitter."""
     reconnect_wait_max: float = 4.0
     pending_bytes_max: int = 8 * 1024 * 1024
-    """Published while there is no connection; more raises OutputFull."""
     inbox_prefix: str = "_INBOX"
     echo: bool = True
-    """False: a client does not receive what it published itself."""
 
     def __post_init__(self) -> None:
-        """Refuse what would only fail later: ValueError."""
+        """Refuse what would only fail later: ValueError, TypeError. Durations may be given in any
+        form, and are seconds from here on.
+        """
+        for what in _DURATIONS:
+            object.__setattr__(self, what, to_seconds(getattr(self, what)))
         if not self.servers:
             raise ValueError("no server address given")
         if self.token and self.user:
             raise ValueError("give user and password, or a token, not both")
+        if self.password and not self.user:
+            raise ValueError("password is given without user")
+        if self.authenticator is not None and (self.creds or self.nkey or self.jwt):
+            raise ValueError("give an authenticator, or what it would be made of, not both")
         if self.creds and (self.nkey or self.jwt):
             raise ValueError("give a .creds file, or an nkey and a JWT, not both")
         for what in ("connect_timeout", "timeout", "ping_interval"):
             if getattr(self, what) <= 0:
                 raise ValueError(f"{what} must be above 0, got {getattr(self, what)}")
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of ``connect`` and ``connect_blocking``; ``help(Options)`` explains them."""
+
+    name: str
+    user: str
+    password: str
+    token: str
+    creds: str
+    nkey: str
+    jwt: str
+    authenticator: Callable[[str], dict[str, str]] | None
+    connect_timeout: Duration
+    timeout: Duration
+    ping_interval: Duration
+    pings_outstanding_max: int
+    reconnect: bool
+    reconnect_attempts_max: int
+    reconnect_wait: Duration
+    reconnect_wait_max: Duration
+    pending_bytes_max: int
+    inbox_prefix: str
+    echo: bool
+
+
+def make_options(
+    servers: str | Iterable[str] | Options,
+    tls: ssl.SSLContext | TlsOptions | None,
+    given: Mapping[str, Any],
+) -> tuple[Options, ssl.SSLContext | None]:
+    """What ``connect`` was given, as options, and the TLS context if it was one.
+
+    TypeError on options that there are not, and on single options beside whole ``Options``, for
+    these would be ignored; ValueError on options that make no sense.
+    """
+    if unknown := sorted(given.keys() - ConnectOptions.__annotations__.keys()):
+        raise TypeError(
+            f"there is no option {', '.join(unknown)}: see help(penstock.client.Options)"
+        )
+    files = tls if isinstance(tls, TlsOptions) else None
+    context = None if isinstance(tls, TlsOptions) else tls
+    if not isinstance(servers, Options):
+        options = Options(servers=parse_servers(servers), tls=files, **given)
+    elif given or files is not None:
+        single = [*given, *(["tls"] if files is not None else [])]
+        raise TypeError(
+            f"give whole Options or single options, not both: {', '.join(single)}; "
+            f"dataclasses.replace(options, ...) changes some of them"
+        )
+    else:
+        options = servers
+    if context is None:
+        return options, None
+    used = options.tls or TlsOptions()
+    if used != TlsOptions(hostname=used.hostname, first=used.first):
+        raise ValueError("give an ssl.SSLContext, or file names and verify, not both")
+    return replace(options, tls=used), context

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from .models import ConsumerInfo, Metadata
 
 BARREN_MAX = 5
-INACTIVE_THRESHOLD_NS = 300_000_000_000
+LEADERLESS = (10008, 10009)
+"""What a cluster answers that has to choose a leader first."""
+INACTIVE_THRESHOLD_S = 300
 
 
 class Ordered:
@@ -70,7 +72,7 @@ class Ordered:
             mem_storage=True,
             num_replicas=1,
             headers_only=self._headers_only,
-            inactive_threshold=INACTIVE_THRESHOLD_NS,
+            inactive_threshold=INACTIVE_THRESHOLD_S,
             filter_subject=self._filters[0] if len(self._filters) == 1 else "",
             filter_subjects=self._filters if len(self._filters) > 1 else [],
         )
@@ -99,6 +101,6 @@ class Ordered:
         if isinstance(error, ConnectionLost):
             return True
         again = isinstance(error, ConsumerDeleted | NoResponders | PullError | Timeout) or (
-            isinstance(error, ApiError) and error.code == 503  # no leader, in a cluster
+            isinstance(error, ApiError) and error.err_code in LEADERLESS
         )
         return again and 0 < self._barren < BARREN_MAX

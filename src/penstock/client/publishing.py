@@ -23,7 +23,7 @@ from penstock.errors import ApiError, NoResponders, PenstockError, PermissionsVi
 from .jetstream import decode_pub_ack
 
 if TYPE_CHECKING:
-    from .message import Message
+    from .message import BaseMessage
     from .models import PubAck
 
 RETRY_S = 0.25
@@ -121,7 +121,7 @@ class Window:
         self._refused.clear()
         return entries
 
-    def settle(self, message: Message) -> tuple[Pending, PubAck | PenstockError] | None:
+    def settle(self, message: BaseMessage) -> tuple[Pending, PubAck | PenstockError] | None:
         """An answer came: its entry and the ack or error; None for one nobody waits for. An error is
         to be handed to ``bear``.
         """

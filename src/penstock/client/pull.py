@@ -21,7 +21,7 @@ from penstock.api.calls import PullRequest
 from penstock.errors import ConsumerDeleted, NoResponders, PenstockError, PullError
 
 if TYPE_CHECKING:
-    from .message import Message
+    from .message import BaseMessage
 
 HEARTBEAT = 100
 NOT_FOUND = 404
@@ -83,11 +83,11 @@ class Fetch:
         self.subject = subject
         self.reply = reply
         self.batch = batch
-        self.messages: list[Message] = []
+        self.messages: list[BaseMessage] = []
         self.done = False
         self.error: PenstockError | None = None
 
-    def take(self, message: Message) -> None:
+    def take(self, message: BaseMessage) -> None:
         """A message came for the handle; sets ``done`` when the request is over, and ``error`` if
         it failed.
         """
@@ -103,7 +103,7 @@ class Fetch:
         """Nobody answered; it was sent again, as ``reply``."""
         self.reply, self.done, self.error = reply, False, None
 
-    def result(self) -> list[Message]:
+    def result(self) -> list[BaseMessage]:
         """What came; raises the error only if nothing came, so that no message is lost to it."""
         if self.error is not None and not self.messages:
             raise self.error
@@ -148,7 +148,7 @@ class Flow:
         """Nothing is outstanding any more: the connection or the server's memory of us is gone."""
         self.outstanding = 0
 
-    def take(self, message: Message, *, clustered: bool = False) -> bool:
+    def take(self, message: BaseMessage, *, clustered: bool = False) -> bool:
         """Whether the message is one for the user. Raises when the consumer cannot be pulled from
         any more. Where the server is ``clustered`` the consumer may be choosing a leader when nobody
         answers: ask again after RETRY_S, REFUSALS_MAX times in a row.
@@ -173,7 +173,7 @@ class Flow:
         return False
 
 
-def control_reply(message: Message) -> str | None:
+def control_reply(message: BaseMessage) -> str | None:
     """For a message of a push consumer: None for a real one, else where to answer ("" for nowhere).
 
     Heartbeats and flow-control requests (status 100) are answered with an empty message where they

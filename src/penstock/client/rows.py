@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .blocking import BlockingClient
     from .connection import Interest
-    from .message import Message
+    from .message import BaseMessage
 
 WINDOW = 16_384
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -152,7 +152,7 @@ class RowPublisher:
         """Part of parsing: take our answers, return every other operation."""
         return self.flow.feed(parser, self.interest.sid, data)
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """An answer parsed before the capture began; there is none, the inbox is new."""
 
     def end(self) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from .blocking_jetstream import JetStream
     from .connection import Interest
-    from .message import Message
-    from .options import Duration
+    from .durations import Duration
+    from .message import BaseMessage
 
 WINDOW_MAX = 256
 WINDOW_BYTES = 16 * 2**20
@@ -172,7 +172,7 @@ class _Answers:
             or self._client.last_error is not self._complaint
         )
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """An answer."""
         if message.status == _NO_RESPONDERS:
             self._silent = True

@@ -1,0 +1,88 @@
+"""How a command that fails ends: one line on stderr, or one JSON object under ``--json``, and an
+exit status.
+
+0 done; 1 not done; 2 the command line is wrong; 130 interrupted. ``penstock store`` gives 1 and 2
+meanings of its own (``cli/store_session``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.core.quoting import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command ends, and with which status. ``code`` and ``err_code`` are JetStream's."""
+
+    message: str
+    status: int = FAILED
+    code: int = 0
+    err_code: int = 0
+    problems: tuple[str, ...] = ()
+    """The findings one by one, where a command has several; each is a line of its own."""
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the command line asks for JSON, also when it can't be parsed as a whole."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def tell(failure: Failure, *, as_json: bool) -> int:
+    """Write the failure to stderr; its exit status."""
+    if as_json:
+        print(json.dumps({"error": _as_data(failure)}, ensure_ascii=False), file=sys.stderr)
+        return failure.status
+    for text in failure.problems or (failure.message,):
+        line = " ".join(text.split())
+        print("penstock:", shown(line), file=sys.stderr)
+    return failure.status
+
+
+def _as_data(failure: Failure) -> dict[str, object]:
+    data: dict[str, object] = {"message": failure.message, "status": failure.status}
+    if failure.code:
+        data["code"] = failure.code
+    if failure.err_code:
+        data["err_code"] = failure.err_code
+    if failure.problems:
+        data["problems"] = list(failure.problems)
+    return data
+
+
+def failure_of(problem: Exception) -> Failure:
+    """The failure that an error of the client or of the system is."""
+    from penstock.errors import ApiError, InvalidSubject, NoResponders, PenstockError
+
+    text = str(problem) or type(problem).__name__
+    if isinstance(problem, NoResponders):
+        return Failure(_nobody(problem.subject))
+    if isinstance(problem, ApiError):
+        return Failure(text, code=problem.code, err_code=problem.err_code)
+    if isinstance(problem, InvalidSubject):
+        return Failure(text, USAGE)  # nothing was sent: the command line names no subject
+    refused = isinstance(problem, ValueError) and not isinstance(problem, PenstockError)
+    return Failure(text, USAGE if refused and not isinstance(problem, UnicodeError) else FAILED)
+
+
+def _nobody(subject: str) -> str:
+    """What it means that a request had no responders."""
+    if ".CONSUMER.MSG.NEXT." in subject:
+        stream, _, consumer = subject.partition(".CONSUMER.MSG.NEXT.")[2].partition(".")
+        return f"stream {stream} has no pull consumer {consumer}"
+    if subject.startswith("$JS.API."):
+        return "the server does not offer JetStream (start it with -js)"
+    if subject.startswith("$JS.") and ".API." in subject:
+        domain = subject[len("$JS.") :].partition(".API.")[0]
+        return f'the server does not know the JetStream domain "{domain}"'
+    return f"nobody answers on {subject}"

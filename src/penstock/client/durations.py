@@ -1,0 +1,120 @@
+"""Durations and moments as people write them, and as the wire has them.
+
+A duration is given as seconds (30, 0.5), as a ``timedelta``, or as text ("30s", "1h30m", "250ms").
+A config shows it as ``Nanoseconds``, the integer of the wire; being a type of their own, these are
+told from seconds where one config is made of another::
+
+    config = ConsumerConfig(durable_name="c", ack_wait="30s")
+    config.ack_wait                                30000000000
+    replace(config, ack_wait=60).ack_wait          60000000000
+    ConsumerConfig(ack_wait=config.ack_wait)       30 seconds again
+
+Knows no clock.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from penstock.api.fields import Instant, Number
+from penstock.api.times import parse_duration, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Duration: TypeAlias = float | timedelta | str
+"""Seconds, a timedelta, or text such as "30s" and "1h30m", wherever a call takes a duration."""
+
+Moment: TypeAlias = int | datetime | str
+"""Nanoseconds since 1970, a datetime with its zone, or RFC 3339 text."""
+
+_NS = 1_000_000_000
+_MAX_NS = (1 << 63) - 1
+_NUMBER_MAX_S = 10 * 366 * 86_400  # a number beyond that is most likely nanoseconds
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Nanoseconds(int):
+    """A duration of the wire: a plain integer in every other respect."""
+
+    __slots__ = ()
+
+
+def to_nanoseconds(duration: Duration) -> Nanoseconds:
+    """A duration for the wire. ValueError when it is negative, no number, too long, or text that is
+    no duration; TypeError on anything else.
+    """
+    if isinstance(duration, Nanoseconds):
+        return duration
+    if isinstance(duration, str):
+        try:
+            ns = parse_duration(duration)
+        except ValueError:
+            raise ValueError(
+                f'{duration!r} is no duration: expected seconds, or text such as "30s" or "1h30m"'
+            ) from None
+    elif isinstance(duration, timedelta):
+        ns = duration // timedelta(microseconds=1) * 1000
+    elif isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise TypeError(f"{duration!r} is no duration: expected seconds, a timedelta or text")
+    elif not math.isfinite(duration):
+        raise ValueError(f"{duration!r} is no duration that a server could count")
+    elif duration > _NUMBER_MAX_S:
+        raise ValueError(
+            f"{duration!r} seconds are more than ten years: give a timedelta if that is meant, "
+            f"and Nanoseconds({duration!r}) for nanoseconds"
+        )
+    else:
+        ns = duration * _NS if isinstance(duration, int) else round(duration * _NS)
+    if ns < 0:
+        raise ValueError(f"a duration is not negative: {duration!r}")
+    if ns > _MAX_NS:
+        raise ValueError(f"{duration!r} is longer than a server can count")
+    return Nanoseconds(ns)
+
+
+def to_seconds(duration: Duration) -> float:
+    """A duration in seconds; a number may be anything, also infinite."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        return to_nanoseconds(duration) / _NS
+    return duration / _NS if isinstance(duration, Nanoseconds) else duration
+
+
+def to_moment(moment: Moment | None) -> int | None:
+    """A moment for the wire, nanoseconds since 1970. ValueError on a datetime without a zone and on
+    text that is no RFC 3339.
+    """
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError(f"{moment!r} has no zone: use datetime.now(UTC) or .astimezone()")
+        return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    return parse_instant(moment) if isinstance(moment, str) else moment
+
+
+Span = Annotated[
+    Nanoseconds, Number("time.Duration", -_MAX_NS - 1, _MAX_NS, Nanoseconds, to_nanoseconds)
+]
+"""A field of a config that is a duration. What is assigned to it later counts as it does when the
+config is made, from when the config is sent.
+"""
+Time = Annotated[int, Instant(to_moment)]
+"""A field of a config that is a moment."""
+
+
+def settle(config: object, spans: Iterable[str] = (), moments: Iterable[str] = ()) -> None:
+    """Make the fields of a new config what the wire has; ValueError and TypeError name the field."""
+    for name in (*spans, *moments):
+        value = getattr(config, name)
+        try:
+            if isinstance(value, list):
+                setattr(config, name, [to_nanoseconds(each) for each in value])
+            elif name in spans:
+                setattr(config, name, to_nanoseconds(value))
+            else:
+                setattr(config, name, to_moment(value))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{name}: {error}") from None
