@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,8 +217,9 @@ def test_what_spark_refuses_has_its_place_and_nothing_runs(tmp_path, server, js,
 
 def test_a_failing_query_is_one_line_and_stops_the_others(tmp_path, server, js):
     publish(js, "in", range(50))
-    js.delete_stream("BACK")
     own = "  two: {from: raw, format: jetstream_delta, path: two, query: own}\n"
+    js.delete_stream("BACK")
+    js.create_stream(StreamConfig(name="BACK", subjects=["back.>"], max_msg_size=1))
     file = written(tmp_path, server, LIGHT + own)
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file)],
@@ -224,11 +227,118 @@ def test_a_failing_query_is_one_line_and_stops_the_others(tmp_path, server, js):
         text=True,
         timeout=200,
     )
-    js.create_stream(StreamConfig(name="BACK", subjects=["back.>"]))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert "penstock: query raw: sink back: " in done.stderr
-    assert "no stream" in done.stderr
+    assert "cannot be written: " in done.stderr
+
+
+def test_targets_are_looked_at_before_anything_is_committed(tmp_path, server, js, spark):
+    """A table with other columns, a stream and a bucket that are not there: all are told, and no
+    query runs."""
+    publish(js, "in", range(10))
+    DeltaTable.create(tmp_path / "table", pa.schema([("seq", pa.string())]))
+    DeltaTable.create(tmp_path / "latest", pa.schema([("key", pa.int64()), ("seq", pa.string())]))
+    js.delete_stream("BACK")
+    more = """\
+  kept: {from: checked, select: ["'k' as key", data as value], format: jetstream_kv, bucket: none}
+  over: {from: checked, where: nunber > 1, format: jetstream_delta, path: over}
+"""
+    file = written(tmp_path, server, LIGHT + more)
+    with pytest.raises(StepError) as raised:
+        run(load(file), spark, once=True)
+    js.create_stream(StreamConfig(name="BACK", subjects=["back.>"]))
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{file}:") for line in lines)
+    for line, said in zip(
+        sorted(lines, key=lambda each: int(each.split(":")[1])),
+        (
+            r"sinks.table: .* column seq is bigint, in the table string",
+            r"sinks.latest: .*column seq is .*, in the table string",
+            r"sinks.back: no stream on .* takes subject back.x",
+            r"sinks.kept: there is no bucket none on",
+            r"sinks.over: \[UNRESOLVED_COLUMN",
+        ),
+        strict=True,
+    ):
+        assert re.search(said, line), line
+    assert not (tmp_path / "bad").exists()
+    assert DeltaTable(tmp_path / "table").version() == 0
+    assert not list((tmp_path / "state").glob("*/checkpoints/*/offsets/*"))
+
+
+def test_a_target_that_was_put_back_ends_the_pipeline_before_anything_is_written(
+    tmp_path, server, js, spark
+):
+    """Tables from an older backup, a stream made anew: both numbers, all targets at once; and a sink
+    may go on all the same."""
+    file = written(tmp_path, server, LIGHT)
+    publish(js, "in", range(100))
+    run(load(file), spark, once=True)
+    for name in ("table", "latest"):
+        shutil.copytree(tmp_path / name, tmp_path / f"older {name}")
+    publish(js, "in", range(100, 200))
+    run(load(file), spark, once=True)
+    for name in ("table", "latest"):
+        shutil.rmtree(tmp_path / name)
+    shutil.move(tmp_path / "older table", tmp_path / "table")
+    js.delete_stream("BACK")
+    js.create_stream(StreamConfig(name="BACK", subjects=["back.>"]))
+    publish(js, "in", ["x"])
+    with pytest.raises(StepError) as raised:
+        run(load(file), spark, once=True)
+    table, latest, stream = str(raised.value).splitlines()
+    assert "sinks.table: " in table
+    assert "holds batch 0 of query" in table
+    assert "it held batch 1" in table
+    assert "sinks.latest: there is no table at" in latest
+    assert "sinks.back: stream BACK on" in stream
+    assert "it was made anew" in stream
+    assert not (tmp_path / "bad" / "_delta_log" / f"{1:020}.json").exists()
+    [raw] = status_of(load(file)).queries
+    told = {sink.name: sink.problem for sink in raw.sinks}
+    assert "it held batch 1" in told["table"]
+    assert "there is no table at" in told["latest"]
+    assert not told["bad"]
+    begin = LIGHT.replace("path: table}", "path: table, ifBehind: begin}")
+    begin = begin.replace("keys: [key]}", "keys: [key], ifBehind: begin}")
+    begin = begin.replace("subject: back.x}", "subject: back.x, ifBehind: begin}")
+    run(load(written(tmp_path, server, begin)), spark, once=True)
+    publish(js, "in", range(200, 210))
+    run(load(written(tmp_path, server, begin)), spark, once=True)
+    assert len(rows_of(tmp_path, "table")) == 110
+    assert len(rows_of(tmp_path, "bad")) == 1
+
+
+def test_what_may_be_a_mistake_is_a_warning(tmp_path, server, js, spark):
+    publish(js, "in", range(10))
+    publish(js, "also", range(10))
+    text = """
+pipeline: shop
+defaults: {servers: URL, trigger: 0s}
+sources:
+  raw: {format: jetstream, stream: IN, subject: elsewhere.>}
+  old: {format: jetstream, stream: ALSO, startingOffsets: 9, endingOffsets: 5, static: true}
+steps:
+  timed: {from: raw, watermark: ts 10 minutes}
+  hourly: {from: timed, sql: "select window(ts, '1 hour') as hour, count(*) as n from timed group by 1"}
+  both: {from: [raw, old], sql: select raw.seq from raw left join old on old.seq = raw.seq}
+sinks:
+  hours: {from: hourly, format: jetstream_delta, path: hours, query: own}
+  table: {from: both, format: jetstream_delta, path: table}
+"""
+    with pytest.warns(UserWarning, match=r"shop\.yaml") as warned:
+        run(load(written(tmp_path, server, text)), spark, once=True)
+    said = "\n".join(str(each.message) for each in warned)
+    assert ":5: sources.raw: stream IN takes no subject elsewhere.>" in said
+    assert (
+        ":6: sources.old: of stream ALSO nothing is read: it ends at 5, before it begins at 9"
+        in said
+    )
+    assert (
+        ":12: sinks.hours: groups that its watermark has not passed are not written by --once"
+        in said
+    )
 
 
 class Killed:

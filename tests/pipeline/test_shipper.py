@@ -109,7 +109,7 @@ def test_following_and_new_files(box):
 
 def test_a_restart_goes_on_from_the_stream_even_without_a_duplicate_window(box):
     box.js.delete_stream("LOGS")
-    box.make_stream(duplicate_window=100_000_000)
+    box.make_stream(duplicate_window=0.1)
     box.write("a.log", *(f"line {number}" for number in range(300)))
     box.shipper().step()
     time.sleep(0.2)  # the window of the stream, which is the server's clock

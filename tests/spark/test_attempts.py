@@ -23,7 +23,6 @@ from penstock.spark.writing.writer import write_partition
 from tests.spark.test_writer import command_of
 from tests.spark.writing import (
     DATA,
-    SECOND_NS,
     Sink,
     batches,
     broker,
@@ -39,7 +38,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:stream .* knows a message id"),
 ]
 
-WINDOW_NS = SECOND_NS // 5
+WINDOW_S = 0.2
 BEYOND_SECONDS = 0.3  # the window itself is what must pass
 ROWS = [b"row %d" % n for n in range(1000)]
 
@@ -73,7 +72,7 @@ def pause() -> None:
 
 
 def test_the_second_is_through_before_the_first_wakes_up(sink):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink)
 
     def overtake() -> None:
@@ -87,7 +86,7 @@ def test_the_second_is_through_before_the_first_wakes_up(sink):
 
 
 def test_the_first_goes_on_when_the_second_has_died(sink):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink, retryTimeout="1s")
 
     def overtake() -> None:
@@ -106,7 +105,7 @@ def test_the_first_goes_on_when_the_second_has_died(sink):
 
 def test_an_attempt_that_was_taken_over_gives_way_in_turn(sink):
     """Both alive, both slow: each waits while the other writes, and one is through at last."""
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink, retryTimeout="1s")
     begun = threading.Event()
 
@@ -133,7 +132,7 @@ def test_an_attempt_that_was_taken_over_gives_way_in_turn(sink):
 
 
 def test_the_second_learns_what_the_first_wrote_before_it_gave_way(sink):
-    sink.make(duplicate_window=2 * WINDOW_NS)
+    sink.make(duplicate_window=2 * WINDOW_S)
     first, second = plans(sink)
     begun, written, waits = threading.Event(), threading.Event(), threading.Event()
     outcome: list[object] = []
@@ -166,7 +165,7 @@ def test_the_second_learns_what_the_first_wrote_before_it_gave_way(sink):
 
 
 def test_a_write_that_was_ended_is_not_gone_on_with(sink):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink)
 
     def end() -> None:
@@ -180,7 +179,7 @@ def test_a_write_that_was_ended_is_not_gone_on_with(sink):
 
 
 def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink)
 
     def overtake() -> None:
@@ -198,7 +197,7 @@ def test_a_write_that_is_ended_while_an_attempt_waits_is_not_gone_on_with(sink):
 
 
 def test_who_takes_over_knows_what_is_in_though_the_server_goes_away_meanwhile(sink, monkeypatch):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     first, second = plans(sink)
     made = [
         Progress(sink.js, plan.options.progress_bucket, plan.target, task())
@@ -231,7 +230,7 @@ def test_who_takes_over_knows_what_is_in_though_the_server_goes_away_meanwhile(s
 
 @pytest.mark.slow
 def test_processes_that_write_the_same_for_longer_than_the_window(sink):
-    sink.make(duplicate_window=WINDOW_NS)
+    sink.make(duplicate_window=WINDOW_S)
     options = {"servers": sink.url, "stream": sink.name, "maxInFlight": 50}
     options["subject"] = f"{sink.low}.rows"
     running = []

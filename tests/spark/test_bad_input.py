@@ -106,7 +106,7 @@ def secured(request, tmp_path_factory) -> Iterator[ServerProcess]:
                     deny_delete=True,
                     allow_direct=True,
                     description="progress of writes from Spark",
-                    duplicate_window=120_000_000_000,
+                    duplicate_window=120,
                 )
             )
         yield server

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -119,13 +121,16 @@ def test_statistics_enclose_every_value(tmp_path_factory, rows):
         low, high = stats["minValues"].get(name), stats["maxValues"].get(name)
         if name == "number":
             low, high = (bound if bound is None else float(bound) for bound in (low, high))
-        if name in ("flag", "data", "tags"):
+        if not values or name in ("data", "tags"):
             assert low is None
             assert high is None
+            continue
         for value in values:
             shown = as_logged(value)
-            assert low is None or low <= shown, name
-            assert high is None or shown <= high, name
+            if isinstance(value, float) and math.isnan(value):
+                assert (low, high) == (-math.inf, math.inf)
+            else:
+                assert low <= shown <= high, name
     assert stats["minValues"]["seq"] == min(row["seq"] for row in rows)
     assert stats["maxValues"]["seq"] == max(row["seq"] for row in rows)
 
@@ -139,15 +144,71 @@ def as_logged(value):
     return value
 
 
-def test_a_nan_leaves_no_bounds_and_neither_does_infinity(tmp_path):
-    schema = pa.schema([("x", pa.float64()), ("y", pa.float64())])
-    rows = [{"x": 1.0, "y": 2.0}, {"x": float("nan"), "y": float("inf")}]
-    [file] = write_rows(
-        [pa.RecordBatch.from_pylist(rows, schema=schema)], place(tmp_path), schema, "w"
+def stats_of(tmp_path, schema, rows):
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    [file] = write_rows([batch], place(tmp_path), schema, "w")
+    return json.loads(file.stats), pq.read_metadata(tmp_path / file.path)
+
+
+def test_the_bounds_of_a_column_with_a_nan_or_infinity(tmp_path):
+    schema = pa.schema([(name, pa.float64()) for name in "vwxyz"])
+    nan, inf = math.nan, math.inf
+    rows = [
+        {"v": nan, "w": inf, "x": 1.0, "y": -inf, "z": -0.0},
+        {"v": nan, "w": nan, "x": nan, "y": inf, "z": None},
+    ]
+    stats, footer = stats_of(tmp_path, schema, rows)
+    assert stats["minValues"] == dict.fromkeys("vwxy", "-Infinity") | {"z": -0.0}
+    assert stats["maxValues"] == dict.fromkeys("vwxy", "Infinity") | {"z": 0.0}
+    assert str(stats["maxValues"]["z"]) == "0.0"
+    assert stats["nullCount"] == dict.fromkeys("vwxy", 0) | {"z": 1}
+    # Readers of the file alone believe a footer, which leaves out a NaN.
+    assert not any(footer.row_group(0).column(n).is_stats_set for n in range(5))
+
+
+def test_the_bounds_of_texts_decimals_and_far_times(tmp_path):
+    last = "\U0010ffff"
+    schema = pa.schema(
+        [
+            ("a", pa.string()),
+            ("long", pa.string()),
+            ("zero", pa.decimal128(20, 7)),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("s", pa.struct([("long", pa.string())])),
+            ("s.long", pa.int64()),
+        ]
     )
+    days = pa.array([2932897, -719528], pa.int32()).cast(pa.date32())
+    times = pa.array([253402300800000000, -62167219200000001]).cast(pa.timestamp("us", "UTC"))
+    decimals = pa.array([Decimal("0E-7"), Decimal("1E-7")], pa.decimal128(20, 7))
+    structs = pa.array([{"long": "b"}, {"long": "a"}], schema.field("s").type)
+    columns = [[last * 40, "b"], ["x" * 5000, "y" * 31 + last * 9 + "z"], decimals, days, times]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column) if isinstance(column, list) else column for column in columns]
+        + [structs, pa.array([7, 8])],
+        schema=schema,
+    )
+    [file] = write_rows([batch], place(tmp_path), schema, "w")
     stats = json.loads(file.stats)
-    assert stats["minValues"] == {"y": 2.0}
-    assert stats["maxValues"] == {}
+    assert stats["minValues"] == {
+        "a": "b",
+        "long": "x" * 32,
+        "zero": 0,
+        "day": "0000-01-01",
+        "at": "-0001-12-31T23:59:59.999999Z",
+        "s.long": 7,
+    }
+    assert stats["maxValues"] == {
+        "a": last * 40,
+        "long": "y" * 31 + last * 10,
+        "zero": 1e-7,
+        "day": "+10000-01-01",
+        "at": "+10000-01-01T00:00:00.000000Z",
+        "s.long": 8,
+    }
+    assert '"zero":0.0000000' in file.stats
+    assert '"zero":0.0000001' in file.stats
 
 
 def test_readers_skip_files_by_the_statistics(tmp_path):
@@ -178,6 +239,41 @@ def test_an_error_leaves_no_files(tmp_path):
 
     with pytest.raises(RuntimeError, match="the source broke"):
         write_rows(batches(), place(tmp_path), schema, "w", partition_by=["p"])
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+NO_ROOM = """
+import json, os, resource, sys
+import pyarrow as pa
+from penstock.spark.tables.data_files import write_rows
+from penstock.spark.tables.places import TableError, place
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+schema = pa.schema([("p", pa.int64()), ("x", pa.binary())])
+
+def batch():
+    rows = [{"p": n % 3, "x": os.urandom(1000)} for n in range(100)]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+try:
+    where, by = place(sys.argv[1]), json.loads(sys.argv[2])
+    write_rows([batch(), batch()], where, schema, "w", partition_by=by, rows_per_file=int(sys.argv[3]))
+except TableError as error:
+    print(error)
+    print(repr(error.__cause__))
+"""
+
+
+@pytest.mark.parametrize("by", ["[]", '["p"]'])
+@pytest.mark.parametrize("rows_per_file", ["50", "1000"])
+def test_without_room_the_error_says_so_and_no_file_stays(tmp_path, by, rows_per_file):
+    command = [sys.executable, "-c", NO_ROOM, str(tmp_path), by, rows_per_file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    told, cause = done.stdout.splitlines()
+    assert told.startswith(f"cannot write files of {tmp_path}: ")
+    assert told.endswith("File too large")
+    assert cause.startswith("OSError(27")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -243,3 +339,6 @@ def test_texts_of_partition_values():
     assert partition_text(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01 00:00:00"
     assert partition_text(date(2026, 1, 1)) == "2026-01-01"
     assert partition_text(Decimal("1.500")) == "1.500"
+    assert partition_text(Decimal("0E-7")) == "0.0000000"
+    assert partition_text(math.nan) == "NaN"
+    assert partition_text(-math.inf) == "-Infinity"

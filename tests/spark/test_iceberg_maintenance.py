@@ -132,7 +132,7 @@ def test_as_a_user_runs_it(where, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "there is no table test.lake.none" in err
     assert "must be namespace.name" in err
-    assert main([*arguments, "--retention", "10m"]) == 1
+    assert main([*arguments, "--retention", "10m"]) == 2
     assert "1h or more" in capsys.readouterr().err
     assert main([*arguments, "--json"]) == 0
     assert '"snapshots_before": 10' in capsys.readouterr().out

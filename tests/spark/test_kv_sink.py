@@ -16,7 +16,7 @@ from penstock.spark.buckets.kv_sink import plan_kv_write
 from penstock.spark.parsing import OptionError
 from penstock.spark.writing.row_errors import WriteError
 from penstock.spark.writing.writer import write_partition
-from tests.spark.writing import SECOND_NS, Sink, batches, broker, sink, task
+from tests.spark.writing import Sink, batches, broker, sink, task
 
 __all__ = ["broker", "sink"]
 pytestmark = pytest.mark.peer
@@ -43,7 +43,7 @@ def bucket(sink: Sink, history: int = 1, **config: object) -> str:
         allow_rollup_hdrs=True,
         deny_delete=True,
         allow_direct=True,
-        **{"duplicate_window": 120 * SECOND_NS, **config},
+        **{"duplicate_window": 120, **config},
     )
     return name
 
@@ -130,7 +130,7 @@ def test_a_write_run_again_does_not_turn_back_what_came_later(sink, history, cou
     """The first rows of the partition are outdone by later ones, and by somebody else; those that
     were not written yet are the newest.
     """
-    name = bucket(sink, history=history, duplicate_window=SECOND_NS // 10)
+    name = bucket(sink, history=history, duplicate_window=0.1)
     table = rows(*((f"k{n % 7}", b"%d" % n) for n in range(200)))
     given = plan(sink, name, PLAIN, maxInFlight=1)
 

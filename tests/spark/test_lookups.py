@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.client import connect_blocking
 from penstock.client.models import StreamConfig
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.reading.lookups import Lookups
@@ -76,9 +77,16 @@ def test_the_sequence_at_a_time(stream):
     assert stream.js.consumers(stream.name) == []
 
 
+def answering(own):
+    """Start the server; it has answered a request of JetStream when this returns."""
+    own.start()
+    with connect_blocking(own.url, timeout=20) as client:
+        client.jetstream().account_info()
+
+
 def test_a_server_that_goes_is_waited_for_but_not_for_ever(server):
     own = ServerProcess(server.kind)
-    own.start()
+    answering(own)
     try:
         options = parse_options(
             {"servers": own.url, "stream": "S", "retryTimeout": "1s", "requestTimeout": "1s"},
@@ -89,7 +97,7 @@ def test_a_server_that_goes_is_waited_for_but_not_for_ever(server):
         own.stop(kill=True)
         with pytest.raises(ReadError, match=r"cannot connect|stream S: "):
             asking.states()
-        own.start()
+        answering(own)
         assert asking.states() == {}
         forget_client(options.servers)
     finally:

@@ -103,6 +103,7 @@ def test_unknown_option_lists_the_known_ones():
         ("columns", "seq,payload"),
         ("transport", "pigeon"),
         ("pushdown", "perhaps"),
+        ("pushdown", "true"),
         ("startingOffsets", "{"),
         ("startingOffsets", '{"S": 1, "S": 2}'),
         ("startingOffsets", '{"S": true}'),

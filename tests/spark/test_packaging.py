@@ -163,7 +163,7 @@ def test_the_command(tmp_path, capsys, archive):
     assert told["bytes"] == out.stat().st_size
     assert out.read_bytes() == archive.read_bytes()
     assert main(["spark", "package", str(out), "--with", "no-such-thing"]) == 1
-    assert main(["spark", "package", str(tmp_path / "x.tar")]) == 1
+    assert main(["spark", "package", str(tmp_path / "x.tar")]) == 2
     assert main(["spark", "package", str(tmp_path / "no" / "x.zip")]) == 1
     for line in capsys.readouterr().err.splitlines():
         assert line.startswith("penstock: ")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.subjects import matches
-from penstock.spark.reading.patterns import EVERYTHING, askable, common, cover, meet, shortest
+from penstock.spark.reading.patterns import askable, cover, shortest
 
 SUBJECTS = [".".join(tokens) for length in range(1, 5) for tokens in product("ab", repeat=length)]
 
@@ -18,19 +18,6 @@ sets = st.lists(patterns, max_size=4).map(tuple)
 
 def meant(some):
     return {subject for subject in SUBJECTS if any(matches(subject, each) for each in some)}
-
-
-@given(patterns, patterns)
-def test_the_meet_of_two(left, right):
-    met = meet(left, right)
-    assert meant([met] if met else []) == meant([left]) & meant([right])
-    assert met == meet(right, left)
-
-
-@given(sets, sets)
-def test_what_two_sets_have_in_common(left, right):
-    assert meant(common(left, right)) == meant(left) & meant(right)
-    assert common(left, EVERYTHING) == shortest(left)
 
 
 @given(sets)

@@ -119,7 +119,7 @@ def test_a_stream_that_may_have_no_more_consumers(stream):
 @pytest.mark.parametrize("retention", RETENTIONS)
 def test_rows_written_into_them_are_there_once(sink, retention):
     """What nobody has consumed yet is found again, and stays."""
-    sink.make(retention=retention, duplicate_window=100_000_000)
+    sink.make(retention=retention, duplicate_window=0.1)
     sink.js.create_consumer(sink.name, ConsumerConfig(durable_name="worker", ack_policy="explicit"))
     with pytest.warns(UserWarning, match=f"{retention} retention"):
         plan = sink.plan(DATA, subject=f"{sink.low}.x")

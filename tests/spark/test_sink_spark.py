@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
 from penstock.spark.writing.sink import StreamSink, refuse_overwrite
 from penstock.spark.writing.writer import JetStreamStreamWriter, plan_write
 from tests.spark.jvm import EVERY_WAY
-from tests.spark.writing import SECOND_NS, Sink, broker, needs_atomic, sink
+from tests.spark.writing import Sink, broker, needs_atomic, sink
 from tests.ways import skip_other_servers
 
 __all__ = ["broker", "sink"]
@@ -115,7 +116,7 @@ class FailingSink(StreamSink):
 @pytest.mark.parametrize("mode", ["ids", "batch"])
 def test_a_crash_between_write_and_commit(spark, sink, tmp_path, mode):
     """Spark runs the batch again from the same checkpoint, long after the duplicate window."""
-    more: dict[str, object] = {"duplicate_window": SECOND_NS // 10}
+    more: dict[str, object] = {"duplicate_window": 0.1}
     if mode == "batch":
         needs_atomic(sink)
         more |= {"allow_atomic": True, "subjects": [f"{sink.low}.>", sink.progress]}
@@ -185,7 +186,7 @@ print("done", flush=True)
 @pytest.mark.parametrize("mode", ["ids", pytest.param("batch", marks=EVERY_WAY)])
 def test_a_driver_is_killed_in_mid_batch(sink, tmp_path, mode, request):
     skip_other_servers(request)
-    more: dict[str, object] = {"duplicate_window": SECOND_NS // 10}
+    more: dict[str, object] = {"duplicate_window": 0.1}
     if mode == "batch":
         needs_atomic(sink)
         more |= {"allow_atomic": True, "subjects": [f"{sink.low}.>", sink.progress]}
@@ -234,3 +235,50 @@ def test_errors_say_what_is_wrong(spark, sink):
     bad = rows.selectExpr("data", "case when data = '1' then 'a b' else 'a' end id")
     with pytest.raises(PySparkException, match=r"row \d of partition \d .*no token of a subject"):
         into(bad.write.mode("append"), sink, subject=f"{sink.low}.{{id}}").save()
+
+
+def test_a_row_that_cannot_be_written_is_not_tried_again(spark, sink, tmp_path):
+    """Neither the task of a batch write nor the one of a micro-batch, though tasks have four tries."""
+    sink.make()
+
+    def noted(batches):
+        for batch in batches:
+            (tmp_path / f"try-{TaskContext.get().attemptNumber()}").touch()
+            yield batch
+
+    rows = spark.range(0, 30_000, 1, 1).selectExpr("'x' data", "if(id = 5, 'a b', 'a') id")
+    rows = rows.mapInArrow(noted, rows.schema)
+    with pytest.raises(PySparkException, match=r"row 5 of partition 0 .*no token of a subject"):
+        into(rows.write.mode("append"), sink, subject=f"{sink.low}.{{id}}").save()
+    assert [path.name for path in tmp_path.glob("try-*")] == ["try-0"]
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    rows = rate.selectExpr("'x' data", "if(value = 5, 'a b', 'a') id").coalesce(1)
+    rows = rows.mapInArrow(noted, rows.schema)
+    query = into(
+        rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")),
+        sink,
+        subject=f"{sink.low}.{{id}}",
+    ).start()
+    with pytest.raises(PySparkException, match=r"row \d of partition 0 .*no token of a subject"):
+        query.awaitTermination()
+    assert [path.name for path in tmp_path.glob("try-*")] == ["try-0"]
+
+
+def test_what_spark_refuses_is_not_printed_as_json(tmp_path):
+    """In a process of its own, as a job at a terminal is."""
+    job = """
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from penstock.spark.session import end_session, session
+spark = session("hush")
+for refused in (lambda: spark.range(1).select(F.col("nobody")), lambda: spark.sql("select no.one")):
+    try:
+        refused()
+    except PySparkException as error:
+        print("refused", error.getCondition())
+end_session(spark)
+"""
+    done = subprocess.run([sys.executable, "-c", job], capture_output=True, text=True, check=True)
+    assert done.stdout.count("refused UNRESOLVED_COLUMN") == 2
+    assert '"level"' not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,10 +1,8 @@
 """The data source and its batch reader, called as Spark does, without a JVM."""
 
 import time
-from datetime import timedelta
 
 import pytest
-from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
@@ -15,7 +13,6 @@ from penstock.spark.reading.offsets import DataLossError
 from penstock.spark.reading.source import (
     JetStreamDataSource,
     JetStreamReader,
-    PushdownReader,
 )
 from tests.spark.calls import places_of, rows_of, seqs_of
 
@@ -184,61 +181,3 @@ def test_a_schema_of_the_user_chooses_columns(stream):
         {"data": b"m1", "seq": 1},
         {"data": b"m2", "seq": 2},
     ]
-
-
-def pushed(stream, *filters, **given):
-    """The sequences of a read with filters, and what of them is left to Spark."""
-    reader = PushdownReader(stream.options(**given))
-    left = list(reader.pushFilters(list(filters)))
-    return seqs_of(reader, reader.partitions()), left
-
-
-def test_filters_of_the_query(stream, family):
-    stream.fill(12, tokens=4)
-    family("B").fill(2)
-    head = stream.name.lower()
-    subject, seq = ("subject",), ("seq",)
-    high = [spark.IsNotNull(seq), spark.GreaterThan(seq, 3), spark.LessThanOrEqual(seq, 9)]
-    assert pushed(stream, *high) == (list(range(4, 10)), [])
-    assert pushed(stream, spark.EqualTo(subject, f"{head}.1")) == ([1, 5, 9], [])
-    assert pushed(stream, *high, spark.EqualTo(subject, f"{head}.1")) == ([5, 9], [])
-    assert pushed(stream, spark.In(subject, [f"{head}.1", f"{head}.2", "no subject"])) == (
-        [1, 2, 5, 6, 9, 10],
-        [],
-    )
-    assert pushed(stream, spark.EqualTo(subject, "elsewhere")) == ([], [])
-    only = {"subject": f"{head}.2,{head}.3"}
-    assert pushed(stream, spark.StringStartsWith(subject, f"{head}."), **only)[0] == [
-        *(2, 3, 6, 7, 10, 11)
-    ]
-    assert pushed(stream, spark.EqualTo(subject, f"{head}.1"), **only) == ([], [])
-    few = spark.In(seq, [2, 11])
-    assert pushed(stream, few) == (list(range(2, 12)), [few])
-    odd = spark.Not(spark.EqualTo(seq, 3))
-    assert pushed(stream, odd) == (list(range(1, 13)), [odd])
-    mine = spark.EqualTo(("stream",), f"{stream.name}_B")
-    assert pushed(stream, mine, streamPattern=f"{stream.name}.*") == ([1, 2], [])
-
-
-def test_times_narrow_a_read_but_never_too_much(stream):
-    stream.fill(5)
-    every = JetStreamReader(stream.options())
-    stamps = [row["ts"] for row in rows_of(every, every.partitions())]
-    hour = timedelta(hours=1)
-    for condition, wanted in (
-        (spark.GreaterThan(("ts",), stamps[-1] + hour), []),
-        (spark.LessThan(("ts",), stamps[0] - hour), []),
-        (spark.GreaterThan(("ts",), stamps[0] - hour), [1, 2, 3, 4, 5]),
-        (spark.LessThan(("ts",), stamps[0] + hour), [1, 2, 3, 4, 5]),
-        (spark.EqualTo(("ts",), stamps[2]), [1, 2, 3, 4, 5]),
-    ):
-        assert pushed(stream, condition) == (wanted, [condition]), condition
-
-
-def test_a_reader_takes_filters_only_where_that_is_on():
-    def kind(source, **given):
-        return type(source({"stream": "S", **given}).reader(None))
-
-    assert kind(JetStreamDataSource) is JetStreamReader
-    assert kind(JetStreamDataSource, pushdown="true") is PushdownReader
-    assert kind(JetStreamDataSource, pushdown="false") is JetStreamReader

@@ -42,36 +42,6 @@ def test_a_batch_read_with_all_columns(spark, stream):
     assert messages.where("seq = 1").first().headers is None
 
 
-def test_filters_of_a_query_reach_the_server(spark, stream):
-    """With the class that takes them; rows are those Spark alone finds."""
-    stream.fill(1000, tokens=10)
-    head = stream.name.lower()
-    middle = reading(spark.read, stream).where("seq = 500").first().ts
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    try:
-        for condition in (
-            "seq > 100 and seq <= 200",
-            f"subject = '{head}.3'",
-            f"subject in ('{head}.3', '{head}.4') and seq % 7 = 0",
-            f"subject like '{head}.%' and not subject like '%.1'",
-            f"ts >= timestamp_micros({round(middle.timestamp() * 1_000_000)})",
-            "ts < timestamp '2020-01-01 00:00:00'",
-            f"stream = '{stream.name}' and seq in (5, 900)",
-            "subject = 'elsewhere'",
-            "data = cast('m7' as binary)",
-        ):
-            pushed = reading(spark.read, stream, pushdown="true").where(condition)
-            alone = reading(spark.read, stream).where(condition)
-            assert sorted(row.seq for row in pushed.collect()) == sorted(
-                row.seq for row in alone.collect()
-            ), condition
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-    few = reading(spark.read, stream, maxRecordsPerPartition=10, pushdown="true")
-    assert few.rdd.getNumPartitions() == 100
-    assert few.where("seq between 11 and 30").rdd.getNumPartitions() == 2
-
-
 def test_filters_of_one_query_are_not_those_of_another(spark, stream):
     """Queries of one DataFrame, one after the other and in one plan: each has its own rows."""
     stream.fill(100)
@@ -83,6 +53,17 @@ def test_filters_of_one_query_are_not_those_of_another(spark, stream):
     seqs = sorted(row.seq for row in few.union(many).collect())
     assert seqs == [*range(1, 11), *range(81, 101)]
     assert sorted(row.seq for row in rows.collect()) == list(range(1, 101))
+    rows.createOrReplaceTempView("kept")
+    asked = "select (select count(*) from kept where seq <= 10), (select count(*) from kept)"
+    for pushing in ("true", "false"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", pushing)
+        assert tuple(spark.sql(asked).first()) == (10, 100)
+        assert spark.sql("select * from kept where seq > 97").count() == 3
+        assert spark.table("kept").count() == 100
+    with pytest.raises(
+        Exception, match="option pushdown is 'true', but must be false: Spark gives"
+    ):
+        reading(spark.read, stream, pushdown="true").count()
 
 
 def test_columns_and_schemas(spark, stream):

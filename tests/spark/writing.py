@@ -19,7 +19,6 @@ from penstock.spark.writing.writer import plan_write, write_partition
 from tests.peers import ServerProcess, available_servers, start_server
 
 ATOMIC_FROM = (2, 12)
-SECOND_NS = 1_000_000_000
 
 
 @pytest.fixture(scope="module", params=available_servers((2, 9)))

@@ -31,16 +31,13 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session, and allow the option ``pushdown`` in it, which its
-    configuration is changed for; harmless when they are known already.
-    """
+    """Make the formats known to this session; harmless when they are known already."""
     from penstock.spark.buckets.kv_source import JetStreamKv
     from penstock.spark.iceberg.source import IcebergDataSource
     from penstock.spark.reading.source import JetStreamDataSource
     from penstock.spark.tables.source import DeltaDataSource
     from penstock.spark.writing.sink import ObjectSink
 
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     known = (JetStreamDataSource, JetStreamKv, ObjectSink, DeltaDataSource, IcebergDataSource)
     for source in known:
         spark.dataSource.register(source)

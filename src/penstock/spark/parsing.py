@@ -8,6 +8,7 @@ Knows nothing of Spark, of the network, or of any one format.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,6 +84,18 @@ def flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+def no_pushdown(text: str) -> bool:
+    """false alone. Spark (4.2, 4.3) keeps what a filter has left with the DataFrame that was loaded: a
+    later query of it, or another part of the same query, would read only that, and no source can tell.
+    """
+    if flag(text):
+        raise OptionError(
+            "false: Spark gives other uses of the same DataFrame only the rows that one where() has"
+            " left. Of a stream the options subject, startingOffsets and endingOffsets read less"
+        )
+    return False
+
+
 def count(text: str) -> int:
     """A whole number from 1 on."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= SEQUENCE_MAX:
@@ -112,6 +125,24 @@ def duration(text: str) -> float:
     return float(match[1]) * _DURATIONS[match[2]]
 
 
+def one_of(*words: str) -> Callable[[str], str]:
+    """A reader of one of these words, in any case."""
+
+    def read(text: str) -> str:
+        if text.lower() not in words:
+            raise OptionError(f"{', '.join(words[:-1])} or {words[-1]}")
+        return text.lower()
+
+    return read
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one was meant to be, as it is spelled; None when none is near."""
+    folded = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), folded, 1, 0.6)
+    return folded[near[0]] if near else None
+
+
 def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) -> dict[str, object]:
     """Spark's options as values by field; names in any case, only those that were given.
 
@@ -122,8 +153,12 @@ def parse(rows: Iterable[Row], given: Mapping[str, str], *, format_name: str) ->
     for name, given_text in given.items():
         row = by_name.get(name.lower())
         if row is None:
-            known = ", ".join(row.name for row in by_name.values())
-            raise OptionError(f"{format_name} has no option {name!r}. The options are: {known}")
+            known = [each.name for each in by_name.values()]
+            near = nearest(name, known)
+            meant = f"; did you mean {near}?" if near else "."
+            raise OptionError(
+                f"{format_name} has no option {name!r}{meant} The options are: {', '.join(known)}"
+            )
         try:
             values[row.field] = row.read(str(given_text))
         except OptionError as wanted:

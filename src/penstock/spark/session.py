@@ -18,6 +18,7 @@ Knows nothing of streams and tables.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -81,10 +82,19 @@ def session(
     chosen = {**defaults(master), "spark.driver.extraJavaOptions": options, **(settings or {})}
     conf = SparkConf().setAll(list(chosen.items())).setAppName(name).setMaster(master)
     if SparkContext._active_spark_context is None and log_file is not None:
-        SparkContext(conf=conf, gateway=_launch(conf, log_file))
+        SparkContext(conf=conf, gateway=launch(conf, log_file))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     register(spark)
+    _hush()
     return spark
+
+
+def _hush() -> None:
+    """Keep PySpark from printing as JSON what it raises as an error."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def defaults(master: str) -> dict[str, str]:
@@ -98,7 +108,7 @@ def log_options() -> list[str]:
     return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
 
 
-def _launch(conf: SparkConf, log_file: Path) -> JavaGateway:
+def launch(conf: SparkConf, log_file: Path) -> JavaGateway:
     """Start the JVM with its output, and that of its workers, in a file; in a session of its own,
     so that a Ctrl-C at the terminal is for this process to act on.
     """

@@ -34,6 +34,10 @@ class Fields:
         """Something about a key is wrong."""
         self._problems.add(self.section.line_of(key), f"{self.label}: {text}")
 
+    def warn(self, key: str, text: str) -> None:
+        """Something about a key may be a mistake."""
+        self._problems.warn(self.section.line_of(key), f"{self.label}: {text}")
+
     def has(self, key: str) -> bool:
         """Whether the key is there, taken or not."""
         return key in self.section.entries

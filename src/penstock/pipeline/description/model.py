@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.pipeline.description.problems import Problem
+
 REJECTED = ".rejected"
 """Behind the name of a step with ``expect``: the rows that failed."""
 
@@ -73,6 +75,7 @@ class Upsert:
     delete_when: str | None = None
     merge_schema: bool = False
     storage: dict[str, str] = field(default_factory=dict, repr=False)
+    if_behind: str = "fail"
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,9 @@ class Sink:
     @property
     def place(self) -> str | None:
         """The folder or URL that it writes to, if it is one."""
-        return self.upsert.path if self.upsert is not None else self.options.get("path")
+        if self.upsert is not None:
+            return self.upsert.path
+        return next((each for key, each in self.options.items() if key.lower() == "path"), None)
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,8 @@ class Pipeline:
     spark: dict[str, str] = field(default_factory=dict)
     metrics: Metrics | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    warnings: tuple[Problem, ...] = ()
+    """What may be meant, and is more likely a mistake."""
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """The sources and steps that a node reads; () for a source."""

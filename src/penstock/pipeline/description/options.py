@@ -5,11 +5,14 @@ A format of Spark or of somebody else is left to Spark, but for what a pipeline 
 
 from __future__ import annotations
 
-import difflib
+import os
+import posixpath
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-from penstock.pipeline.description.model import DELTA, STREAM_FORMATS
+from penstock.pipeline.description.formats import ICEBERG
+from penstock.pipeline.description.model import DELTA
 from penstock.pipeline.description.problems import did_you_mean
 from penstock.spark.parsing import OptionError, parse
 from penstock.spark.servers import SERVER_ROWS, take_servers
@@ -28,7 +31,6 @@ PATHS = frozenset(
 )
 """Options that name files and folders: relative ones are taken from the pipeline file."""
 NEED_SCHEMA = frozenset({"json", "csv", "parquet", "orc", "xml"})
-_OURS = (*STREAM_FORMATS, DELTA)
 _SECRET = frozenset(row.name.lower() for row in SERVER_ROWS if row.secret)
 SHORTEST_SECRET = 3
 """Texts no longer than this are not looked for in messages: they are in every word."""
@@ -42,6 +44,7 @@ _OF_THE_PIPELINE = {
     "txnversion": "the pipeline says which batch it is",
 }
 _STORAGE = "storage."
+_CATALOG = "catalog."
 
 
 def secret(name: str, text: Text) -> bool:
@@ -49,14 +52,18 @@ def secret(name: str, text: Text) -> bool:
     folded = name.lower()
     in_url = folded == "servers" and "@" in text.value
     named = folded in _SECRET or _SOUNDS_SECRET.search(folded) is not None
-    return named or folded.startswith(_STORAGE) or in_url
+    return named or folded.startswith((_STORAGE, _CATALOG)) or in_url
 
 
-def unknown_format(name: str) -> str:
-    """What to say of a format that looks like a mistyped one of ours; '' of others."""
-    if name in _OURS or not difflib.get_close_matches(name.lower(), _OURS, 1, 0.8):
-        return ""
-    return f"format {name!r} is not known{did_you_mean(name, _OURS)}"
+def same_place(place: str) -> str:
+    """A folder or URL as all ways to write it are: ``a/../b/``, ``file:///b`` and links are ``b``."""
+    if place.startswith("file:"):
+        place = unquote(urlsplit(place).path)
+    if "://" in place:
+        scheme, _, rest = place.partition("://")
+        scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme.lower())
+        return f"{scheme}://{posixpath.normpath(rest)}"
+    return os.path.realpath(place)
 
 
 def check_source(
@@ -70,6 +77,32 @@ def check_source(
         yield "format", found
     else:
         yield from _check(*found, given)
+
+
+def empty_range(format_name: str, given: Mapping[str, Text], *, static: bool) -> str:
+    """What to say of a source whose end is before its start; '' of others. Its options are right."""
+    if format_name != "jetstream":
+        return ""
+    from penstock.spark.reading.options import parse_options
+    from penstock.spark.reading.positions import EARLIEST, LATEST, Position
+
+    texts = {name: text.value for name, text in given.items() if name.lower() != "consumer"}
+    asked = parse_options(texts, streaming=not static)
+    if asked.ending_offsets is None:
+        return ""
+    begins, ends = asked.starting_offsets, asked.ending_offsets
+    for stream in dict.fromkeys([*asked.streams, *begins.streams, *ends.streams]):
+        begin = begins.of(stream, Position(word=EARLIEST))
+        end = ends.of(stream, Position(word=LATEST))
+        numbers = (begin.sequence, end.sequence)
+        times = (begin.time, end.time)
+        if (None not in numbers and begin.sequence > end.sequence) or (  # type: ignore[operator]  # neither is None
+            None not in times and begin.time > end.time  # type: ignore[operator]  # as above
+        ):
+            return (
+                f"of stream {stream} nothing is read: it ends at {end}, before it begins at {begin}"
+            )
+    return ""
 
 
 def check_sink(
@@ -104,6 +137,13 @@ def _reading(format_name: str, *, static: bool) -> tuple[tuple[Row, ...], Check]
         from penstock.spark.tables.options import READ_ROWS, parse_read
 
         return READ_ROWS, lambda given: parse_read(given, streaming=streaming)
+    if format_name == ICEBERG:
+        from penstock.spark.iceberg.options import READ_ROWS as ICEBERG_READ
+        from penstock.spark.iceberg.options import parse_read as parse_iceberg_read
+
+        if streaming:
+            return "Iceberg tables are read whole: static: true"
+        return ICEBERG_READ, parse_iceberg_read
     if format_name == "jetstream_object":
         return "object stores are written, not read; jetstream reads the stream OBJ_<bucket>"
     return None
@@ -128,6 +168,11 @@ def _writing(format_name: str, *, streaming: bool) -> tuple[tuple[Row, ...], Che
         from penstock.spark.tables.options import WRITE_ROWS, parse_write
 
         return WRITE_ROWS, lambda given: parse_write(given, streaming=streaming)
+    if format_name == ICEBERG:
+        from penstock.spark.iceberg.options import WRITE_ROWS as ICEBERG_ROWS
+        from penstock.spark.iceberg.options import parse_write as parse_iceberg
+
+        return ICEBERG_ROWS, lambda given: parse_iceberg(given, streaming=streaming)
     return None
 
 
@@ -151,7 +196,7 @@ def _check(
 
 
 def _wrong(rows: tuple[Row, ...], name: str, text: Text) -> str:
-    if name.lower().startswith(_STORAGE):
+    if name.lower().startswith((_STORAGE, _CATALOG)):
         return ""
     row = next((row for row in rows if row.name.lower() == name.lower()), None)
     if row is None:

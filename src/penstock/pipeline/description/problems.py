@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from penstock.spark.parsing import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,17 +38,20 @@ class Problems:
     """Problems as they are found."""
 
     found: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
 
     def add(self, line: int, text: str) -> None:
         """One more."""
         self.found.append(Problem(line, " ".join(text.split())))
 
+    def warn(self, line: int, text: str) -> None:
+        """Something that may be meant."""
+        self.warnings.append(Problem(line, " ".join(text.split())))
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ "; did you mean x?" where a known name is near, else the names there are."""
     names = list(known)
-    folded = {each.lower(): each for each in names}
-    near = difflib.get_close_matches(name.lower(), folded, 1, 0.6)
-    if near:
-        return f"; did you mean {folded[near[0]]}?"
+    if near := nearest(name, names):
+        return f"; did you mean {near}?"
     return f"; there are: {', '.join(names)}" if names else ""

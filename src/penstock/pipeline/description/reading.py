@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +20,7 @@ from penstock.pipeline.description.fields import Fields
 from penstock.pipeline.description.keys import DEFAULTS, METRICS, SPARK, TOP, names
 from penstock.pipeline.description.model import REJECTED, Metrics, Pipeline, node_of
 from penstock.pipeline.description.problems import PipelineError, Problems, did_you_mean
-from penstock.pipeline.description.sections import Sections
+from penstock.pipeline.description.sections import Sections, is_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,9 +93,7 @@ class _Reader:
             steps=self._each("steps", sections.step),
             sinks=self._each("sinks", sections.sink),
             trigger_seconds=1.0 if trigger is None else trigger,
-            servers={
-                key: text.value for key, text in defaults.items() if not key.startswith("storage.")
-            },
+            servers={key: text.value for key, text in defaults.items() if not is_storage(key)},
             spark=self._spark(),
             metrics=self._metrics(),
             secrets=frozenset(sections.secrets),
@@ -104,7 +103,7 @@ class _Reader:
             if not top.has(part):
                 top.problem(part, f"{part} is missing: a pipeline has {example}")
         self._check_references(made)
-        return made
+        return replace(made, warnings=tuple(sorted(set(self._problems.warnings))))
 
     def _each(self, part: str, read_one: Callable[[str, Value, int], T | None]) -> dict[str, T]:
         value = self._top.take(part)
@@ -138,14 +137,17 @@ class _Reader:
             name: text for name, text in given.items() if name.lower() in formats.SERVER_OPTIONS
         }
         for name in given.keys() - connecting.keys():
-            if not name.startswith("storage."):
+            if not is_storage(name):
                 known = [*names(DEFAULTS), *formats.SERVER_OPTIONS.values(), "storage.*"]
                 fields.problem(name, f"unknown key {name!r}{did_you_mean(name, known)}")
         wrong = list(formats.check_servers(connecting))
         for name, text in wrong:
             fields.problem(name, text)
         # What is wrong is told once, not for each source and sink again.
-        return {} if wrong else given, trigger
+        known_ones = {
+            name: text for name, text in given.items() if name in connecting or is_storage(name)
+        }
+        return {} if wrong else known_ones, trigger
 
     def _spark(self) -> dict[str, str]:
         fields = self._section("spark")
@@ -240,16 +242,30 @@ class _Reader:
                     " would vanish; add a sink for them, or use where",
                 )
         places: dict[str, str] = {}
+        resolved = {
+            sink.name: formats.same_place(sink.place)
+            for sink in pipeline.sinks.values()
+            if sink.place is not None
+        }
         for sink in pipeline.sinks.values():
             if not graph.streams_of(pipeline, sink.name):
                 text = f"sinks.{sink.name}: all its sources are static; one must be streamed"
                 self._problems.add(sink.line, text)
-            place = None if sink.place is None else sink.place.rstrip("/")
-            if place is not None and place in places:
+            place = resolved.get(sink.name)
+            if place is None:
+                continue
+            if place in places:
                 self._problems.add(
                     sink.line,
                     f"sinks.{sink.name}: {place} is written by sinks.{places[place]} already;"
                     " one sink can read several inputs with a step: from: [a, b]",
                 )
-            elif place is not None:
-                places[place] = sink.name
+            for other, outer in resolved.items():
+                if place.startswith(outer + "/"):
+                    self._problems.add(
+                        sink.line,
+                        f"sinks.{sink.name}: {place} is inside of {outer}, which sinks.{other}"
+                        " writes: its maintenance would remove files of others; give each a folder"
+                        " of its own",
+                    )
+            places.setdefault(place, sink.name)

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING
 from penstock.pipeline.description import options as formats
 from penstock.pipeline.description.document import Section, Text
 from penstock.pipeline.description.fields import Fields
+from penstock.pipeline.description.formats import (
+    ICEBERG,
+    STATIC,
+    STREAMED,
+    WRITTEN,
+    unknown_format,
+    wrong_format,
+)
 from penstock.pipeline.description.keys import SINK, SOURCE, STEP, UPSERT, names
 from penstock.pipeline.description.model import (
     DELTA,
@@ -20,6 +28,7 @@ from penstock.pipeline.description.model import (
     Step,
     Upsert,
 )
+from penstock.spark.holding import BEGIN, FAIL
 from penstock.spark.parsing import OptionError
 
 if TYPE_CHECKING:
@@ -58,7 +67,7 @@ class Sections:
         given = self._options(fields, format_name or "")
         if format_name is None:
             return None
-        if wrong := formats.unknown_format(format_name):
+        if wrong := wrong_format(format_name, STATIC if static else STREAMED, "read"):
             fields.problem("format", wrong)
         elif not static and schema is None and format_name in formats.NEED_SCHEMA:
             fields.problem(
@@ -70,7 +79,12 @@ class Sections:
                 given["startingOffsets"] = Text("earliest", line, "earliest")
         if format_name == "jetstream" and not static:
             self._no_consumer(given)
-        self._tell(fields, formats.check_source(format_name, given, static=static))
+        if unknown_format(format_name):
+            fields.warn("format", _UNKNOWN.format(format_name))
+        wrong_options = list(formats.check_source(format_name, given, static=static))
+        self._tell(fields, wrong_options)
+        if not wrong_options and (doubt := formats.empty_range(format_name, given, static=static)):
+            fields.warn("endingOffsets", doubt)
         return Source(name, line, format_name, _texts(given), schema, static)
 
     def step(self, name: str, value: Value, line: int) -> Step | None:
@@ -155,7 +169,7 @@ class Sections:
         given = self._options(fields, format_name)
         if not format_name:
             return sink
-        if wrong := formats.unknown_format(format_name):
+        if wrong := wrong_format(format_name, WRITTEN, "written"):
             fields.problem("format", wrong)
         if format_name in STREAM_FORMATS and sink.mode == "complete":
             fields.problem("mode", "streams and buckets are added to: mode append or update")
@@ -165,6 +179,10 @@ class Sections:
             fields.problem("format", f"{format_name} needs a path")
         if in_folders and sink.mode != "append":
             fields.problem("mode", f"{format_name} takes append alone")
+        if unknown_format(format_name):
+            fields.warn("format", _UNKNOWN.format(format_name))
+        if format_name == ICEBERG and sink.mode == "update":
+            fields.problem("mode", "jetstream_iceberg takes append or complete")
         self._tell(fields, formats.check_sink(format_name, given, streaming=True))
         return replace(sink, format=format_name, options=_texts(given), partition_by=partition_by)
 
@@ -181,8 +199,9 @@ class Sections:
         sequence = fields.text("sequence") if fields.has("sequence") else "seq"
         delete_when = fields.text("deleteWhen") if fields.has("deleteWhen") else None
         merge_schema = fields.flag("mergeSchema")
-        storage = {name: text for name, text in self._defaults.items() if _of_storage(name)}
-        for name in [name for name in fields.section.entries if _of_storage(name)]:
+        if_behind = fields.word("ifBehind", (FAIL, BEGIN)) or FAIL
+        storage = {name: text for name, text in self._defaults.items() if is_storage(name)}
+        for name in [name for name in fields.section.entries if is_storage(name)]:
             value = fields.take(name)
             if isinstance(value, Text):
                 storage[name] = value
@@ -195,7 +214,7 @@ class Sections:
         except OptionError as error:
             fields.problem("upsert", str(error))
         short = {name.partition(".")[2]: text for name, text in _texts(storage).items()}
-        return Upsert(path, keys, sequence, delete_when, merge_schema, short)
+        return Upsert(path, keys, sequence, delete_when, merge_schema, short, if_behind)
 
     def _fields(self, label: str, value: Value, line: int, known: tuple[Key, ...]) -> Fields | None:
         if isinstance(value, Section):
@@ -226,7 +245,7 @@ class Sections:
         folded = {name.lower() for name in given}
         ours: dict[str, Text] = {}
         for name, text in self._defaults.items():
-            if _of_storage(name):
+            if is_storage(name):
                 wanted = format_name == DELTA
             else:
                 wanted = format_name in STREAM_FORMATS and "servers" not in folded
@@ -264,11 +283,13 @@ class Sections:
                 self.secrets.add(text.value)
 
 
+_UNKNOWN = "format {} is not known here; Spark's session must have it"
 NO_CONSUMER = "none"
 """The consumer of a source that is to have no shadow."""
 
 
-def _of_storage(name: str) -> bool:
+def is_storage(name: str) -> bool:
+    """Whether an option is for an object store."""
     return name.lower().startswith("storage.")
 
 

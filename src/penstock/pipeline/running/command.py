@@ -66,6 +66,7 @@ class _Run:
                         stopping=self._stopping,
                         show=self._show,
                         tell=_print_json if self._as_json else None,
+                        warn=self._warn,
                     )
                 except StepError as error:
                     raise RunFailed(str(error)) from None
@@ -86,6 +87,12 @@ class _Run:
         if self._stopping.is_set():
             stage = "stopping"
         self._screen.show(QueriesView(self._job.pipeline.name, stage, queries))
+
+    def _warn(self, line: str) -> None:
+        if self._as_json:
+            _print_json({"event": "warning", "text": line})
+        else:
+            self._console.print(f"warning: {line}", highlight=False, soft_wrap=True, markup=False)
 
     def _summarise(self, result: Result) -> None:
         if self._as_json:

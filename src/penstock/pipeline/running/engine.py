@@ -27,6 +27,7 @@ from penstock.pipeline.running.supervising import (
     stop_after_batch,
     wait_for_begin,
 )
+from penstock.pipeline.running.targets import Findings, look_at_sink, look_at_sources
 from penstock.pipeline.running.writing import ROWS, Counts, query_of, streamed, write_batch
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ _TELL_SECONDS = 5.0
 # Each query starts Python workers, which Spark waits for ten seconds: all at once they may be late.
 _BEGIN_SECONDS = 15.0
 RESTARTS = 3
+_OPEN = (
+    "groups that its watermark has not passed are not written by --once: they stay in the state, and"
+    " a later run writes them when newer rows have come"
+)
 _WORKER_GONE = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
@@ -74,12 +79,16 @@ class Engine:
         self._restarts: Counter[str] = Counter()
         self._listener: StreamingQueryListener | None = None
         self._watch: Watch | None = None
+        self.warnings: list[str] = []
+        """What may be a mistake, a line each; known once started."""
 
     def start(self) -> None:
-        """Start all queries. Raises :class:`StepError` for what Spark refuses, and nothing runs."""
+        """Start all queries. Raises :class:`StepError`, with a line for each thing that Spark or a
+        target refuses, and nothing runs.
+        """
         pipeline = self._pipeline
         carry_modules(pipeline.folder)
-        prepared = [(query, self._prepare(query)) for query in self._queries]
+        prepared = self._looked_over()
         if pipeline.metrics is not None:
             self._watch = _watch(self._spark, pipeline)
         self._listener = _Listener(self.board)
@@ -89,6 +98,31 @@ class Engine:
             self._start(query, writer)
             if query is not self._queries[-1]:
                 wait_for_begin(self._running[query.name], _BEGIN_SECONDS)
+
+    def _looked_over(self) -> list[tuple[Query, Any]]:
+        """The queries as they are to be started, when all that they read and write is as it must be."""
+        found = Findings(self._pipeline)
+        prepared = []
+        look_at_sources(self._pipeline, self._queries, found)
+        for query in self._queries:
+            try:
+                prepared.append((query, self._prepare(query, found)))
+            except StepError as error:
+                found.problems.append(str(error))
+        self.warnings = list(dict.fromkeys(found.warnings))
+        if found.problems:
+            raise StepError("\n".join(dict.fromkeys(found.problems)))
+        return prepared
+
+    def _fits(self, query: Query, sink: Sink, frames: Frames, found: Findings) -> bool:
+        """Whether Spark can make the rows of a sink; then its target is looked at."""
+        try:
+            schema = frames.sink(sink).schema
+        except StepError as error:
+            found.problems.append(str(error))
+            return False
+        look_at_sink(self._pipeline, query, sink, schema, found)
+        return True
 
     def _start(self, query: Query, writer: Any) -> None:
         where = checkpoint(self._pipeline.state, query.name)
@@ -153,8 +187,10 @@ class Engine:
             self._watch.close()
             self._watch = None
 
-    def _prepare(self, query: Query) -> Any:
-        """A query as a ``writeStream`` that needs a name, a place and a start."""
+    def _prepare(self, query: Query, found: Findings | None = None) -> Any:
+        """A query as a ``writeStream`` that needs a name, a place and a start; its targets are looked
+        at for ``found``.
+        """
         pipeline = self._pipeline
         sinks = [pipeline.sinks[name] for name in query.sinks]
         frames = Frames(pipeline, self._spark, consumers=self._consumers(query))
@@ -162,6 +198,8 @@ class Engine:
         if query.shared:
             trunk = frames.node(query.cut)
             for sink in sinks:
+                if found is not None and not self._fits(query, sink, frames, found):
+                    continue
                 if state := keeps_state(frames.sink(sink), trunk):
                     raise StepError(
                         f"{pipeline.file}:{sink.line}: sinks.{sink.name}: what it reads keeps state"
@@ -172,9 +210,12 @@ class Engine:
         else:
             [sink] = sinks
             seconds = seconds if sink.trigger_seconds is None else sink.trigger_seconds
-            writer = streamed(
-                sink, frames.sink(sink), lambda error: self._failed(query, sink, error)
-            )
+            rows = frames.sink(sink)
+            if found is not None:
+                look_at_sink(pipeline, query, sink, rows.schema, found)
+                if self._once and sink.mode == "append" and "Aggregate" in keeps_state(rows):
+                    found.warn(f"sinks.{sink.name}", sink.line, _OPEN)
+            writer = streamed(sink, rows, lambda error: self._failed(query, sink, error))
         if self._once:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")

@@ -219,11 +219,12 @@ def shared_nodes(
     return frozenset(kept)
 
 
-def keeps_state(frame: DataFrame, trunk: DataFrame) -> list[str]:
-    """What a streaming DataFrame does over the whole stream that the trunk it is made of does not;
-    the names of Spark's operators.
+def keeps_state(frame: DataFrame, trunk: DataFrame | None = None) -> list[str]:
+    """What a streaming DataFrame does over the whole stream that the trunk it is made of, if any, does
+    not; the names of Spark's operators.
     """
-    return sorted((_stateful(frame) - _stateful(trunk)).elements())
+    before = Counter[str]() if trunk is None else _stateful(trunk)
+    return sorted((_stateful(frame) - before).elements())
 
 
 def _stateful(frame: DataFrame) -> Counter[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,11 +67,13 @@ class Job:
         stopping: threading.Event | None = None,
         show: Callable[[list[QueryNumbers]], None] | None = None,
         tell: Callable[[Message], None] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> Result:
         """Run the queries until they end (``once``) or ``stopping`` is set.
 
         ``show`` gets the numbers a few times per second; ``tell`` each message about progress, in a
-        thread of Spark's. Raises :class:`penstock.pipeline.running.frames.StepError` and
+        thread of Spark's; ``warn`` what may be a mistake, Python's warnings unless given. Raises
+        :class:`penstock.pipeline.running.frames.StepError` and
         :class:`penstock.pipeline.running.supervising.QueryEnded`; the queries are stopped then.
         """
         from penstock.pipeline.running.engine import Engine
@@ -80,6 +83,10 @@ class Job:
         engine = Engine(self.pipeline, spark, self.queries, once=once, board=board)
         try:
             engine.start()
+            file = self.pipeline.file
+            lines = [f"{file}:{each.line}: {each.text}" for each in self.pipeline.warnings]
+            for line in [*lines, *engine.warnings]:
+                (warn or warnings.warn)(line)
             while engine.look() and not stop.wait(_LOOK_EVERY_SECONDS):
                 if show is not None:
                     show(board.numbers())

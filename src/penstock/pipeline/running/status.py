@@ -113,7 +113,7 @@ def _query(pipeline: Pipeline, name: str, begun: Begun) -> QueryStatus:
         (folder / "offsets" / str(batch + 1)).exists(),
         tuple(places),
         tuple(others),
-        tuple(_sink(sink) for sink in sinks),
+        tuple(_sink(sink, folder) for sink in sinks),
         tuple(begun.left),
     )
 
@@ -170,7 +170,7 @@ def _bucket_servers(options: dict[str, str]) -> Servers:
     return parse_kv_options(options, streaming=True).servers
 
 
-def _sink(sink: Sink) -> SinkStatus:
+def _sink(sink: Sink, folder: Path) -> SinkStatus:
     if sink.upsert is None and sink.format != DELTA:
         folded = {key.lower(): value for key, value in sink.options.items()}
         names = (folded.get(key) for key in ("path", "stream", "bucket", "subject"))
@@ -178,7 +178,8 @@ def _sink(sink: Sink) -> SinkStatus:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from penstock.spark.tables.commits import HERE
+    from penstock.spark.holding import memory_of, table_behind
+    from penstock.spark.tables.commits import HERE, batch_of
     from penstock.spark.tables.places import TableError, place
 
     storage = {
@@ -191,11 +192,14 @@ def _sink(sink: Sink) -> SinkStatus:
         table = HERE.opened(where)
     except TableError as error:
         return SinkStatus(sink.name, where.uri, problem=str(error))
+    held = memory_of(folder, str(where)).recall()
+    batch = None if held is None else batch_of(table, held.query)
+    problem = table_behind(held, table is not None, batch)
     if table is None:
-        return SinkStatus(sink.name, where.uri)
+        return SinkStatus(sink.name, where.uri, problem=problem)
     files = pa.table(table.get_add_actions(flatten=True))
     rows: int | None = 0
     if files.num_rows:
         counts = pc.cast(files["num_records"], pa.int64())
         rows = None if counts.null_count else int(pc.sum(counts).as_py())
-    return SinkStatus(sink.name, where.uri, table.version(), rows)
+    return SinkStatus(sink.name, where.uri, table.version(), rows, problem)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 
 from penstock.pipeline.description.model import DELTA
 from penstock.spark.tables import append, upsert
+from penstock.spark.tables.upserts import checkpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +94,8 @@ def write_batch(sink: Sink, rows: DataFrame, query_id: str, batch_id: int) -> No
         if _folded(sink.options).get("exactlyonce", "").lower() != "none":
             writer = writer.option("writeId", writer_name(query_id, sink.name))
             writer = writer.option("writeEpoch", str(batch_id))
+        if (checkpoint := checkpoint_of(rows)) is not None:
+            writer = writer.option("checkpointLocation", checkpoint)
         writer.save()
 
 
@@ -107,6 +110,7 @@ def write_upsert(into: Upsert, rows: DataFrame, batch_id: int) -> None:
         delete_when=into.delete_when,
         merge_schema=into.merge_schema,
         storage=into.storage or None,
+        if_behind=into.if_behind,
     )
 
 

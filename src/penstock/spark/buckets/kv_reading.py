@@ -57,7 +57,7 @@ _BATCH_BYTES = 4 * 2**20
 _RETRY_EVERY_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
 _UNAVAILABLE = 503
-_INACTIVE_NS = 60_000_000_000
+_INACTIVE_S = 60
 _FILTERS_MAX = 64
 PARTS_MAX = 16
 _SEVERAL_FILTERS = (2, 10)  # the first version whose consumers take more than one filter
@@ -238,7 +238,7 @@ def _last_of_each(plan: KvPlan) -> Iterator[pa.RecordBatch]:
                 max_deliver=1,
                 mem_storage=True,
                 num_replicas=1,
-                inactive_threshold=_INACTIVE_NS,
+                inactive_threshold=_INACTIVE_S,
                 filter_subject=subjects[0] if len(subjects) == 1 else "",
                 filter_subjects=list(subjects) if len(subjects) > 1 else [],
             ),

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, TTL
 from penstock.spark.buckets.kv_options import bucket_name
-from penstock.spark.parsing import OptionError, Row, parse
+from penstock.spark.holding import checkpoint_given
+from penstock.spark.parsing import OptionError, Row, one_of, parse
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
 from penstock.spark.writing.composing import (
     NUMBERS,
@@ -41,7 +42,6 @@ from penstock.spark.writing.options import (
     Pattern,
     WriteOptions,
     check_once,
-    one_of,
     subject_pattern,
     without_sparks_own,
 )
@@ -187,6 +187,7 @@ def parse_kv_write(given: Mapping[str, str]) -> KvWrite:
     key = values.pop("key", None)
     null_value = str(values.pop("null_value", DELETE))
     servers = take_servers(values)
+    values["checkpoint"] = checkpoint_given(given)
     options = WriteOptions(servers=servers, stream=f"KV_{bucket}", **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     check_once(options)
     return KvWrite(options, bucket, key if isinstance(key, Pattern) else None, null_value)

@@ -12,6 +12,7 @@ import hashlib
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -20,7 +21,8 @@ from penstock.errors import ConnectionClosed, NoResponders, PenstockError, Publi
 from penstock.nuid import DIGITS
 from penstock.spark.buckets.object_store import CHUNK_BYTES, STREAM_PREFIX, ObjectStore
 from penstock.spark.connection import forget_client, jetstream_for
-from penstock.spark.parsing import OptionError, Row, parse, size
+from penstock.spark.holding import IF_BEHIND, checkpoint_given
+from penstock.spark.parsing import OptionError, Row, one_of, parse, size
 from penstock.spark.servers import SERVER_ROWS, take_servers
 from penstock.spark.writing.composing import (
     HEADER_MAPS,
@@ -37,7 +39,6 @@ from penstock.spark.writing.options import (
     WRITE_ID_ROW,
     WriteOptions,
     check_once,
-    one_of,
     without_sparks_own,
 )
 from penstock.spark.writing.options import name as bucket_name
@@ -45,8 +46,8 @@ from penstock.spark.writing.plan import Written
 from penstock.spark.writing.progress import Progress, forget
 from penstock.spark.writing.row_errors import RowErrors, Sent, Task, WriteError
 from penstock.spark.writing.sending import RETRY_EVERY_SECONDS, connect
-from penstock.spark.writing.target import Target, look_at
-from penstock.spark.writing.writer import partition, streaming_task, tell
+from penstock.spark.writing.target import Target, look_at, note_written
+from penstock.spark.writing.writer import partition, streaming_task, tell, without_another_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,6 +85,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     WRITE_ID_ROW,
     WRITE_EPOCH_ROW,
     PROGRESS_ROW,
+    IF_BEHIND,
     *ERROR_ROWS,
 )
 
@@ -118,6 +120,7 @@ def parse_object_write(given: Mapping[str, str]) -> ObjectWrite:
     bucket = str(values.pop("bucket"))
     chunk_bytes = int(str(values.pop("chunk_bytes", CHUNK_BYTES)))
     null_data = str(values.pop("null_data", REFUSE))
+    values["checkpoint"] = checkpoint_given(given)
     options = WriteOptions(
         servers=take_servers(values),
         stream=STREAM_PREFIX + bucket,
@@ -279,11 +282,12 @@ class ObjectWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition."""
         task = Task(self._writer, self._plan.options.write_epoch, partition())
-        return write_objects(self._plan, task, iterator)
+        return without_another_try(partial(write_objects, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All objects are there."""
         tell(messages, self._plan.options, f"object store {self._plan.bucket}")
+        note_written(self._plan.options, self._plan.target, self._plan.options.write_epoch)
         self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -307,11 +311,13 @@ class ObjectStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition of a micro-batch."""
-        return write_objects(self._plan, streaming_task(), iterator)
+        task = streaming_task()
+        return without_another_try(partial(write_objects, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """All objects are there."""
         tell(messages, self._plan.options, f"object store {self._plan.bucket}")
+        note_written(self._plan.options, self._plan.target, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Some task failed; Spark runs the batch again, and what is there is known then."""

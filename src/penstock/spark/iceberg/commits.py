@@ -298,6 +298,12 @@ def _found(table: Table, mark: Mark | None) -> Found | None:
     return Found(int(note["number"]), note.get("rows"))
 
 
+def batch_of(table: Table | None, query: str) -> int | None:
+    """The last batch of a query that the table holds; None when it holds none."""
+    found = None if table is None else _found(table, Mark(query, 0))
+    return None if found is None else found.number
+
+
 def _made(table: Table, write: Write) -> bool:
     """Whether the table has this very commit."""
     if write.mark is not None:

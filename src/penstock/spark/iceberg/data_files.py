@@ -13,7 +13,7 @@ Knows nothing of catalogs and commits.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,17 @@ from penstock.spark.tables.parquet import ParquetFiles
 from penstock.spark.tables.places import TableError, to_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import fs
+    from pyiceberg.io.pyarrow import DataFileStatistics, StatisticsCollector
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+
+    from penstock.spark.tables.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class DataFolder:
     def __repr__(self) -> str:
         """The address: the file system may hold secrets."""
         return f"DataFolder({self.uri!r})"
+
+    def __str__(self) -> str:
+        """The address."""
+        return self.uri
 
     @property
     def folder(self) -> Path | None:
@@ -82,7 +89,7 @@ class WrittenFile:
     size: int
     partition: tuple[Any, ...]
     footer: pq.FileMetaData
-    nan: frozenset[str]
+    seen: Seen
     written_ms: int
 
     @property
@@ -103,10 +110,10 @@ class IcebergFiles(ParquetFiles[WrittenFile]):
         size: int,
         footer: pq.FileMetaData,
         partition: tuple[tuple[str, Any], ...],
-        nan: Set[str],
+        seen: Seen,
     ) -> WrittenFile:
         values = tuple(value for _, value in partition)
-        return WrittenFile(path, size, values, footer, frozenset(nan), int(time.time() * 1000))
+        return WrittenFile(path, size, values, footer, seen, int(time.time() * 1000))
 
 
 def write_rows(
@@ -117,7 +124,8 @@ def write_rows(
 ) -> list[WrittenFile]:
     """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
 
-    Raises :class:`TableError` for a null in a column that must not be null.
+    Raises :class:`TableError` for a null in a column that must not be null, and when files cannot
+    be written.
     """
     schema, names = target.files, list(target.names)
     in_files = dict(zip(names, schema.names, strict=True))
@@ -151,6 +159,8 @@ def described(
     ``properties`` are those of the table.
     """
     from pyiceberg.io.pyarrow import (
+        MetricModeTypes,
+        MetricsMode,
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
         parquet_path_to_id_mapping,
@@ -158,12 +168,24 @@ def described(
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.partitioning import partition_record_value
     from pyiceberg.typedef import Record
+    from pyiceberg.types import DoubleType, FloatType
 
     plan = compute_statistics_plan(schema, properties)
     ids = parquet_path_to_id_mapping(schema)
+    floating = {
+        number: plan.pop(number)
+        for number in ids.values()
+        if isinstance(schema.find_type(number), FloatType | DoubleType)
+    }
+    # The footer says nothing of them, and pyiceberg would warn of that.
+    none = MetricsMode(MetricModeTypes.NONE)
+    plan |= {number: replace(one, mode=none) for number, one in floating.items()}
     for file in files:
         found = data_file_statistics_from_parquet_metadata(file.footer, plan, ids)
-        for number in _without_bounds(file, schema, ids):
+        for field in schema.fields:
+            if field.field_id in floating:
+                _add_floating(found, floating[field.field_id], field.name, file)
+        for number in _without_bounds(file, ids, floating):
             found.column_aggregates.pop(number, None)
         values = zip(spec.fields, file.partition, strict=True)
         yield DataFile.from_args(
@@ -182,19 +204,38 @@ def described(
         )
 
 
-def _without_bounds(file: WrittenFile, schema: Schema, ids: dict[str, int]) -> Iterator[int]:
-    """The numbers of columns whose bounds are not to be told."""
-    from pyiceberg.types import DoubleType, FloatType
+def _add_floating(
+    found: DataFileStatistics, collector: StatisticsCollector, name: str, file: WrittenFile
+) -> None:
+    """Add what was seen of a floating column; no bounds where it holds a NaN."""
+    from pyiceberg.io.pyarrow import MetricModeTypes, StatsAggregator
+    from pyiceberg.types import FloatType
 
-    top = {field.field_id: field.name for field in schema.fields}
-    for number in ids.values():
-        floating = isinstance(schema.find_type(number), FloatType | DoubleType)
-        if floating and (number not in top or top[number] in file.nan):
-            yield number
+    number, mode, seen = collector.field_id, collector.mode, file.seen
+    if mode.type == MetricModeTypes.NONE:
+        return
+    found.value_counts[number] = file.rows
+    found.null_value_counts[number] = seen.nulls[name]
+    if mode.type == MetricModeTypes.COUNTS or name in seen.nan or name not in seen.bounds:
+        return
+    kind = collector.iceberg_type
+    bounds = StatsAggregator(kind, "FLOAT" if isinstance(kind, FloatType) else "DOUBLE")
+    bounds.update_min(seen.bounds[name][0])
+    bounds.update_max(seen.bounds[name][1])
+    found.column_aggregates[number] = bounds
+
+
+def _without_bounds(
+    file: WrittenFile, ids: dict[str, int], floating: Collection[int]
+) -> Iterator[int]:
+    """The numbers of columns whose bounds in the footer are not to be told."""
     for group in range(file.footer.num_row_groups):
         row_group = file.footer.row_group(group)
         for index in range(row_group.num_columns):
             column = row_group.column(index)
             found = column.statistics
+            number = ids[column.path_in_schema]
+            if number in floating:
+                continue
             if found is None or not (found.has_min_max or found.null_count == column.num_values):
-                yield ids[column.path_in_schema]
+                yield number

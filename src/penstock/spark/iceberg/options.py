@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark.holding import FAIL, IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import OptionError, Row, count, flag, parse, size, text
 from penstock.spark.tables.options import column_names, point_in_time, version_number
 
@@ -73,6 +74,9 @@ class WriteOptions:
     check_replay: bool = True
     mark_name: str | None = None
     mark_number: int | None = None
+    if_behind: str = FAIL
+    checkpoint: str | None = None
+    """Of the query that writes."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     ),
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
+    IF_BEHIND,
 )
 READ_ROWS: tuple[Row, ...] = (
     TABLE,
@@ -141,7 +146,8 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
 
 def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Read the options of a write. Raises :class:`OptionError`."""
-    options = WriteOptions(**_parse(WRITE_ROWS, given, "writing"))
+    values = _parse(WRITE_ROWS, given, "writing")
+    options = WriteOptions(**values, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
         raise OptionError("txnAppId and txnVersion go together")
     if streaming and options.mark_name is not None:

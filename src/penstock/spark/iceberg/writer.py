@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from penstock.spark.holding import memory_of
 from penstock.spark.iceberg.data_files import WrittenFile, write_rows
 from penstock.spark.tables.file_writers import BatchWriter, FileWriter, StreamWriter, batch_mark
 
@@ -31,10 +32,15 @@ class _Iceberg(FileWriter[WrittenFile]):
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """Sees to it that the table is there and takes the rows, before any are written."""
-        from penstock.spark.iceberg.commits import prepare
+        from penstock.spark.iceberg.catalogs import load
+        from penstock.spark.iceberg.commits import batch_of, prepare
         from penstock.spark.iceberg.schemas import rows_schema
 
-        super().__init__(batch_mark(options.mark_name, options.mark_number))
+        memory = memory_of(options.checkpoint, str(options.address))
+        mark = batch_mark(options.mark_name, options.mark_number)
+        super().__init__(memory, mark, options.if_behind)
+        table = load(options.address)
+        self.look(table is not None, lambda query: batch_of(table, query))
         self._options = options
         self._overwrite = overwrite
         self._target = prepare(

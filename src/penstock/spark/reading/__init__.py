@@ -5,7 +5,7 @@
 ``options``, ``schema``       what a read was asked for, and its columns
 ``positions``, ``offsets``    places in streams as users name them, and as a query keeps them
 ``batches``, ``partitions``   how far a micro-batch goes, and how it is cut
-``patterns``, ``pushdown``    sets of subjects; what ``where()`` leaves of them
+``patterns``                  sets of subjects
 ``lookups``                   what planning asks a server
 ``source``, ``streaming``     the classes Spark calls, on the driver
 ``plan``, ``tasks``           one partition, and what an executor does with it

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.client.connection import Interest
-    from penstock.client.message import Message
+    from penstock.client.message import BaseMessage
     from penstock.client.models import StreamInfo
     from penstock.core.columns import Columns
     from penstock.core.wire import Parser
@@ -215,7 +215,7 @@ class _Answers:
         else:
             self._problem = UnfitError(f"direct gets are refused: {status} {description}")
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: BaseMessage) -> None:
         """A message that was parsed before the capture began; there is none, the inbox is new."""
 
     def end(self) -> None:

@@ -143,7 +143,7 @@ class Lookups:
             opt_start_time=nanoseconds,
             ack_policy="none",
             mem_storage=True,
-            inactive_threshold=5_000_000_000,
+            inactive_threshold=5,
         )
 
         def ask(js: JetStream) -> int:

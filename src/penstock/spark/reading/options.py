@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.spark import parsing
-from penstock.spark.parsing import OptionError, Row, count, duration, flag, parse, size
+from penstock.spark.parsing import OptionError, Row, count, duration, flag, no_pushdown, parse, size
 from penstock.spark.reading.plan import (
     AUTO,
     BATCH_ROWS,
@@ -58,7 +58,6 @@ class Options:
     include_headers: bool = False
     metadata: bool = False
     columns: tuple[str, ...] | None = None
-    pushdown: bool = False
     fail_on_data_loss: bool = True
     batch_rows: int = BATCH_ROWS
     transport: str = AUTO
@@ -208,8 +207,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "pushdown",
         "pushdown",
-        flag,
-        "Let Spark hand over what where() asks of subject, seq, ts, stream; batch, one query a load().",
+        no_pushdown,
+        "false: Spark would give later queries of a DataFrame what the first one's where() left.",
     ),
     Row(
         "failOnDataLoss",
@@ -241,6 +240,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     contradict one another.
     """
     values = parse(ROWS, given, format_name="jetstream")
+    values.pop("pushdown", None)
     if "streams" not in values and "stream_pattern" not in values:
         raise OptionError('option stream is missing: .option("stream", "ORDERS")')
     options = Options(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type

@@ -1,5 +1,4 @@
-"""Sets of subjects as patterns: what several filters have in common, and what of them a server can
-be asked for.
+"""Sets of subjects as patterns, and what of them a server can be asked for.
 
 A pattern is a subject in which ``*`` stands for one token and ``>`` for one or more at the end. A
 tuple of patterns stands for every subject that matches one of them; the empty one for none.
@@ -18,35 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EVERYTHING = (">",)
-
-
-def meet(left: str, right: str) -> str | None:
-    """The pattern of the subjects that match both; None when there are none. There always is one
-    pattern for it.
-    """
-    met: list[str] = []
-    a, b = left.split("."), right.split(".")
-    for place in range(max(len(a), len(b))):
-        if place >= len(a) or place >= len(b):
-            return None
-        if a[place] == ">":
-            return ".".join(met + b[place:])
-        if b[place] == ">":
-            return ".".join(met + a[place:])
-        if a[place] == "*":
-            met.append(b[place])
-        elif b[place] in ("*", a[place]):
-            met.append(a[place])
-        else:
-            return None
-    return ".".join(met)
-
-
-def common(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
-    """The subjects that are in both sets."""
-    rights = tuple(right)
-    met = (meet(a, b) for a in left for b in rights)
-    return shortest(pattern for pattern in met if pattern is not None)
 
 
 def shortest(patterns: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from ``foreachBatch``.
 ``parquet``                            rows as Parquet files of any kind of table
 ``data_files``, ``statistics``         those of a Delta table, and what each file holds
 ``commits``, ``marks``                 files become part of a table, once per query and batch
-``files``, ``pruning``, ``rows``       which files a read takes, and the rows of them
+``files``, ``rows``                    which files a read takes, and the rows of them
 ``upserts``                            ``foreachBatch``: the newest row of each key kept
 ``stream_tables``                      tables that know how far of which stream they hold
 ``maintenance``                        compaction, checkpoints, vacuum

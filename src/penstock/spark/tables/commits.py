@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow import types
 
 from penstock.spark.tables.marks import Found, Mark, Marks
 from penstock.spark.tables.places import TableError, to_disk
@@ -182,7 +183,10 @@ class Tables:
                     break
                 time.sleep(0.01 * 2**attempt)
                 continue
-            self._settle(place, before)
+            try:
+                self._settle(place, before)
+            except OSError as problem:
+                raise TableError(f"the log of {place} cannot be synced: {problem}") from None
             self._marks.note(place, write.mark)
             return True
         table = self.opened(place)
@@ -229,8 +233,13 @@ def add(table: DeltaTable, write: Write, place: Place) -> None:
     check_rules(table)
     check_nulls(table, write.files, write.schema)
     new_schema = write.overwrite and write.overwrite_schema
+    lacking: list[str] = []
+    if not new_schema:
+        have = {*write.schema.names, *table.metadata().partition_columns}
+        columns = (field for field in schema_of(table) if not types.is_nested(field.type))
+        lacking = [field.name for field in columns if field.name not in have]
     table.create_write_transaction(
-        [file.add_action() for file in write.files],
+        [file.add_action(lacking) for file in write.files],
         mode="overwrite" if write.overwrite else "append",
         schema=write.schema if new_schema else table.schema(),
         partition_by=table.metadata().partition_columns,
@@ -278,6 +287,11 @@ def _found(table: DeltaTable, mark: Mark | None) -> Found | None:
         if note.get("name") == mark.name and note.get("number") == number:
             return Found(number, note.get("rows"))
     return Found(number)
+
+
+def batch_of(table: DeltaTable | None, query: str) -> int | None:
+    """The last batch of a query that the table holds; None when it holds none."""
+    return None if table is None else table.transaction_version(query)
 
 
 def _made(table: DeltaTable, write: Write) -> bool:

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from deltalake.transaction import AddAction
 
 from penstock.spark.tables.parquet import ParquetFiles, partition_text
-from penstock.spark.tables.statistics import statistics
+from penstock.spark.tables.statistics import statistics, with_nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from penstock.spark.tables.places import Place
+    from penstock.spark.tables.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,13 @@ class DataFile:
     stats: str
     written_ms: int
 
-    def add_action(self) -> AddAction:
-        """The Delta action that adds the file to the table, with what lets readers skip it."""
+    def add_action(self, lacking: Sequence[str] = ()) -> AddAction:
+        """The Delta action that adds the file to the table, with what lets readers skip it;
+        ``lacking`` are columns that the table has and the file has not.
+        """
         values = dict(self.partition)
-        return AddAction(self.path, self.size, values, self.written_ms, True, self.stats)
+        stats = with_nulls(self.stats, lacking) if lacking else self.stats
+        return AddAction(self.path, self.size, values, self.written_ms, True, stats)
 
     def maximum(self, column: str) -> Any:
         """The greatest value of a column, None when the statistics don't say."""
@@ -84,9 +88,9 @@ class DataFiles(ParquetFiles["DataFile"]):
         size: int,
         footer: pq.FileMetaData,
         partition: tuple[tuple[str, Any], ...],
-        nan: Set[str],
+        seen: Seen,
     ) -> DataFile:
-        stats = statistics(footer, self._body, nan)
+        stats = statistics(footer, self._body, seen)
         now_ms = int(time.time() * 1000)
         return DataFile(path, size, footer.num_rows, partition, stats, now_ms)
 
@@ -100,7 +104,11 @@ def write_rows(
     partition_by: Sequence[str] = (),
     rows_per_file: int | None = None,
 ) -> list[DataFile]:
-    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows."""
+    """Write batches as files named ``PREFIX-<number>.parquet``; none when there are no rows.
+
+    Raises :class:`TableError` when they cannot be written, on a full disk for instance; then none is
+    left.
+    """
     with DataFiles(
         place, schema, prefix, partition_by=partition_by, rows_per_file=rows_per_file
     ) as files:

@@ -24,11 +24,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from penstock.spark.holding import FAIL, Held, Memory, table_behind, table_missing
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -51,10 +52,42 @@ class Written(WriterCommitMessage, Generic[F]):
 class FileWriter(Generic[F]):
     """Made on the driver for each batch, and sent to the tasks."""
 
-    def __init__(self, mark: Mark | None = None) -> None:
-        """``mark`` is that of a batch write which is made once."""
+    def __init__(self, memory: Memory, mark: Mark | None = None, if_behind: str = FAIL) -> None:
+        """``mark`` is that of a batch write which is made once; ``memory`` has what the table held
+        after the batch before.
+        """
         self._mark = mark
         self._token = uuid.uuid4().hex[:12]
+        self._memory = memory
+        self._may_be_behind = if_behind != FAIL
+        self._behind = ""
+
+    def look(self, there: bool, batch_of: Callable[[str], int | None]) -> None:
+        """Compare the table, before anything is written, with what is remembered of it.
+
+        ``there``: whether there is a table; ``batch_of`` has its last batch of a query. Raises
+        :class:`TableError` when rows of batches before are missing.
+        """
+        held = self._memory.recall()
+        batch = None if held is None or not there else batch_of(held.query)
+        self._behind = table_behind(held, there, batch)
+        if not self._behind and not there and self._misses_batches():
+            self._behind = table_missing(self._memory.where)
+        if self._behind and not self._may_be_behind:
+            raise TableError(self._behind)
+
+    def _misses_batches(self) -> bool:
+        """Whether a table that is not there was to hold something, though no note says so."""
+        return False
+
+    def _taken(self, mark: Mark | None, *, rows: bool) -> None:
+        """Remember that the table holds a batch now; without rows, that there is a table."""
+        if mark is None:
+            return
+        if rows:
+            self._memory.note(Held(self._memory.where, mark.number, mark.name))
+        elif self._behind or self._memory.recall() is None:
+            self._memory.note(Held(self._memory.where))
 
     @abstractmethod
     def write_files(self, batches: Iterator[pa.RecordBatch], prefix: str) -> Sequence[F]:
@@ -83,6 +116,7 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
         """Make the files of all tasks part of the table."""
         files: list[F] = [file for message in messages for file in _written(message).files]
         self.take(files, self._mark, streaming=False)
+        self._taken(self._mark, rows=bool(files))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave the files: the commit may have been made."""
@@ -90,6 +124,12 @@ class BatchWriter(FileWriter[F], DataSourceArrowWriter):
 
 class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
     """Each micro-batch in one commit, once."""
+
+    def _misses_batches(self) -> bool:
+        """A query makes its table with its first batch. Where the checkpoint has notes of other
+        places alone, the table was moved on purpose.
+        """
+        return self._memory.begun and not self._memory.known
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """The rows of a task as files, with the names that Spark has for query, batch and run."""
@@ -106,7 +146,9 @@ class StreamWriter(FileWriter[F], DataSourceStreamArrowWriter):
         """Make the files of all tasks part of the table, unless it holds the batch already."""
         done = [_written(message) for message in messages]
         mark = Mark(done[0].query_id, batchId, done[0].run_id) if done else None
-        self.take([file for each in done for file in each.files], mark, streaming=True)
+        files = [file for each in done for file in each.files]
+        self.take(files, mark, streaming=True)
+        self._taken(mark, rows=bool(files))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Leave the files: the commit may have been made."""

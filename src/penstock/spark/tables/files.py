@@ -29,7 +29,7 @@ from penstock.spark.tables.parquet import partition_text
 from penstock.spark.tables.places import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.spark.tables.places import Place
 
@@ -109,12 +109,8 @@ def _load_at(table: DeltaTable, time: datetime) -> None:
         raise ValueError(f"its log begins at {text}")
 
 
-def files_of(
-    table: DeltaTable, keep: Callable[[dict[str, Any]], bool] | None = None
-) -> list[StoredFile]:
-    """The files of the table's version, in one order whoever asks; all, or those whose action in
-    the log is to be kept.
-    """
+def files_of(table: DeltaTable) -> list[StoredFile]:
+    """The files of the table's version, in one order whoever asks."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = table.metadata().partition_columns
     found = [
@@ -127,7 +123,6 @@ def files_of(
             ),
         )
         for row in actions.to_pylist()
-        if keep is None or keep(row)
     ]
     found.sort(key=lambda pair: (pair[0], pair[1].path))
     return [file for _, file in found]

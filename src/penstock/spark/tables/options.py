@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.parsing import SEQUENCE_MAX, OptionError, Row, count, flag, parse, size, text
+from penstock.spark.holding import FAIL, IF_BEHIND, checkpoint_given
+from penstock.spark.parsing import (
+    SEQUENCE_MAX,
+    OptionError,
+    Row,
+    count,
+    flag,
+    no_pushdown,
+    parse,
+    size,
+    text,
+)
 from penstock.spark.tables.places import Place, place
 
 if TYPE_CHECKING:
@@ -68,6 +79,9 @@ class WriteOptions:
     check_replay: bool = True
     mark_name: str | None = None
     mark_number: int | None = None
+    if_behind: str = FAIL
+    checkpoint: str | None = None
+    """Of the query that writes."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,6 @@ class ReadOptions:
     skip_changes: bool = False
     batch_rows: int = 8192
     partition_bytes: int = 64 * 2**20
-    pushdown: bool = False
 
 
 PATH = Row("path", "path", text, "Folder or URL of the table. Required.")
@@ -111,6 +124,7 @@ WRITE_ROWS: tuple[Row, ...] = (
     ),
     Row("txnAppId", "mark_name", text, "Name of a batch write that is made once, with txnVersion."),
     Row("txnVersion", "mark_number", version_number, "Number of a batch write under its txnAppId."),
+    IF_BEHIND,
 )
 READ_ROWS: tuple[Row, ...] = (
     PATH,
@@ -135,8 +149,8 @@ READ_ROWS: tuple[Row, ...] = (
     Row(
         "pushdown",
         "pushdown",
-        flag,
-        "Leave out files by what where() says. Batch, one query a load().",
+        no_pushdown,
+        "false: Spark would give later queries of a DataFrame what the first one's where() left.",
     ),
 )
 # Spark hands over options that are its own business.
@@ -163,7 +177,8 @@ def _parse(rows: tuple[Row, ...], given: Mapping[str, str], doing: str) -> dict[
 
 def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Read the options of a write. Raises :class:`OptionError`."""
-    options = WriteOptions(**_parse(WRITE_ROWS, given, "writing"))
+    values = _parse(WRITE_ROWS, given, "writing")
+    options = WriteOptions(**values, checkpoint=checkpoint_given(given))
     if (options.mark_name is None) != (options.mark_number is None):
         raise OptionError("txnAppId and txnVersion go together")
     if streaming and options.mark_name is not None:
@@ -175,7 +190,9 @@ def parse_write(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
 
 def parse_read(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Read the options of a read. Raises :class:`OptionError`."""
-    options = ReadOptions(**_parse(READ_ROWS, given, "reading"))
+    values = _parse(READ_ROWS, given, "reading")
+    values.pop("pushdown", None)
+    options = ReadOptions(**values)
     if options.version is not None and options.time is not None:
         raise OptionError("give either versionAsOf or timestampAsOf")
     if streaming and (options.version is not None or options.time is not None):

@@ -22,21 +22,22 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types
 
-from penstock.spark.tables.places import to_disk
+from penstock.spark.tables.places import TableError, to_disk
+from penstock.spark.tables.seen import Seen, in_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set
+    from collections.abc import Iterator, Sequence
 
     from penstock.spark.tables.places import Folder
 
@@ -61,7 +62,7 @@ class _Open:
     held_rows: int = 0
     held_bytes: int = 0
     rows: int = 0
-    nan: set[str] = field(default_factory=set)
+    seen: Seen = field(default_factory=Seen)
 
 
 class ParquetFiles(ABC, Generic[Told]):
@@ -88,7 +89,7 @@ class ParquetFiles(ABC, Generic[Told]):
         self._files = place.files()
         self._schema = schema
         self._body = pa.schema([f for f in schema if f.name not in left_out])
-        self._floats = [f.name for f in self._body if types.is_floating(f.type)]
+        self._statistics = in_footer(self._body)
         self._partition_by = tuple(partition_by)
         self._prefix = prefix
         self._rows_per_file = rows_per_file
@@ -104,46 +105,58 @@ class ParquetFiles(ABC, Generic[Told]):
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close and remove everything after an error."""
+        """Close and remove everything after an error, which stays the error whatever fails here."""
         if kind is None:
             return
         for each in self._open.values():
-            with contextlib.suppress(OSError, pa.ArrowException):
-                each.writer.close()
-            with contextlib.suppress(OSError, pa.ArrowException):
-                each.sink.close()
+            for part in (each.writer, each.sink):
+                with contextlib.suppress(
+                    Exception
+                ):  # RuntimeError among them, after a failed write
+                    part.close()
         for path in self._made:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 self._files.delete_file(path)
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What files and folders say to a write, as the error of a table."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as problem:
+            raise TableError(f"cannot write files of {self._place}: {problem}") from problem
+
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; columns in any order, all of the schema."""
+        """Take rows; columns in any order, all of the schema. Raises :class:`TableError` when they
+        cannot be written.
+        """
         if not batch.num_rows:
             return
         batch = batch.select(self._schema.names)
         if batch.schema != self._schema:
             batch = batch.cast(self._schema)
         for values, part in self._split(batch):
-            self._hold(values, part)
+            with self._writing():
+                self._hold(values, part)
 
     def finish(self) -> list[Told]:
-        """Write what is held and close all files; those that hold rows, on the disk."""
-        for values in list(self._open):
-            self._close(values)
-        folder = self._place.folder
-        if folder is not None:
-            for parent in {(folder / path).parent for path in self._paths}:
-                to_disk(parent)
-                if parent != folder:
-                    to_disk(parent.parent)
+        """Write what is held and close all files; those that hold rows, on the disk. Raises
+        :class:`TableError` when they cannot be written.
+        """
+        with self._writing():
+            for values in list(self._open):
+                self._close(values)
+            folder = self._place.folder
+            if folder is not None:
+                for parent in {(folder / path).parent for path in self._paths}:
+                    to_disk(parent)
+                    if parent != folder:
+                        to_disk(parent.parent)
         return self._done
 
     def _hold(self, values: Values, part: pa.RecordBatch) -> None:
         each = self._open.pop(values, None) or self._begin(values)
         self._open[values] = each  # the file used last stands last
-        for name in self._floats:
-            if name not in each.nan and pc.any(pc.is_nan(part.column(name))).as_py():
-                each.nan.add(name)
         each.held.append(part)
         each.held_rows += part.num_rows
         each.held_bytes += part.nbytes
@@ -169,12 +182,20 @@ class ParquetFiles(ABC, Generic[Told]):
             self._files.create_dir(str(Path(path).parent), recursive=True)
         sink = self._files.open_output_stream(path)
         footers: list[pq.FileMetaData] = []
-        writer = pq.ParquetWriter(sink, self._body, compression="zstd", metadata_collector=footers)
+        writer = pq.ParquetWriter(
+            sink,
+            self._body,
+            compression="zstd",
+            write_statistics=self._statistics,
+            metadata_collector=footers,
+        )
         return _Open(path, values, sink, writer, footers)
 
     def _flush(self, each: _Open) -> None:
         if each.held:
-            each.writer.write_table(pa.Table.from_batches(each.held), row_group_size=ROW_GROUP_ROWS)
+            rows = pa.Table.from_batches(each.held)
+            each.seen.add(rows)
+            each.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         each.rows += each.held_rows
         self._held_bytes -= each.held_bytes
         each.held, each.held_rows, each.held_bytes = [], 0, 0
@@ -190,7 +211,7 @@ class ParquetFiles(ABC, Generic[Told]):
         del self._open[values]
         partition = tuple(zip(self._partition_by, values, strict=True))
         self._paths.append(each.path)
-        self._done.append(self._told(each.path, size, each.footers[0], partition, each.nan))
+        self._done.append(self._told(each.path, size, each.footers[0], partition, each.seen))
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
         """The rows by values of the partition columns; order is kept."""
@@ -219,9 +240,9 @@ class ParquetFiles(ABC, Generic[Told]):
         size: int,
         footer: pq.FileMetaData,
         partition: tuple[tuple[str, Any], ...],
-        nan: Set[str],
+        seen: Seen,
     ) -> Told:
-        """What the table is told of a file; ``nan`` names the columns that hold a NaN."""
+        """What the table is told of a file, by its footer and by what was seen of its rows."""
 
 
 def partition_text(value: Any) -> str | None:
@@ -236,6 +257,10 @@ def partition_text(value: Any) -> str | None:
         return text.removesuffix(".000000")
     if isinstance(value, datetime.date):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return str(value)
 
 

@@ -16,15 +16,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 
 from penstock.spark.tables.files import Changes, Position, StoredFile, files_of, table_at, tasks
 from penstock.spark.tables.places import TableError
-from penstock.spark.tables.pruning import may_hold
 from penstock.spark.tables.rows import read_files
 from penstock.spark.tables.schemas import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
@@ -74,26 +72,11 @@ class _FilesReader:
 class DeltaReader(_FilesReader, DataSourceReader):
     """A batch read of one version."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Nothing is opened yet."""
-        super().__init__(options, schema)
-        self._conditions: list[Filter] = []
-
     def partitions(self) -> Sequence[InputPartition]:
-        """The files of the version, in groups; not those that hold nothing of what is asked for."""
-        options, conditions = self._options, self._conditions
-        table = table_at(options.place, options.version, options.time)
-        files = files_of(table, lambda action: may_hold(action, conditions))
+        """The files of the version, in groups."""
+        options = self._options
+        files = files_of(table_at(options.place, options.version, options.time))
         return [FilesPartition(group) for group in tasks(files, options.partition_bytes)]
-
-
-class PushdownReader(DeltaReader):
-    """The same where Spark may say which rows it wants; it refuses such a class where it may not."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Take note of all conditions, and leave them to Spark, too, for each row."""
-        self._conditions = list(filters)
-        return filters
 
 
 class DeltaStreamReader(_FilesReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -36,11 +36,9 @@ class DeltaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DeltaReader:
         """A reader of the table as it is when the query is planned, or was at a version or time."""
-        from penstock.spark.tables.reader import DeltaReader, PushdownReader
+        from penstock.spark.tables.reader import DeltaReader
 
-        options = parse_read(self.options, streaming=False)
-        # Only where asked for: penstock.spark.reading.source says what Spark makes of it.
-        return (PushdownReader if options.pushdown else DeltaReader)(options, schema)
+        return DeltaReader(parse_read(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DeltaStreamReader:  # noqa: N802  Spark's name
         """A reader that goes on as files are added to the table."""

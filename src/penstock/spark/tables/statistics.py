@@ -1,12 +1,22 @@
 """What a file holds, so that readers can leave it out: the statistics of a Delta table.
 
-They come from the footer of the Parquet file, where they are anyway::
+They come from the footer of the Parquet file, where they are anyway, and from what was seen of the
+rows::
 
     {"numRecords": 3, "minValues": {"seq": 1, "subject": "a"}, "maxValues": {...},
      "nullCount": {"seq": 0, "subject": 0}}
 
-A value that could mislead is left out: minimum and maximum of a column with a NaN, infinities, a
-maximum that cannot be shortened. Strings are shortened to 32 characters, the maximum upwards.
+Every column of a type that has bounds gets both, unless all its values are null: readers that go
+through ``deltalake`` take a file with a bound left out for one that holds no row they ask for.
+
+===================  ==========================================================================
+a NaN in the column  both are infinite and prove nothing: for some readers a NaN is above all
+                     numbers, for others it is neither above nor below
+infinity             as ``"Infinity"``, ``"-Infinity"``, for JSON has no such numbers
+texts                shortened to 32 characters and more, the maximum upwards
+decimals             all digits and no exponent, which not every reader takes
+dates, times         ISO 8601 to the microsecond, ``+10000-01-01`` behind the year 9999
+===================  ==========================================================================
 
 Knows nothing of where files are.
 """
@@ -22,88 +32,128 @@ import msgspec
 import pyarrow as pa
 from pyarrow import types
 
+from penstock.spark.tables.seen import leaves
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     import pyarrow.parquet as pq
 
+    from penstock.spark.tables.seen import Seen
+
 _TEXT_CHARACTERS = 32
 _LAST_CHARACTER = "\U0010ffff"
-_encoder = msgspec.json.Encoder(decimal_format="number")
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_ERA_DAYS, _ERA_YEARS = 146_097, 400
+_DAY_US = 86_400 * 10**6
+_encoder = msgspec.json.Encoder()
 
 
-def statistics(footer: pq.FileMetaData, schema: pa.Schema, nan: Collection[str]) -> str:
-    """The statistics of a file with this footer, as the JSON that the table's log holds.
+class _Stats(msgspec.Struct, rename="camel"):
+    """Statistics whose bounds stay as they are, digit by digit."""
 
-    ``nan`` names the columns that hold a NaN.
-    """
-    wanted = {f.name: f.type for f in schema if not types.is_nested(f.type)}
-    nulls: dict[str, int | None] = dict.fromkeys(wanted, 0)
-    bounds: dict[str, tuple[Any, Any] | None] = {}
-    unknown = {name for name in wanted if not _has_order(wanted[name])} | set(nan)
-    for group in range(footer.num_row_groups):
-        row_group = footer.row_group(group)
-        for index in range(row_group.num_columns):
-            column = row_group.column(index)
-            name, found = column.path_in_schema, column.statistics
-            if name not in wanted:
-                continue
-            if found is None or not found.has_null_count:
-                nulls[name] = None
-            elif (so_far := nulls[name]) is not None:
-                nulls[name] = so_far + found.null_count
-            if found is not None and found.has_min_max:
-                bounds[name] = _wider(bounds.get(name), found.min, found.max)
-            elif found is None or found.null_count != column.num_values:
-                unknown.add(name)
-    low, high = {}, {}
-    for name, bound in bounds.items():
-        if name in unknown or bound is None:
-            continue
-        least, most = _lower(bound[0]), _upper(bound[1])
-        if least is not None:
-            low[name] = least
-        if most is not None:
-            high[name] = most
+    num_records: int
+    min_values: msgspec.Raw
+    max_values: msgspec.Raw
+    null_count: dict[str, int]
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema, seen: Seen) -> str:
+    """The statistics of a file with this footer, as the JSON that the table's log holds."""
+    low, high, nulls = {}, {}, {}
+    for number, field in leaves(schema):
+        count = _nulls(footer, number, field.name, seen)
+        if count is not None:
+            nulls[field.name] = count
+        bounds = _bounds(footer, number, field, seen)
+        if bounds is not None:
+            low[field.name] = _logged(_lower(bounds[0]), field.type)
+            high[field.name] = _logged(_upper(bounds[1]), field.type)
     return _encoder.encode(
         {
             "numRecords": footer.num_rows,
             "minValues": low,
             "maxValues": high,
-            "nullCount": {name: count for name, count in nulls.items() if count is not None},
+            "nullCount": nulls,
         }
     ).decode()
 
 
-def _has_order(kind: pa.DataType) -> bool:
-    return not (types.is_boolean(kind) or types.is_binary(kind))
+def with_nulls(stats: str, names: Iterable[str]) -> str:
+    """The same statistics for a table that has more columns than the file: these are null."""
+    known = msgspec.json.decode(stats, type=_Stats)
+    for name in names:
+        known.null_count.setdefault(name, known.num_records)
+    return _encoder.encode(known).decode()
 
 
-def _wider(so_far: tuple[Any, Any] | None, low: Any, high: Any) -> tuple[Any, Any]:
-    return (low, high) if so_far is None else (min(so_far[0], low), max(so_far[1], high))
+def _nulls(footer: pq.FileMetaData, number: int, name: str, seen: Seen) -> int | None:
+    if name in seen.nulls:
+        return seen.nulls[name]
+    count = 0
+    for group in range(footer.num_row_groups):
+        found = footer.row_group(group).column(number).statistics
+        if found is None or not found.has_null_count:
+            return None
+        count += found.null_count
+    return count
+
+
+def _bounds(
+    footer: pq.FileMetaData, number: int, field: pa.Field, seen: Seen
+) -> tuple[Any, Any] | None:
+    """The least and the greatest value, times as numbers; None when there is no value, or no order."""
+    if types.is_binary(field.type):
+        return None
+    if field.name in seen.nan:
+        return -math.inf, math.inf
+    found = seen.bounds.get(field.name)
+    raw = types.is_temporal(field.type)
+    for group in range(footer.num_row_groups):
+        column = footer.row_group(group).column(number).statistics
+        if column is not None and column.has_min_max:
+            low, high = (column.min_raw, column.max_raw) if raw else (column.min, column.max)
+            found = (low, high) if found is None else (min(low, found[0]), max(high, found[1]))
+    return found
 
 
 def _lower(value: Any) -> Any:
-    return value[:_TEXT_CHARACTERS] if isinstance(value, str) else _plain(value)
+    return value[:_TEXT_CHARACTERS] if isinstance(value, str) else value
 
 
 def _upper(value: Any) -> Any:
+    """A text not below ``value``, shorter where it can be; any other value as it is."""
     if not isinstance(value, str):
-        return _plain(value)
-    if len(value) <= _TEXT_CHARACTERS:
         return value
-    if value[_TEXT_CHARACTERS] == _LAST_CHARACTER:
-        return None
-    return value[:_TEXT_CHARACTERS] + _LAST_CHARACTER
+    for length in range(_TEXT_CHARACTERS, len(value)):
+        if value[length] != _LAST_CHARACTER:
+            return value[:length] + _LAST_CHARACTER
+    return value
 
 
-def _plain(value: Any) -> Any:
-    """A value as the log holds it; None when it cannot."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime.datetime):
-        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
-        return text + "Z" if value.tzinfo is not None else text
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    return value if isinstance(value, int | Decimal) else None
+def _logged(value: Any, kind: pa.DataType) -> Any:
+    """A value as the log holds it."""
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal):
+        return msgspec.Raw(f"{value:f}".encode())
+    if types.is_date(kind):
+        return _day(value)
+    if types.is_timestamp(kind):
+        days, rest = divmod(value, _DAY_US)
+        clock = (datetime.datetime.min + datetime.timedelta(microseconds=rest)).time()
+        zone = "Z" if kind.tz else ""
+        return f"{_day(days)}T{clock.isoformat(timespec='microseconds')}{zone}"
+    return value
+
+
+def _day(days: int) -> str:
+    """A day by its number from 1970 on, also outside the years that Python has."""
+    ordinal = days + _EPOCH
+    if 1 <= ordinal <= datetime.date.max.toordinal():
+        return datetime.date.fromordinal(ordinal).isoformat()
+    eras, rest = divmod(ordinal - 1, _ERA_DAYS)
+    day = datetime.date.fromordinal(rest + 1)
+    year = day.year + eras * _ERA_YEARS
+    sign = "+" if year > datetime.MAXYEAR else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}{day.isoformat()[4:]}"

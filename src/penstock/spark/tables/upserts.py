@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.tables.commits import HERE, Write, widen
+from penstock.spark.holding import FAIL, Held, Memory, memory_of, table_behind
+from penstock.spark.tables.commits import HERE, Write, batch_of, widen
 from penstock.spark.tables.marks import Mark
 from penstock.spark.tables.options import FORMAT
 from penstock.spark.tables.places import Place, TableError, place
@@ -64,6 +65,7 @@ def upsert(
     merge_schema: bool = False,
     storage: Mapping[str, str] | None = None,
     query_id: str | None = None,
+    if_behind: str = FAIL,
 ) -> Upserted:
     """Keep in the table at ``path`` the row with the greatest ``sequence`` of each of ``keys``.
 
@@ -72,9 +74,10 @@ def upsert(
     a row that meets it removes its key's row when it is newer, and is not inserted; an older row
     that comes in a later batch inserts the key again. ``merge_schema`` adds columns that the table
     does not have. ``query_id`` is that of the query that runs the batch, unless given.
+    ``if_behind="begin"`` goes on with a table that is gone or holds less than it did.
 
-    Raises :class:`TableError`: a key or sequence is null, the columns don't fit, another driver
-    runs the same query, or the store fails.
+    Raises :class:`TableError`: the table is behind its query, a key or sequence is null, the columns
+    don't fit, another driver runs the same query, or the store fails.
     """
     from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
 
@@ -87,16 +90,34 @@ def upsert(
     found = grouped.select("newest.*", _NULL)
     if delete_when is not None:
         found = found.withColumn(_DELETE, F.coalesce(F.expr(delete_when), F.lit(False)))
+    where = place(path, storage)
+    mark = _mark(rows, batch_id, query_id)
+    memory = memory_of(checkpoint_of(rows), str(where))
+    behind = look_at(where, memory, if_behind)
     with _adaptive(rows.sparkSession):
         newest_rows = found.toArrow()
-    return merge(
-        newest_rows,
-        place(path, storage),
-        keys=keys,
-        sequence=sequence,
-        mark=_mark(rows, batch_id, query_id),
-        merge_schema=merge_schema,
+    done = merge(
+        newest_rows, where, keys=keys, sequence=sequence, mark=mark, merge_schema=merge_schema
     )
+    if newest_rows.num_rows:
+        memory.note(Held(memory.where, mark.number, mark.name))
+    elif behind or memory.recall() is None:
+        memory.note(Held(memory.where))
+    return done
+
+
+def look_at(where: Place, memory: Memory, if_behind: str = FAIL) -> str:
+    """Compare a table, before anything is written, with what is remembered of it; what is missing.
+
+    Raises :class:`TableError` when rows of batches before are missing, and ``if_behind`` is fail.
+    """
+    held = memory.recall()
+    table = HERE.opened(where)
+    batch = None if held is None else batch_of(table, held.query)
+    behind = table_behind(held, table is not None, batch)
+    if behind and if_behind == FAIL:
+        raise TableError(behind)
+    return behind
 
 
 @contextlib.contextmanager
@@ -134,6 +155,8 @@ def append(
     """
     mark = _mark(rows, batch_id, query_id)
     writer = rows.write.format(FORMAT).mode("append").options(**options)
+    if (checkpoint := checkpoint_of(rows)) is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.option("txnAppId", mark.name).option("txnVersion", str(mark.number))
     writer.save(place(path).uri)
 
@@ -146,6 +169,20 @@ def _mark(rows: DataFrame, batch_id: int, query_id: str | None) -> Mark:
     if found is None:
         raise TableError("not called by foreachBatch of a query; give query_id")
     return Mark(found, batch_id, context.getLocalProperty("spark.jobGroup.id") or "")
+
+
+def checkpoint_of(rows: DataFrame) -> str | None:
+    """The checkpoint of the query that hands a batch to ``foreachBatch``; None in no query."""
+    spark = rows.sparkSession
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        return None
+    with contextlib.suppress(Exception):  # Spark's own; without it nothing is compared
+        java: Any = spark._jsparkSession  # the only way to a query of another session
+        running = java.sharedState().activeStreamingQueries()
+        found = running.get(spark._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]  # there is a JVM
+        return str(found.resolvedCheckpointRoot())
+    return None
 
 
 def merge(

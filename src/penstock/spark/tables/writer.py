@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.spark.tables.commits import HERE, Write, check
+from penstock.spark.holding import memory_of
+from penstock.spark.tables.commits import HERE, Write, batch_of, check
 from penstock.spark.tables.data_files import DataFile, write_rows
 from penstock.spark.tables.file_writers import BatchWriter, FileWriter, StreamWriter, batch_mark
 from penstock.spark.tables.places import TableError
@@ -30,12 +31,15 @@ class _Delta(FileWriter[DataFile]):
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """Checks that the rows fit the table, if there is one, before any are written."""
-        super().__init__(batch_mark(options.mark_name, options.mark_number))
+        memory = memory_of(options.checkpoint, str(options.place))
+        mark = batch_mark(options.mark_name, options.mark_number)
+        super().__init__(memory, mark, options.if_behind)
         self._options = options
         self._overwrite = overwrite
         self._schema = arrow_schema(schema)
         self._partition_by = options.partition_by or ()
         table = HERE.opened(options.place)
+        self.look(table is not None, lambda query: batch_of(table, query))
         if table is not None:
             check(table, self._write((), None), options.place)
             check_rules(table)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 DESCRIPTION = "Shadow of a Spark query: the ack floor is what the query has committed."
 _RESETS = (2, 14)
 _SEVERAL_FILTERS = (2, 10)
-_ACK_WAIT_NS = 3_600_000_000_000
-_GUARD_NS = 60_000_000_000
+_ACK_WAIT_S = 3600
+_GUARD_S = 60
 _ROWS = 16_384
 _ACK_SECONDS = 10.0  # with interest retention it is answered when the messages are gone
 
@@ -74,7 +74,7 @@ def config(name: str, subjects: Sequence[str], after: int) -> ConsumerConfig:
         deliver_policy="by_start_sequence",
         opt_start_seq=after + 1,
         ack_policy="all",
-        ack_wait=_ACK_WAIT_NS,
+        ack_wait=_ACK_WAIT_S,
         max_ack_pending=-1,
         headers_only=True,
         filter_subject=subjects[0] if len(subjects) == 1 else "",
@@ -129,7 +129,7 @@ def move_back(
     wanted = config(name, subjects, after)
     guard = f"{name}-moves"
     jetstream.create_consumer(
-        stream, replace(wanted, durable_name="", name=guard, inactive_threshold=_GUARD_NS)
+        stream, replace(wanted, durable_name="", name=guard, inactive_threshold=_GUARD_S)
     )
     _delete(jetstream, stream, name)
     jetstream.create_consumer(stream, wanted)

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.core.subjects import literal
+from penstock.spark.holding import FAIL as FAIL_BEHIND
+from penstock.spark.holding import IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import (
     SEQUENCE_MAX,
     OptionError,
     Row,
     count,
+    one_of,
     parse,
     size,
     stream_name,
@@ -26,7 +29,7 @@ from penstock.spark.parsing import (
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 IDS, BATCH, NONE = "ids", "batch", "none"
 FAIL, SIDE = "fail", "side"
@@ -83,6 +86,9 @@ class WriteOptions:
     error_subject: str | None = None
     window_rows: int = WINDOW_ROWS
     window_bytes: int = WINDOW_BYTES
+    if_behind: str = FAIL_BEHIND
+    checkpoint: str | None = None
+    """Of the query that writes."""
 
 
 def subject_pattern(text: str) -> Pattern:
@@ -101,17 +107,6 @@ def literal_subject(text: str) -> str:
     if not literal(text):
         raise OptionError("a subject without wildcards, such as orders.refused")
     return text
-
-
-def one_of(*words: str) -> Callable[[str], str]:
-    """A reader of one of these words, in any case."""
-
-    def read(text: str) -> str:
-        if text.lower() not in words:
-            raise OptionError(f"{', '.join(words[:-1])} or {words[-1]}")
-        return text.lower()
-
-    return read
 
 
 def name(text: str) -> str:
@@ -182,6 +177,7 @@ SINK_ROWS: tuple[Row, ...] = (
     WRITE_ID_ROW,
     WRITE_EPOCH_ROW,
     PROGRESS_ROW,
+    IF_BEHIND,
     *ERROR_ROWS,
     *_WINDOWS,
 )
@@ -205,6 +201,7 @@ ROWS: tuple[Row, ...] = (
         "First tokens of the subjects of the progress records of batch, in the stream itself.",
     ),
     Row("atomicRows", "atomic_rows", _batch_rows, "Messages the server takes in an atomic batch."),
+    IF_BEHIND,
     *ERROR_ROWS,
     *_WINDOWS,
 )
@@ -217,6 +214,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     another.
     """
     values = parse(ROWS, without_sparks_own(given), format_name="writing jetstream")
+    values["checkpoint"] = checkpoint_given(given)
     options = WriteOptions(servers=take_servers(values), **values)  # type: ignore[arg-type]  # each row's reader makes its field's type
     check_once(options)
     return options

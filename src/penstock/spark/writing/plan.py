@@ -28,12 +28,14 @@ class Written(WriterCommitMessage):
     """What came of one partition.
 
     ``rows`` were given; ``already`` of them were in the stream before, ``refused`` went to the side
-    output.
+    output. ``error`` ends the write: a row cannot be written, and a task that failed of it would be
+    tried again by Spark for nothing.
     """
 
     rows: int
     already: int = 0
     refused: int = 0
+    error: str = ""
 
 
 def fingerprint(messages: Messages) -> str:

@@ -397,7 +397,7 @@ def make_bucket(js: JetStream, bucket: str, replicas: int) -> None:
         allow_rollup_hdrs=True,
         deny_delete=True,
         allow_direct=True,
-        duplicate_window=120_000_000_000,
+        duplicate_window=120,
         num_replicas=replicas,
     )
     try:

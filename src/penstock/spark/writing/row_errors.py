@@ -65,6 +65,10 @@ class WriteError(RuntimeError):
     """Rows could not be written; the text says where to, and why."""
 
 
+class RowRefused(WriteError):
+    """A row cannot be written, now or when the task is tried again."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One partition of one run of a write: what message ids and progress records are made of."""
@@ -157,10 +161,10 @@ class RowErrors:
         self._unfinished: Path | None = None
 
     def add(self, row: int, reason: str, message: Sent) -> None:
-        """This row cannot be written. :class:`WriteError` where that fails the write."""
+        """This row cannot be written. :class:`RowRefused` where that fails the write."""
         if self._options.on_row_error == FAIL:
             about = f" (subject {message.subject!r})" if message.subject else ""
-            raise WriteError(
+            raise RowRefused(
                 f"row {row} of {self._task}{about} cannot be written: {reason}."
                 " To write the others, set onRowError to side"
             )

@@ -6,6 +6,7 @@ line, while nothing has happened yet. Knows nothing of Spark.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from penstock.api.times import format_time
 from penstock.core.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.connection import ReadError, client_for, jetstream_for
+from penstock.spark.holding import FAIL, Held, Memory, memory_of, stream_behind
 from penstock.spark.writing.options import BATCH, IDS
 from penstock.spark.writing.progress import replicate_bucket
 from penstock.spark.writing.row_errors import WriteError
@@ -50,6 +52,8 @@ class Target:
     window_seconds: float = 0.0
     """For how long it knows a message id again."""
     replicas: int = 1
+    last: int = 0
+    """Its last sequence."""
     """On how many servers it is."""
 
     def takes(self, subject: str) -> bool:
@@ -93,7 +97,7 @@ def look_at(
                 jetstream_for(options.servers), options.progress_bucket, config.num_replicas
             )
     progress = _progress_subject(options, info) if options.exactly_once == BATCH else ""
-    return Target(
+    target = Target(
         stream=config.name,
         born=format_time(info.created),
         expected=options.stream is not None,
@@ -105,7 +109,28 @@ def look_at(
         subjects=tuple(config.subjects),
         window_seconds=config.duplicate_window / _NS,
         replicas=config.num_replicas,
+        last=info.state.last_seq,
     )
+    if (behind := stream_behind(_memory(options, target).recall(), target.born, target.last)) and (
+        options.if_behind == FAIL
+    ):
+        raise WriteError(behind)
+    return target
+
+
+def note_written(options: WriteOptions, target: Target, batch: int) -> None:
+    """Remember beside the checkpoint how far the stream is after a batch. On the driver."""
+    memory = _memory(options, target)
+    if memory.checkpoint is None or target.stream is None:
+        return
+    with contextlib.suppress(PenstockError, ReadError):  # it costs a comparison alone
+        info = jetstream_for(options.servers).stream_info(target.stream)
+        born, last = format_time(info.created), info.state.last_seq
+        memory.note(Held(memory.where, batch, born=born, last=last))
+
+
+def _memory(options: WriteOptions, target: Target) -> Memory:
+    return memory_of(options.checkpoint, f"stream {target.stream} on {options.servers}")
 
 
 def _find(options: WriteOptions, subjects: str | None) -> str | None:

@@ -29,12 +29,12 @@ from penstock.spark.writing.composing import ID, MessageComposer
 from penstock.spark.writing.options import BATCH, IDS, NONE, parse_write_options
 from penstock.spark.writing.plan import WritePlan, Written, fingerprint
 from penstock.spark.writing.progress import Found, Progress, forget
-from penstock.spark.writing.row_errors import RowErrors, Task, WriteError
+from penstock.spark.writing.row_errors import RowErrors, RowRefused, Task, WriteError
 from penstock.spark.writing.sending import Sender, patiently
-from penstock.spark.writing.target import look_at
+from penstock.spark.writing.target import look_at, note_written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
@@ -143,6 +143,18 @@ def _known(
     ]
 
 
+def without_another_try(
+    write: Callable[[Iterator[pa.RecordBatch]], Written], batches: Iterator[pa.RecordBatch]
+) -> Written:
+    """What a task wrote; a row that cannot be written is told to the driver, which ends the write."""
+    try:
+        return write(batches)
+    except RowRefused as refused:
+        for _ in batches:  # Spark hands over all of them
+            pass
+        return Written(0, error=str(refused))
+
+
 def plan_write(given: Mapping[str, str], schema: StructType) -> WritePlan:
     """What is to be done, checked as far as it can be before it begins.
 
@@ -179,13 +191,14 @@ class JetStreamWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition."""
         task = Task(self._writer, self._plan.options.write_epoch, partition())
-        return write_partition(self._plan, task, iterator)
+        return without_another_try(partial(write_partition, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All is in the stream; a job that cannot be run again under its name leaves nothing else
         behind.
         """
         tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
+        note_written(self._plan.options, self._plan.target, self._plan.options.write_epoch)
         self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -214,11 +227,13 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one partition of a micro-batch."""
-        return write_partition(self._plan, streaming_task(), iterator)
+        task = streaming_task()
+        return without_another_try(partial(write_partition, self._plan, task), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """All is in the stream; says how many rows went to the side output."""
         tell(messages, self._plan.options, f"stream {self._plan.target.stream}")
+        note_written(self._plan.options, self._plan.target, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Some task failed; Spark runs the batch again, and what is in is known then."""
@@ -235,8 +250,11 @@ def streaming_task() -> Task:
 
 
 def tell(messages: Sequence[WriterCommitMessage | None], options: WriteOptions, where: str) -> None:
-    """Warn of rows that went to the side output."""
+    """Warn of rows that went to the side output; :class:`WriteError` when a row ends the write."""
     written = [message for message in messages if isinstance(message, Written)]
+    for message in written:
+        if message.error:
+            raise WriteError(message.error)
     refused = sum(message.refused for message in written)
     if refused:
         there = " and ".join(filter(None, (options.error_path, options.error_subject)))

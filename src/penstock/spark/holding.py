@@ -1,0 +1,176 @@
+"""What a target held after a query's last batch, remembered in the folder of the query's checkpoint.
+
+A checkpoint says how far a query is, a table or stream what is in it. When one of the two is put back
+from an older backup, removed, or on a disk that is not mounted, nobody misses the rows between but
+who knows both. So after each batch the driver notes what the target holds now::
+
+    <checkpoint>/penstock/<hash of the place>.json
+    {"where": "/data/orders", "query": "5f...", "batch": 5}                       a table
+    {"where": "stream BIG on ...", "born": "2026-...", "last": 4711, "batch": 5}  a stream
+
+and before the next one compares. A note is made behind the commit, so a target may hold more than it
+says, never less. A note that is lost, with a disk that lost power, costs a comparison and nothing else.
+
+Only checkpoints in folders of the driver's machine are written to. Knows nothing of Spark's classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from penstock.spark.parsing import Row, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FAIL, BEGIN = "fail", "begin"
+IF_BEHIND = Row(
+    "ifBehind",
+    "if_behind",
+    one_of(FAIL, BEGIN),
+    "What a query does whose target is gone or holds less than it did: fail, or begin anew there.",
+)
+_FOLDER = "penstock"
+
+
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a target held: ``batch`` of ``query`` (-1: none with rows yet); of a stream also when it
+    was created and its last sequence.
+    """
+
+    where: str
+    batch: int = -1
+    query: str = ""
+    born: str = ""
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The note of one target in one checkpoint; picklable. Without a checkpoint nothing is kept."""
+
+    checkpoint: Path | None
+    where: str
+
+    @property
+    def known(self) -> bool:
+        """Whether the checkpoint has a note of any target."""
+        return self.checkpoint is not None and (self.checkpoint / _FOLDER).is_dir()
+
+    @property
+    def begun(self) -> bool:
+        """Whether a batch of the query was done."""
+        if self.checkpoint is None:
+            return False
+        return any(each.name.isdigit() for each in (self.checkpoint / "commits").glob("*"))
+
+    def recall(self) -> Held | None:
+        """What the target held, where that is known."""
+        try:
+            held = msgspec.json.decode(self._path().read_bytes(), type=Held)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return None
+        return held if held.where == self.where else None
+
+    def note(self, held: Held) -> None:
+        """Remember what the target holds now. A disk that refuses costs the comparison alone."""
+        if self.checkpoint is None or held == self.recall():
+            return
+        path = self._path()
+        draft = path.with_suffix(".draft")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with draft.open("wb") as file:
+                file.write(msgspec.json.encode(held))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            return
+
+    def _path(self) -> Path:
+        name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
+        return (self.checkpoint or Path()) / _FOLDER / f"{name}.json"
+
+
+def memory_of(checkpoint: str | os.PathLike[str] | None, where: str) -> Memory:
+    """The memory of a target. ``checkpoint`` is a folder as Spark takes it, and is made by Spark."""
+    return Memory(None if checkpoint is None else _local(os.fspath(checkpoint)), where)
+
+
+def checkpoint_given(options: Mapping[str, str]) -> str | None:
+    """The checkpoint that Spark tells a sink of among its options."""
+    found = (value for name, value in options.items() if name.lower() == "checkpointlocation")
+    return next(found, None)
+
+
+def _local(text: str) -> Path | None:
+    if "://" in text or text.startswith("file:"):
+        parts = urlsplit(text)
+        if parts.scheme != "file":
+            return None
+        text = unquote(parts.path)
+    folder = Path(text).absolute()
+    return folder if folder.is_dir() else None
+
+
+def table_behind(held: Held | None, there: bool, batch: int | None) -> str:
+    """What is wrong with a table that holds ``batch`` of the query that held is of; '' for nothing.
+
+    ``there``: whether there is a table.
+    """
+    if held is None:
+        return ""
+    if not there:
+        return (
+            f"there is no table at {held.where}, where one was that held {_batch(held.batch)} of"
+            f" the query: it was removed, or its folder is not mounted. {_help(held)}"
+        )
+    if held.batch < 0 or (batch is not None and batch >= held.batch):
+        return ""
+    return (
+        f"the table {held.where} holds {_batch(-1 if batch is None else batch)} of query"
+        f" {held.query}, but it held batch {held.batch} when the query wrote it last: an older table"
+        f" was put back, and the rows between would be missing. {_help(held)}"
+    )
+
+
+def table_missing(where: str) -> str:
+    """What to say of a table that is not there, though its query is beyond its first batch."""
+    return (
+        f"there is no table at {where}, but the query has done batches before: the table was"
+        f" removed, or its folder is not mounted. {_help(Held(where))}"
+    )
+
+
+def stream_behind(held: Held | None, born: str, last: int) -> str:
+    """The same of a stream as it is now."""
+    if held is None:
+        return ""
+    if born != held.born:
+        return (
+            f"{held.where} was created at {born}, but the query wrote its batches up to"
+            f" {held.batch} into one of {held.born}: it was made anew. {_help(held)}"
+        )
+    if last < held.last:
+        return (
+            f"{held.where} ends at sequence {last}, but ended at {held.last} after batch"
+            f" {held.batch} of the query: an older one was put back. {_help(held)}"
+        )
+    return ""
+
+
+def _batch(number: int) -> str:
+    return "no batch" if number < 0 else f"batch {number}"
+
+
+def _help(held: Held) -> str:
+    back = f"what held batch {held.batch}" if held.batch >= 0 else "it"
+    return f"Put back {back}, or say with ifBehind=begin that rows may be missing"

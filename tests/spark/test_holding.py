@@ -1,0 +1,200 @@
+"""Targets that are gone, or hold less than the query's checkpoint says: refused, with both numbers."""
+
+import shutil
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name the field knows it by
+
+from penstock.client.models import StreamConfig
+from penstock.spark.holding import BEGIN, Held, memory_of, stream_behind, table_behind
+from penstock.spark.tables import append, upsert
+from penstock.spark.tables.places import place
+from tests.spark.tables_help import sequences
+
+DELTA = "jetstream_delta"
+
+
+def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
+    memory = memory_of(tmp_path, "/t")
+    assert memory.recall() is None
+    assert not memory.known
+    memory.note(Held("/t", 5, "q"))
+    assert memory_of(tmp_path.as_uri(), "/t").recall() == Held("/t", 5, "q")
+    assert memory_of(tmp_path, "/other").recall() is None
+    assert memory_of(tmp_path, "/other").known
+    for nowhere in (None, "hdfs://name/checkpoint", tmp_path / "none"):
+        lost = memory_of(nowhere, "/t")
+        lost.note(Held("/t", 7, "q"))
+        assert lost.recall() is None
+    assert memory.recall() == Held("/t", 5, "q")
+
+
+def test_a_note_that_is_torn_or_cannot_be_written_costs_the_comparison_alone(tmp_path):
+    memory = memory_of(tmp_path, "/t")
+    memory.note(Held("/t", 5, "q"))
+    [path] = (tmp_path / "penstock").glob("*.json")
+    path.write_bytes(path.read_bytes()[:7])
+    assert memory.recall() is None
+    shutil.rmtree(tmp_path / "penstock")
+    (tmp_path / "penstock").write_text("no folder")
+    memory.note(Held("/t", 6, "q"))
+    assert memory.recall() is None
+
+
+def test_what_is_behind():
+    held = Held("/t", 5, "q")
+    assert table_behind(None, False, None) == ""
+    assert table_behind(held, True, 5) == table_behind(held, True, 6) == ""
+    assert table_behind(Held("/t"), True, None) == ""
+    assert "holds batch 2 of query q, but it held batch 5" in table_behind(held, True, 2)
+    assert "holds no batch of query q, but it held batch 5" in table_behind(held, True, None)
+    assert "where one was that held batch 5" in table_behind(held, False, None)
+    stream = Held("stream S", 5, born="then", last=70)
+    assert stream_behind(stream, "then", 70) == stream_behind(stream, "then", 71) == ""
+    assert "ends at sequence 69, but ended at 70 after batch 5" in stream_behind(stream, "then", 69)
+    assert "was created at now, but" in stream_behind(stream, "now", 500)
+
+
+class Feed:
+    """A table that grows by a row at a time, and queries that read it."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.number = spark, folder, 0
+
+    def grow(self):
+        rows = self.spark.range(self.number, self.number + 1, 1, 1).withColumnRenamed("id", "seq")
+        rows.write.format(DELTA).mode("append").save(str(self.folder / "in"))
+        self.number += 1
+
+    def run(self, write):
+        rows = self.spark.readStream.format(DELTA).load(str(self.folder / "in"))
+        writer = write(rows).option("checkpointLocation", str(self.folder / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+
+def by_format(path, **options):
+    return lambda rows: rows.writeStream.format(DELTA).options(path=str(path), **options)
+
+
+def by_upsert(path, **given):
+    def take(rows, batch):
+        upsert(rows, batch, path, keys=["seq"], **given)
+
+    return lambda rows: rows.writeStream.foreachBatch(take)
+
+
+def by_append(path, **given):
+    def take(rows, batch):
+        append(rows, batch, path, **given)
+
+    return lambda rows: rows.writeStream.foreachBatch(take)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", [by_format, by_upsert, by_append])
+def test_a_table_that_is_older_than_its_checkpoint_or_gone_is_refused(spark, tmp_path, way):
+    feed, path = Feed(spark, tmp_path), tmp_path / "t"
+    for _ in range(2):
+        feed.grow()
+        feed.run(way(path))
+        if feed.number == 1:
+            shutil.copytree(path, tmp_path / "backup")
+    feed.grow()
+    shutil.move(path, tmp_path / "whole")
+    shutil.copytree(tmp_path / "backup", path)
+    with pytest.raises(Exception, match=r"holds batch 0 of query .* but it held batch 1"):
+        feed.run(way(path))
+    shutil.rmtree(path)
+    with pytest.raises(
+        Exception, match=r"there is no table at .*/t, where one was that held batch 1"
+    ):
+        feed.run(way(path))
+    assert not path.exists()
+    shutil.move(tmp_path / "whole", path)
+    feed.run(way(path))
+    assert sequences(place(path)) == [0, 1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_table_may_begin_anew_and_is_watched_again(spark, tmp_path):
+    feed, path = Feed(spark, tmp_path), tmp_path / "t"
+    feed.grow()
+    feed.run(by_format(path))
+    shutil.rmtree(path)
+    feed.grow()
+    feed.run(by_format(path, ifBehind=BEGIN))
+    assert sequences(place(path)) == [1]
+    shutil.rmtree(path)
+    feed.grow()
+    with pytest.raises(Exception, match="where one was that held batch 1"):
+        feed.run(by_format(path))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_batches_without_rows_are_no_hole_and_a_checkpoint_without_notes_is_known(spark, tmp_path):
+    feed, path = Feed(spark, tmp_path), tmp_path / "t"
+
+    def odd(rows):
+        return by_format(path)(rows.where(F.col("seq") % 2 == 1))
+
+    for _ in range(3):
+        feed.grow()
+        feed.run(odd)
+    assert sequences(place(path)) == [1]
+    # as left by a version that made no notes
+    shutil.rmtree(tmp_path / "checkpoint" / "penstock")
+    shutil.move(path, tmp_path / "away")
+    feed.grow()
+    with pytest.raises(Exception, match=r"no table at .* but the query has done batches before"):
+        feed.run(odd)
+    assert not path.exists()
+    shutil.move(tmp_path / "away", path)
+    feed.run(odd)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["jetstream", "jetstream_kv", "jetstream_object"])
+def test_streams_and_buckets_that_were_made_anew_or_put_back_are_refused(
+    spark, tmp_path, server, client, kind
+):
+    js, feed = client.jetstream(), Feed(spark, tmp_path)
+    stream, subject, more = {
+        "jetstream": ("BACK", "back.>", {"subject": "back.x"}),
+        "jetstream_kv": ("KV_back", "$KV.back.>", {"bucket": "back"}),
+        "jetstream_object": ("OBJ_back", "$O.back.>", {"bucket": "back"}),
+    }[kind]
+    config = StreamConfig(name=stream, subjects=[subject], allow_rollup_hdrs=True)
+
+    def write(rows, **given):
+        texts = [
+            F.col("seq").cast("string").alias(each) for each in ("key", "name", "value", "data")
+        ]
+        wanted = {"jetstream": 3, "jetstream_kv": 0, "jetstream_object": 1}[kind]
+        value = texts[2] if kind == "jetstream_kv" else texts[3]
+        columns = [value] if kind == "jetstream" else [texts[wanted], value]
+        writer = rows.select(*columns).writeStream.format(kind).options(**more, **given)
+        return writer.option("servers", server.url)
+
+    js.create_stream(config)
+    try:
+        feed.grow()
+        feed.run(write)
+        js.publish(subject.replace(">", "x"), b"another's")
+        end = js.stream_info(stream).state.last_seq
+        js.delete_stream(stream)
+        js.create_stream(config)
+        feed.grow()
+        with pytest.raises(Exception, match="it was made anew"):
+            feed.run(write)
+        assert js.stream_info(stream).state.messages == 0
+        feed.run(lambda rows: write(rows, ifBehind=BEGIN))
+        now = js.stream_info(stream)
+        assert 0 < now.state.last_seq < end
+    finally:
+        js.delete_stream(stream)
