@@ -210,7 +210,9 @@ def test_a_server_in_lame_duck_mode(kind, tmp_path: Path):
             found = [
                 row[4] for columns in js.read_columns("W", 1, 10_000) for row in columns.rows()
             ]
-        assert found == [b"%d" % number for number in range(5000)]
+        # Each row once. What the server took and dropped, and what is sent again for another reason,
+        # comes behind what got through.
+        assert sorted(map(int, found)) == list(range(5000))
         forget_client(plan.options.servers)
     finally:
         own.remove()
