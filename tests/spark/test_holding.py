@@ -7,11 +7,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name the field knows i
 
 from penstock.client.models import StreamConfig
 from penstock.spark.holding import BEGIN, Held, memory_of, stream_behind, table_behind
-from penstock.spark.tables import append, upsert
 from penstock.spark.tables.places import place
+from tests.spark.feeds import Feed, by_append, by_format, by_upsert
 from tests.spark.tables_help import sequences
-
-DELTA = "jetstream_delta"
 
 
 def test_a_memory_is_of_one_place_in_one_checkpoint(tmp_path):
@@ -53,43 +51,6 @@ def test_what_is_behind():
     assert stream_behind(stream, "then", 70) == stream_behind(stream, "then", 71) == ""
     assert "ends at sequence 69, but ended at 70 after batch 5" in stream_behind(stream, "then", 69)
     assert "was created at now, but" in stream_behind(stream, "now", 500)
-
-
-class Feed:
-    """A table that grows by a row at a time, and queries that read it."""
-
-    def __init__(self, spark, folder):
-        self.spark, self.folder, self.number = spark, folder, 0
-
-    def grow(self):
-        rows = self.spark.range(self.number, self.number + 1, 1, 1).withColumnRenamed("id", "seq")
-        rows.write.format(DELTA).mode("append").save(str(self.folder / "in"))
-        self.number += 1
-
-    def run(self, write):
-        rows = self.spark.readStream.format(DELTA).load(str(self.folder / "in"))
-        writer = write(rows).option("checkpointLocation", str(self.folder / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        return query
-
-
-def by_format(path, **options):
-    return lambda rows: rows.writeStream.format(DELTA).options(path=str(path), **options)
-
-
-def by_upsert(path, **given):
-    def take(rows, batch):
-        upsert(rows, batch, path, keys=["seq"], **given)
-
-    return lambda rows: rows.writeStream.foreachBatch(take)
-
-
-def by_append(path, **given):
-    def take(rows, batch):
-        append(rows, batch, path, **given)
-
-    return lambda rows: rows.writeStream.foreachBatch(take)
 
 
 @pytest.mark.slow

@@ -126,16 +126,19 @@ def _look_at_delta(sink: Sink, options: Mapping[str, str], schema: StructType) -
 
 
 def _look_at_iceberg(options: Mapping[str, str]) -> None:
-    from penstock.spark.holding import FAIL, memory_of, table_behind
+    from penstock.spark.holding import FAIL, memory_of, table_behind, table_missing
     from penstock.spark.iceberg.catalogs import load
     from penstock.spark.iceberg.commits import batch_of
     from penstock.spark.iceberg.options import parse_write
 
     asked = parse_write(options, streaming=True)
     table = load(asked.address)
-    held = memory_of(asked.checkpoint, str(asked.address)).recall()
+    memory = memory_of(asked.checkpoint, str(asked.address))
+    held = memory.recall()
     batch = None if held is None else batch_of(table, held.query)
     behind = table_behind(held, table is not None, batch)
+    if table is None and memory.begun and not memory.known:
+        behind = table_missing(memory.where)
     if behind and asked.if_behind == FAIL:
         raise TableError(behind)
 

@@ -1,6 +1,7 @@
 """Catalogs opened, tables found and made, and errors that tell no secrets.
 
-A catalog is opened once per process; a table is loaded from it each time, for others change it. A
+A catalog is opened once per process, and again when the file it is in was replaced, as by a backup; a
+table is loaded from it each time, for others change it. A
 property of a catalog may be a password, and ``pyiceberg`` puts properties into its errors, as
 libraries below it do with addresses. So every error goes through :func:`failed`, which takes the
 values of properties out of it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import load_catalog
@@ -53,7 +55,9 @@ _SECRET = re.compile(r".*(secret|token|password|credential|key|sas|auth|sign).*"
 _SHORT = 4
 _CATALOGS_OWN = re.compile(r"uri|token|credential|password|(auth|oauth2|rest|header)[.-].*")
 
-_catalogs: dict[Address, Catalog] = {}
+# Each with what its file was like when it was opened, where it is in one.
+_catalogs: dict[Address, tuple[Catalog, object]] = {}
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 _lock = threading.Lock()
 
 
@@ -61,16 +65,33 @@ def catalog_of(address: Address) -> Catalog:
     """The catalog, opened when it was not. Raises :class:`TableError`."""
     key = _catalog_key(address)
     with _lock:
-        found = _catalogs.get(key)
-        if found is None:
-            try:
-                found = load_catalog(address.catalog, **dict(address.properties))
-            except Exception as problem:
-                # of any library a catalog is reached with; told, not hidden
-                raise failed("cannot open the catalog", address, problem) from None
-            found.properties.setdefault(_IO, DURABLE)
-            _catalogs[key] = found
+        kept = _catalogs.get(key)
+        if kept is not None and kept[1] == _identity(kept[0]):
+            return kept[0]
+        if kept is not None:
+            kept[0].close()
+        try:
+            found = load_catalog(address.catalog, **dict(address.properties))
+        except Exception as problem:
+            # of any library a catalog is reached with; told, not hidden
+            raise failed("cannot open the catalog", address, problem) from None
+        found.properties.setdefault(_IO, DURABLE)
+        _catalogs[key] = (found, _identity(found))
     return found
+
+
+def _identity(catalog: Catalog) -> object:
+    """What tells a catalog's file from another one in its place; None for a catalog in none. A file
+    that is open keeps its number, so no other one can have it.
+    """
+    match = _SQLITE.fullmatch(catalog.properties.get("uri", ""))
+    if match is None:
+        return None
+    try:
+        found = Path(match[1]).stat()
+    except OSError:
+        return "gone"
+    return found.st_dev, found.st_ino
 
 
 def _catalog_key(address: Address) -> Address:
@@ -129,7 +150,7 @@ def failed(doing: str, address: Address, problem: object) -> TableError:
     known = dict(address.properties)
     opened = _catalogs.get(_catalog_key(address))
     if opened is not None:
-        known |= {name: str(value) for name, value in opened.properties.items()}
+        known |= {name: str(value) for name, value in opened[0].properties.items()}
     said = " ".join(str(problem).split()) or type(problem).__name__
     return TableError(f"{doing} {address}: {without_secrets(said, known)}")
 
