@@ -12,7 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := $(wildcard src/penstock/core/*.pyx src/penstock/core/*.pxd src/penstock/core/*.h)
+CORE := $(wildcard src/penstock/core/*/*.pyx src/penstock/core/*/*.pxd src/penstock/core/*.pxd)
 # The servers that tests and benchmarks compare with: the newest (from PyPI, with the extra "test"), and an older one (Debian's).
 PEER := $(VENV)/bin/nats-server
 OLDER := $(VENV)/peer/usr/sbin/nats-server
@@ -77,7 +77,7 @@ wheel: $(VENV)/.ready ## build a wheel into dist/
 
 clean: ## remove what was built (.venv and ./data stay)
 	@rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@rm -f src/penstock/core/*.so src/penstock/core/*.c $(VENV)/.with-*
+	@rm -f src/penstock/core/*/*.so src/penstock/core/*/*.c $(VENV)/.with-*
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Builds the compiled core: every src/penstock/core/*.pyx becomes one extension module.
+"""Builds the compiled core: every .pyx below src/penstock/core becomes one extension module.
 
 PENSTOCK_DEBUG=1 builds with bounds checks and debug symbols; PENSTOCK_SANITIZE=1 adds
 AddressSanitizer; PENSTOCK_BUILD_JOBS is how many modules are compiled at once (all processors
@@ -28,13 +28,12 @@ def core_extensions() -> list[Extension]:
         link_args += ["-fsanitize=address"]
     return [
         Extension(
-            f"penstock.core.{path.stem}",
+            ".".join(path.relative_to("src").with_suffix("").parts),
             [str(path)],
-            include_dirs=["src/penstock/core"],
             extra_compile_args=compile_args,
             extra_link_args=link_args,
         )
-        for path in sorted(Path("src/penstock/core").glob("*.pyx"))
+        for path in sorted(Path("src/penstock/core").rglob("*.pyx"))
     ]
 
 

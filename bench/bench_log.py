@@ -19,7 +19,7 @@ from Cython.Build import cythonize
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

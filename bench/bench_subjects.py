@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 
 STEPS = 5
 

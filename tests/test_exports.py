@@ -10,11 +10,11 @@ import pytest
 import penstock.core
 
 CORE = Path(penstock.core.__path__[0])
-MODULES = sorted(path.stem for path in CORE.glob("*.pyi") if path.stem != "__init__")
+MODULES = sorted(f"{path.parent.name}.{path.stem}" for path in CORE.glob("*/*.pyi"))
 
 
 def stub(module: str) -> ast.Module:
-    return ast.parse((CORE / f"{module}.pyi").read_text())
+    return ast.parse((CORE / f"{module.replace('.', '/')}.pyi").read_text())
 
 
 def declared(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.bench_subjects import in_use_bytes
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 from penstock.engine.timers import STALE
 from tests.core.streams import Site
 from tests.core.wires import Server
@@ -72,8 +72,8 @@ def test_connections() -> None:
         client.send(f"SUB a.{k} 1\r\nSUB b.*.{k} q 2\r\nPUB a.{k} r.{k} 2\r\nhi\r\n")
         client.events()
         listener.events()
-        server.hub.disconnect(client.connection, "Client Closed")
-        server.hub.settle()
+        server.reactor.disconnect(client.connection, "Client Closed")
+        server.reactor.settle()
 
     settled(live)
 

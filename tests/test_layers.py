@@ -63,21 +63,39 @@ CLOCK_CALLS = {"now", "utcnow", "today"}
 # Executors of Spark and the pipeline's sinks run in plain threads.
 NO_EVENT_LOOP = PURE | {"spark"}
 
+# The rooms of the core, bottom up: a room imports modules of itself and of the rooms named here.
+ROOMS: dict[str, set[str]] = {
+    "base": set(),
+    "protocol": {"base"},
+    "bulk": {"base", "protocol"},
+    "broker": {"base", "protocol"},
+    "log": {"base", "protocol", "bulk"},
+    "stream": {"base", "protocol", "broker", "log"},
+    "consumer": {"base", "protocol", "broker", "log", "stream"},
+}
+
 # The modules of the core that are made for a part of the world; all others get it handed in.
 CORE_WORLD = {
-    "clock": {"posix", "time", "time.h"},
+    "base.clock": {"posix", "time", "time.h"},
+    "base.disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
+    "base.readonly_disk": {"os"},
+    # declarations for the event loop alone
+    "base.linux": {
+        "pthread.h",
+        "sys/epoll.h",
+        "sys/socket.h",
+        "sys/timerfd.h",
+        "time.h",
+        "unistd.h",
+    },
+    "broker.event_loop": {"penstock.core.base.linux", "os"},
+    "broker.reactor": {"unistd.h"},  # fdatasync in place, where there are no sync threads
     # of `os`: the texts of errno and the names of paths
-    "log_files": {"os"},
-    "stream": {"os"},
-    "disk": {"os", "shutil", "posix", "fcntl.h", "sys/stat.h", "unistd.h"},
-    "readonly": {"os"},
-    "hub": {"unistd.h"},  # fdatasync in place, where there are no sync threads
-    # declarations for the turn alone
-    "linux": {"pthread.h", "sys/epoll.h", "sys/socket.h", "sys/timerfd.h", "time.h", "unistd.h"},
-    "turn": {"penstock.core.linux", "os"},
+    "log.files": {"os"},
+    "stream.stream": {"os"},
 }
 C_WORLD = {
-    "penstock.core.linux",
+    "penstock.core.base.linux",
     "posix",
     "fcntl.h",
     "netinet/in.h",
@@ -95,7 +113,7 @@ C_WORLD = {
 }
 
 PYTHON_FILES = sorted(SOURCE.rglob("*.py"))
-CORE_FILES = sorted([*SOURCE.glob("core/*.pyx"), *SOURCE.glob("core/*.pxd")])
+CORE_FILES = sorted([*SOURCE.glob("core/*/*.pyx"), *SOURCE.glob("core/*/*.pxd")])
 
 
 @cache
@@ -196,6 +214,11 @@ IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+(.+)|c?import\s+([\w.,
 EXTERN = re.compile(r"^\s*cdef extern from\s+[\"']<?([\w./]+)>?[\"']")
 
 
+def core_module(path: Path) -> str:
+    """A module of the core by its room and name: ``log.segment``."""
+    return f"{path.parent.name}.{path.stem}"
+
+
 def core_imports(path: Path) -> Iterator[tuple[int, str]]:
     """Every module and C header that a file of the core imports, cimports or declares."""
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -212,14 +235,14 @@ def part_of_the_world(name: str) -> str:
     """The name that CORE_WORLD and C_WORLD use for a module or header."""
     if name == "libc.time":
         return "time.h"
-    if name.startswith("penstock.core.linux"):
-        return "penstock.core.linux"
+    if name.startswith("penstock.core.base.linux"):
+        return "penstock.core.base.linux"
     return name if name.endswith(".h") else name.split(".")[0]
 
 
 def test_the_core_knows_nothing_above_it() -> None:
     bad = [
-        f"{path.name}:{line} {name}"
+        f"{core_module(path)}:{line} {name}"
         for path in CORE_FILES
         for line, name in core_imports(path)
         if name.split(".")[0] == "penstock" and not name.startswith("penstock.core")
@@ -229,10 +252,10 @@ def test_the_core_knows_nothing_above_it() -> None:
 
 def test_only_the_modules_made_for_it_touch_the_world() -> None:
     bad = [
-        f"{path.name}:{line} {name}"
+        f"{core_module(path)}:{line} {name}"
         for path in CORE_FILES
         for line, name in core_imports(path)
-        if part_of_the_world(name) in (WORLD | C_WORLD) - CORE_WORLD.get(path.stem, set())
+        if part_of_the_world(name) in (WORLD | C_WORLD) - CORE_WORLD.get(core_module(path), set())
     ]
     assert not bad, bad
 
@@ -240,17 +263,36 @@ def test_only_the_modules_made_for_it_touch_the_world() -> None:
 def test_the_modules_of_the_core_form_no_circle() -> None:
     graph: dict[str, set[str]] = {}
     for path in CORE_FILES:
+        mine = core_module(path)
         names = {
             name.removeprefix("penstock.core.")
             for _, name in core_imports(path)
             if name.startswith("penstock.core.")
         }
-        graph.setdefault(path.stem, set()).update(names - {path.stem})
+        graph.setdefault(mine, set()).update(names - {mine})
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(f"modules of the core that import each other: {error.args[1]}")
     assert order, "no module of the core was found"
+
+
+def test_a_room_of_the_core_imports_only_the_rooms_below_it() -> None:
+    assert {path.parent.name for path in CORE_FILES} == set(ROOMS)
+    order = list(TopologicalSorter(ROOMS).static_order())
+    assert order, "the rooms form a circle"
+    python = SOURCE.glob("core/*/*.py")
+    imports = [(path, line, name) for path in CORE_FILES for line, name in core_imports(path)]
+    imports += [
+        (path, line, name) for path in python for line, name in imported(path, tree_of(path))
+    ]
+    bad = [
+        f"{core_module(path)}:{line} {name}"
+        for path, line, name in imports
+        if name.startswith("penstock.core.")
+        and name.split(".")[2] not in ROOMS[path.parent.name] | {path.parent.name}
+    ]
+    assert not bad, bad
 
 
 def test_the_table_and_the_texts_name_what_is_there() -> None:

@@ -32,7 +32,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from penstock.core.buffer import crc32c_of
+from penstock.core.base.buffer import crc32c_of
 
 CHACHA, AES = 1, 2
 NAMES = {CHACHA: "ChaCha20-Poly1305", AES: "AES-GCM"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.__main__ import main
-from penstock.core.store_lock import FolderLock
+from penstock.core.log.store_lock import FolderLock
 from tests.store.stores import (
     flip,
     make_encrypted_stream,

@@ -14,7 +14,7 @@ from penstock.client.message import BaseMessage, nak_body
 from penstock.client.models import ConsumerInfo, StreamConfig
 from penstock.client.ordered import Ordered
 from penstock.client.pull import Fetch, Flow, control_reply, pull_body
-from penstock.core.wire import decode_headers
+from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (
     ConsumerDeleted,
     ConsumerNotFound,

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.core.atomic import store_whole
-from penstock.core.disk import PyDisk
-from penstock.core.draft import draft
-from penstock.core.log import Log, StoredMessage
+from penstock.core.base.disk import PyDisk
+from penstock.core.log.log import Log, StoredMessage
+from penstock.core.stream.atomic_batch import store_whole
+from penstock.core.stream.draft import draft
 from tests.core.streams import Site
 
 SEGMENT = 4096
@@ -188,7 +188,7 @@ def build(kind: str) -> Store:
         for size in (3, 2):
             drafts = [draft("s.1", b"group %d" % k * 3, b"H") for k in range(size)]
             store_whole(site.stream, drafts)
-            site.hub.settle()
+            site.reactor.settle()
             log.flush()
     else:
         log.delete(log.last_seq - 3)

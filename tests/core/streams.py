@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from penstock.core.consumer import ACK_EXPLICIT, Consumer
-from penstock.core.jetstream import Desk
-from penstock.core.log import Log
-from penstock.core.stream import SYNC_INTERVAL, Stream
-from penstock.core.wire import OP_MSG
+from penstock.core.consumer.api_subjects import Desk
+from penstock.core.consumer.consumer import ACK_EXPLICIT, Consumer
+from penstock.core.log.log import Log
+from penstock.core.protocol.wire import OP_MSG
+from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 
 from .wires import Client, Server
 
@@ -48,7 +48,7 @@ class Site:
         **rules: Any,
     ) -> None:
         self.server = Server()
-        self.hub = self.server.hub
+        self.reactor = self.server.reactor
         self.clock = self.server.clock
         self.log = log if log is not None else Log(folder)
         self.stream = Stream(self.server.router, "S", self.log, sync=sync)
@@ -111,7 +111,7 @@ class Site:
     def after(self, ns: int) -> None:
         """Let time pass, and consumers and stream do what is due."""
         self.clock.advance(ns)
-        self.hub.settle()
+        self.reactor.settle()
         self.stream.expire()
         for consumer in self.stream.consumers():
             consumer.tick()

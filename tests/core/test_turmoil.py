@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE
-from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL
+from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_NONE
+from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL
 
 from .streams import Message, Site, block
 from .wires import Client
@@ -30,8 +30,8 @@ class Turmoil:
     def __init__(self, seed: int, sync: int, folder: str) -> None:
         self.random = random.Random(seed)
         self.site = Site(folder=folder, sync=sync)
-        self.site.hub.max_pending = 200_000
-        self.site.hub.on_close = lambda connection: self.site.stream.publish("s.b", b"gone")
+        self.site.reactor.max_pending = 200_000
+        self.site.reactor.on_close = lambda connection: self.site.stream.publish("s.b", b"gone")
         self.site.desk.max_deliver_advisory = self.told
         self.site.desk.nak_advisory = self.told
         self.clients: list[Client] = []
@@ -163,7 +163,7 @@ class Turmoil:
     def leave(self) -> None:
         client = self.client()
         if client is not None and self.random.random() < 0.3:
-            self.site.hub.disconnect(client.connection, "Client Closed")
+            self.site.reactor.disconnect(client.connection, "Client Closed")
 
     def read(self) -> None:
         for client in self.clients:
@@ -202,7 +202,7 @@ class Turmoil:
         act = self.random.choices(list(weights), list(weights.values()))[0]
         act()
         if self.random.random() < 0.5:
-            self.site.hub.turn()
+            self.site.reactor.turn()
         if self.random.random() < 0.1:
             self.site.after(self.random.choice([1, 10**8, 10**9]))
 
@@ -219,7 +219,7 @@ def test_turmoil(seed: int, sync: int, tmp_path: Any) -> None:
         assert site.stream.visible <= site.log.written_seq
     turmoil.read()
     assert turmoil.acked == sorted(set(turmoil.acked))
-    site.hub.max_pending = 1 << 30
+    site.reactor.max_pending = 1 << 30
     last = site.server.client().send("SUB own 1\r\n")
     for consumer in site.stream.consumers():
         consumer.configure(ack_policy=ACK_NONE)  # a pull consumer that nothing holds back

@@ -1,13 +1,13 @@
-"""A server without sockets for tests: a hub, one account, and clients that are fed and drained by hand."""
+"""A server without sockets for tests: a reactor, one account, and clients that are fed and drained by hand."""
 
 import json
 from collections.abc import Callable
 
-from penstock.core.clock import Clock
-from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
-from penstock.core.session import Sessions
-from penstock.core.wire import ROLE_CLIENT, Parser
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
+from penstock.core.protocol.wire import ROLE_CLIENT, Parser
 
 
 class Client:
@@ -24,7 +24,7 @@ class Client:
 
     def raw(self) -> bytes:
         """All bytes that wait for this client, after the server has done what there is to do."""
-        self.server.hub.settle()
+        self.server.reactor.settle()
         return self.connection.take()
 
     def events(self) -> list[tuple[object, ...]]:
@@ -32,24 +32,24 @@ class Client:
 
 
 class Server:
-    """Hub, Router and Sessions with a clock that stands still."""
+    """Reactor, Router and Sessions with a clock that stands still."""
 
     def __init__(
         self, now_ns: int = 1_700_000_000_000_000_000, *, auth: bool = False, seed: int = 1
     ) -> None:
         self.clock = Clock(now_ns)
-        self.hub = Hub(self.clock, seed)
+        self.reactor = Reactor(self.clock, seed)
         self.errors: list[BaseException] = []
-        self.hub.on_error = self.errors.append
-        self.router = Router(self.hub)
-        self.sessions = Sessions(self.hub, self.connect, self.router, auth)
+        self.reactor.on_error = self.errors.append
+        self.router = Router(self.reactor)
+        self.sessions = Sessions(self.reactor, self.connect, self.router, auth)
         self.on_connect: Callable[[Connection, dict[str, object]], object] | None = None
 
     def connect(self, connection: Connection, text: bytes) -> Router | None:
         try:
             options = json.loads(text)
         except ValueError:
-            self.hub.disconnect(connection, "Parse Error")
+            self.reactor.disconnect(connection, "Parse Error")
             return None
         if self.on_connect is not None and not self.on_connect(connection, options):
             connection.fail(b"Authorization Violation", "Authentication Failure")

@@ -4,10 +4,10 @@ import tarfile
 from collections.abc import Iterator
 from functools import cache
 
-from penstock.core.buffer import crc32c_of
+from penstock.core.base.buffer import crc32c_of
 from penstock.engine import archive
 from penstock.engine.peer_files import checksum
-from tests.core.test_backup import END, entry, number
+from tests.core.stream.test_backup import END, entry, number
 
 MIB = 1 << 20
 BLOCK = 4 * MIB

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from penstock.api.calls import AccountLimits
-from penstock.core.disk import Disk
+from penstock.core.base.disk import Disk
 from penstock.engine import Engine, Settings
 from penstock.vault import Vault
 from tests.core.wires import Server
@@ -37,7 +37,7 @@ class House:
         self.server = Server(now_ns)
         self.reports: list[str] = []
         self.engine = Engine(
-            self.server.hub,
+            self.server.reactor,
             self.disk,
             str(folder),
             settings=Settings(server_name="house", server_version="2.14.0", **settings),
@@ -46,7 +46,7 @@ class House:
             vault=vault,
         )
         self.account = self.engine.add("$G", self.server.router, account_limits)
-        self.server.hub.turn()  # takes the clock's time
+        self.server.reactor.turn()  # takes the clock's time
         if gradually:
             self.engine.begin("$G")
         else:
@@ -132,7 +132,7 @@ class House:
         while self.server.clock.now() < end:
             self.server.clock.advance(min(step_ns, end - self.server.clock.now()))
             self.engine.tick(self.server.clock.now())
-            self.server.hub.settle()
+            self.server.reactor.settle()
 
     def restart(self) -> "House":
         """A clean stop, then the next one."""

@@ -323,7 +323,7 @@ def test_longer_ack_subjects_name_the_domain_and_the_account(house: House) -> No
     house.consumer(ack_policy="explicit")
     (message,) = house.pull(1)
     tail = message[3].removeprefix("$JS.ACK.")
-    for owner in (f"_.{short_hash('other')}", f"hub.{short_hash('$G')}", "_"):
+    for owner in (f"_.{short_hash('other')}", f"reactor.{short_hash('$G')}", "_"):
         house.send(f"$JS.ACK.{owner}.{tail}", b"+ACK")
         assert house.ok("CONSUMER.INFO.S.c")["num_ack_pending"] == 1
     house.send(f"$JS.ACK._.{short_hash('$G')}.{tail}.more", b"+ACK")

@@ -1,6 +1,6 @@
 """Damage to every file of a store, seen from outside: streams, consumers, messages, acks.
 
-The files of a log are tried byte by byte in tests/core/test_damage.py; here all the others are, as
+The files of a log are tried byte by byte in tests/core/log/test_damage.py; here all the others are, as
 a whole with PENSTOCK_EXHAUSTIVE=1 (some minutes), else at every so many bytes.
 """
 

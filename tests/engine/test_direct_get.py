@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from tests.engine.house import House
 
 SUBJECTS = ["a", "a.b", "a.c", "b.c", "b.c.d"]
@@ -46,7 +46,7 @@ class Held:
             if message[3] < 3:
                 self.house.ok("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True})
                 del self.live[seq]
-        self.house.server.hub.settle()
+        self.house.server.reactor.settle()
         self.last = core.log.last_seq
 
     def get(self, **request: Any) -> list[tuple[bytes, bytes]]:
@@ -225,6 +225,6 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
     ask("none", "DIRECT.GET", {"seq": 9})
     assert core.log.last_seq == 4
     assert answers() == ["old", "none"]
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert core.visible == 4
     assert answers() == ["new", *["batch"] * 4, *["each"] * 5, "get"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.subjects import collide
+from penstock.core.protocol.subjects import collide
 from penstock.engine.dispatch import CALLS, Body
 from tests.engine.house import House
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.disk import PyDisk
-from penstock.core.log import Log
+from penstock.core.base.disk import PyDisk
+from penstock.core.log.log import Log
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.engine.test_encryption import MARKS, busy, facts

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.disk import PyDisk
-from penstock.core.hub import HandedSync
-from tests.core.test_log_mend import NthFails
+from penstock.core.base.disk import PyDisk
+from penstock.core.broker.reactor import HandedSync
+from tests.core.log.test_disk_recovery import NthFails
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 
@@ -47,7 +47,7 @@ class Client:
     def use(self, house: House) -> None:
         self.house = house
         self.syncs: list[HandedSync] = []
-        house.server.hub.on_sync = self.syncs.append  # only where they run in the background
+        house.server.reactor.on_sync = self.syncs.append  # only where they run in the background
         self.out = house.server.client().send("SUB in.> 1\r\n")
 
     def publish(self, subject: str, count: int = 3, headers: bool = False) -> None:
@@ -188,7 +188,7 @@ def begin(disk: NthFails, *, background: bool = False) -> Client:
     house.stream("S", subjects=["S"], allow_direct=True)
     house.stream("W", subjects=["W"], retention="workqueue")
     house.consumer("w", "W", durable_name="w", ack_policy="explicit", ack_wait=SECOND)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     return Client(house, disk)
 
 
@@ -379,11 +379,11 @@ def test_a_purge_that_finds_nothing_left_is_answered_when_that_is_on_the_disk() 
     client = Client(house, disk)
     client.publish("S", 4)
     while client.end_syncs():
-        house.server.hub.turn()
+        house.server.reactor.turn()
     assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []
     assert house.request("$JS.API.STREAM.PURGE.S", {"seq": 3}) == []  # they are gone already
     while client.end_syncs():
-        house.server.hub.turn()
+        house.server.reactor.turn()
     answers = [json.loads(payload) for *_, payload in house.client.events()]
     assert [(a["success"], a.get("purged", 0)) for a in answers] == [(True, 2), (True, 0)]
     disk.crash()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.engine.files import AccountFiles
 from tests.simulation.disk import SimDisk
 

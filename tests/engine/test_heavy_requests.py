@@ -1,7 +1,7 @@
 """Requests as large as a payload may be: the work for one is bounded, and what is too much is said.
 
 Work is counted in calls of Python and C functions, which do not depend on how fast the machine is;
-questions about overlaps count their own steps (tests/core/test_overlaps).
+questions about overlaps count their own steps (tests/core/protocol/test_overlaps).
 """
 
 from __future__ import annotations

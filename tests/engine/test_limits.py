@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.api.calls import AccountLimits
-from penstock.core.usage import Usage
+from penstock.core.base.quota import Usage
 from penstock.engine import limits
 from penstock.engine.settings import ServerLimits
 from tests.engine.house import House

@@ -159,11 +159,11 @@ def test_no_copy_of_an_erased_message_stays(house: House, place: str) -> None:
     for n in range(40):
         core.publish(f"s.{n}", b"very secret" if n == 7 else bytes(1000), secret if n == 7 else b"")
     if place != "unwritten":
-        house.server.hub.settle()
+        house.server.reactor.settle()
     if place in ("sealed", "compacted"):
         for _ in range(18):
             core.publish("s.x", bytes(1 << 20))
-            house.server.hub.settle()
+            house.server.reactor.settle()
     if place == "compacted":
         for n in range(1, 40):
             if n != 8:

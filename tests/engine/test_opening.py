@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.api.calls import AccountLimits
-from penstock.core.wire import OP_MSG
+from penstock.core.protocol.wire import OP_MSG
 from tests.engine.house import House
 
 SEGMENTS = 7
@@ -40,7 +40,7 @@ def fill(house: House, name: str, segments: int = SEGMENTS) -> None:
 def open_until(house: House, over: Callable[[], object]) -> int:
     """Recover step by step until then; how many steps."""
     for steps in range(API_TOO_MUCH):
-        house.server.hub.settle()
+        house.server.reactor.settle()
         if over():
             return steps
         assert house.engine.open_more() or over()
@@ -49,7 +49,7 @@ def open_until(house: House, over: Callable[[], object]) -> int:
 
 def open_all(house: House) -> None:
     while house.engine.open_more():
-        house.server.hub.settle()
+        house.server.reactor.settle()
     assert house.engine.opening() == (0, 0, "")
 
 
@@ -136,7 +136,7 @@ def test_a_request_waits_for_its_stream_alone(tmp_path: Path, house: House, call
     asker = Asker(house).send(f"$JS.API.{call}", b'{"seq":1,"batch":1}')
     assert asker.answers() == []
     open_until(house, lambda: "SMALL" in house.account.streams or asker.answers())
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert asker.answers()
     assert "BIG" not in house.account.streams
 
@@ -326,7 +326,7 @@ def test_nothing_acked_is_lost_by_kills_while_opening(house: House, seed: int) -
                 body = b"%d" % sent
                 waiting.append((Asker(house).send(draw.choice(["big.x", "small.x"]), body), body))
             house.engine.open_more()
-            house.server.hub.settle()
+            house.server.reactor.settle()
         for asker, body in waiting:
             for answer in asker.answers():
                 assert answer["seq"] not in acked[answer["stream"]]

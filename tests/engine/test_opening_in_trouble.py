@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.vault import Vault
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 
@@ -82,7 +82,7 @@ def test_many_are_removed_some_at_a_time(again: bool) -> None:
     assert seen[-1] == 0
     steps = [before - after for before, after in itertools.pairwise(seen)]
     assert max(steps) <= 8
-    house.server.hub.settle()
+    house.server.reactor.settle()
     disk.crash(random.Random(7))
     house = house.crash()
     assert names(house) == (sorted(many[::2]) if again else [])

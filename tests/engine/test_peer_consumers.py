@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.snapshot import unpack
+from penstock.core.consumer.snapshot import unpack
 from penstock.engine.peer_consumers import from_peer, to_peer
 from penstock.engine.peer_files import PeerState
 from tests.engine.house import SECOND, House

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 from tests.simulation.world import World
@@ -67,7 +67,7 @@ def test_what_was_answered_survives_power_loss(seed: int) -> None:
         done = [act(house, rng) for _ in range(rng.randint(1, 6))]
         if rng.random() < 0.3:
             house.pass_time(rng.randrange(SECOND))
-        house.server.hub.settle()
+        house.server.reactor.settle()
         before = shape(house)
         disk.crash(rng)
         house = house.crash()
@@ -268,7 +268,7 @@ def test_what_a_start_has_seen_of_consumers_holds_when_the_power_goes() -> None:
     house = House(STORE, disk=PyDisk(disk))
     house.stream("S", subjects=["s"])
     house.consumer("c", durable_name="c")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     disk.fail("sync_dir", errno.EIO, "*/consumers")
     house.api("CONSUMER.DELETE.S.c")
     disk.kill()

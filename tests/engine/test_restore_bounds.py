@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from penstock.api.calls import AccountLimits
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 from penstock.engine.peer_files import PeerState, checksum, pack_state, unpack_state
 from penstock.engine.restored import Staging
 from penstock.engine.restores import Restore
 from penstock.engine.snapshots import Snapshot
 from penstock.engine.spool import PIECE_BYTES, Spool
-from tests.core.test_backup import END, blocks_of, entry
+from tests.core.stream.test_backup import END, blocks_of, entry
 from tests.engine.backups import Receiver, backup, files_of, packed, restore, tar_of
 from tests.engine.bombs import CONSUMER, META, MIB, bombs, file, half_a_record, tar
 from tests.engine.house import SECOND, House
@@ -161,7 +161,7 @@ def test_nothing_is_held_when_it_is_over(tmp_path: Path, what: str) -> None:
         house.request(subject)
     else:
         house.send(subject, b"x")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert held() is None
     assert transfer._staging.spool.size == 0
     assert not house.account.transfers
@@ -249,7 +249,7 @@ def test_a_large_message_is_no_bomb(tmp_path: Path) -> None:
     assert restore(house, ANSWER, data)["state"]["bytes"] > 12 << 20
     # what compresses well may be as large as a client's message
     other = House(tmp_path / "other")
-    other.server.hub.max_payload = 12 << 20
+    other.server.reactor.max_payload = 12 << 20
     log = Log(None)
     log.add(1, "s.x", bytes(12 << 20))
     data = tar_of({"meta.inf": META, "msgs/1.blk": blocks_of(log, 1 << 30)[0]})
@@ -293,9 +293,9 @@ def test_a_consumer_that_is_there_twice(house: House, tmp_path: Path) -> None:
 
 def test_the_end_is_done_in_steps(house: House) -> None:
     data = consumers_tar(*(f"c{n}" for n in range(50)))
-    turns = house.server.hub.turns
+    turns = house.server.reactor.turns
     assert restore(house, ANSWER, data)["state"]["consumer_count"] == 50
-    assert house.server.hub.turns - turns > 50
+    assert house.server.reactor.turns - turns > 50
 
 
 # -- many at once -----------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_restores_take_turns_with_their_blocks(tmp_path: Path) -> None:
     for subject, client in senders:
         client.send("SUB r 1\r\n")
         client.send(b"PUB %s r %d\r\n%s\r\n" % (subject.encode(), len(data), data))
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert all(client.events() for _, client in senders)
     assert house.account.transit.working is None
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import PyDisk
-from penstock.core.s2 import compress
+from penstock.core.base.disk import PyDisk
+from penstock.core.base.s2 import compress
 from penstock.engine import restores
 from penstock.engine.peer_files import checksum
-from tests.core.test_backup import END, entry
+from tests.core.stream.test_backup import END, entry
 from tests.engine.backups import (
     backup,
     files_of,
@@ -35,7 +35,7 @@ def fill(house: House, seed: int, count: int = 60) -> None:
         headers = b"NATS/1.0\r\nN: %d\r\n\r\n" % n if source.random() < 0.3 else b""
         house.publish(f"s.{source.randrange(5)}", source.randbytes(source.randrange(300)), headers)
         house.server.clock.advance(source.randrange(SECOND))
-        house.server.hub.turn()
+        house.server.reactor.turn()
     house.consumer("pull", durable_name="pull", ack_policy="explicit", max_deliver=5)
     house.consumer("all", ack_policy="all", filter_subject="s.1", inactive_threshold=3600 * SECOND)
     house.consumer("new", ack_policy="explicit", deliver_policy="new")

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from tests.engine.house import House
 
 SUBJECTS = ["s.a", "s.b", "s.c.d"]

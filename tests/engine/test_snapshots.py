@@ -318,12 +318,12 @@ def test_a_large_stream_goes_out_in_slices(house: House) -> None:
     house.stream(subjects=["s"], duplicate_window=SECOND)
     for _ in range(60):
         house.server.router.publish_message("s", bytes(100_000))
-    house.server.hub.settle()
+    house.server.reactor.settle()
     receiver = Receiver(house)
-    turns = house.server.hub.turns
+    turns = house.server.reactor.turns
     receiver.ask()
     receiver.take()
     assert receiver.end is not None
-    assert house.server.hub.turns - turns > 6_000_000 // (300 * 1024)
+    assert house.server.reactor.turns - turns > 6_000_000 // (300 * 1024)
     blocks = [name for name in files_of(receiver.data) if name.endswith(".blk")]
     assert blocks == ["msgs/1.blk", "msgs/2.blk"]

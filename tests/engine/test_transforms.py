@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.subjects import subset
+from penstock.core.protocol.subjects import subset
 from penstock.engine.transforms import TransformError, check, fnv1a, parse, publishable
 
 APPLIED = [

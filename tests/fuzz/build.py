@@ -1,7 +1,7 @@
 """The core once more, with sanitizers, beside the normal build.
 
 The C files that Cython made for the normal build are compiled again, so that what is fuzzed is what is shipped, but
-for gcc's checks. They go into a package tree of links: ``build/asan/penstock/core/*.so`` are its own files, all else
+for gcc's checks. They go into a package tree of links: ``build/asan/penstock/core/*/*.so`` are its own files, all else
 leads to ``src``. A process that has that folder first on its path, and the sanitizer's library loaded before all
 others, runs the instrumented core: `environment` says how.
 """
@@ -55,12 +55,18 @@ def build(kind: str = "asan", jobs: int | None = None) -> int:
     target = folder(kind) / "penstock"
     (target / "core").mkdir(parents=True, exist_ok=True)
     link(SOURCE, target, {"core", "__pycache__"})
-    link(SOURCE / "core", target / "core", {"__pycache__"}, {".py", ".pyi", ".pxd"})
-    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{SOURCE / 'core'}"]
+    texts = {".py", ".pyi", ".pxd"}
+    link(SOURCE / "core", target / "core", {"__pycache__"}, texts)
+    rooms = [path.parent for path in sorted((SOURCE / "core").glob("*/__init__.py"))]
+    for room in rooms:
+        (target / "core" / room.name).mkdir(exist_ok=True)
+        link(room, target / "core" / room.name, {"__pycache__"}, texts)
+    include = f"-I{sysconfig.get_paths()['include']}"
     commands = [
-        [*FLAGS, *KINDS[kind], *include, str(source), "-o", str(made)]
-        for source in sorted((SOURCE / "core").glob("*.c"))
-        if stale(made := target / "core" / (source.stem + SUFFIX), source)
+        [*FLAGS, *KINDS[kind], include, str(source), "-o", str(made)]
+        for room in rooms
+        for source in sorted(room.glob("*.c"))
+        if stale(made := target / "core" / room.name / (source.stem + SUFFIX), source)
     ]
     cover = folder(kind) / "libcoverage.so"
     source = Path(__file__).with_name("coverage.c")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.core.atomic import store_whole
-from penstock.core.disk import PyDisk
-from penstock.core.draft import draft
-from penstock.core.log import Log, StoredMessage
-from penstock.core.router import Router
-from penstock.core.stream import Stream
+from penstock.core.base.disk import PyDisk
+from penstock.core.broker.router import Router
+from penstock.core.log.log import Log, StoredMessage
+from penstock.core.stream.atomic_batch import store_whole
+from penstock.core.stream.draft import draft
+from penstock.core.stream.stream import Stream
 from tests.core.wires import Server
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk
@@ -65,7 +65,7 @@ def make(which: int) -> dict[str, bytes]:
 
 
 def store_group(log: Log) -> None:
-    stream = Stream(Router(Server().hub), "S", log)
+    stream = Stream(Router(Server().reactor), "S", log)
     stream.configure()
     store_whole(stream, [draft("s.g", b"one", b""), draft("s.g", b"two", b"")])
     log.flush()

@@ -1,10 +1,10 @@
-"""Accounts without sockets: a hub, accounts from settings, and clients that are fed by hand."""
+"""Accounts without sockets: a reactor, accounts from settings, and clients that are fed by hand."""
 
 from collections.abc import Iterable
 
-from penstock.core.hub import Connection
-from penstock.core.router import Router
-from penstock.core.wire import OP_MSG
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import Router
+from penstock.core.protocol.wire import OP_MSG
 from penstock.server.accounts.registry import Accounts
 from penstock.server.clients.client import Client
 from penstock.server.settings.accounts import AccountSettings
@@ -21,7 +21,9 @@ class House(Server):
         super().__init__()
         self.draws = iter(())
         self.due_ns = 0
-        self.accounts = Accounts(self.hub, draw=lambda below: next(self.draws) % below, **options)
+        self.accounts = Accounts(
+            self.reactor, draw=lambda below: next(self.draws) % below, **options
+        )
         self.accounts.call_at = self._call_at
         self.accounts.server_name = "S"
         self.accounts.apply(settings)
@@ -51,11 +53,11 @@ class House(Server):
         end_ns = self.clock.now() + round(seconds * SECOND)
         while self.due_ns and self.due_ns <= end_ns:
             self.clock.set(self.due_ns)
-            self.hub.turn()
+            self.reactor.turn()
             self.due_ns, due = 0, self.due
             due()
         self.clock.set(end_ns)
-        self.hub.turn()
+        self.reactor.turn()
 
 
 Message = tuple[str, int, str, bytes]  # subject, sid, reply, payload

@@ -1,4 +1,4 @@
-"""Clients on a hub without sockets: greeting, CONNECT, credentials, pings. Time is set by hand."""
+"""Clients on a reactor without sockets: greeting, CONNECT, credentials, pings. Time is set by hand."""
 
 import io
 import json
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.clock import Clock
-from penstock.core.hub import Hub
-from penstock.core.session import Sessions
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Reactor
+from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients.clients import NEVER_NS, Clients
@@ -23,24 +23,24 @@ SECOND = 1_000_000_000
 
 
 class World:
-    """A hub with clients that are fed by hand."""
+    """A reactor with clients that are fed by hand."""
 
     def __init__(self, **settings):
         self.settings = Settings(**settings)
         self.clock = Clock(1000 * SECOND)
-        self.hub = Hub(self.clock)
-        self.accounts = Accounts(self.hub, draw=lambda n: 0)
+        self.reactor = Reactor(self.clock)
+        self.accounts = Accounts(self.reactor, draw=lambda n: 0)
         self.router = self.accounts.default.router
         self.text = io.StringIO()
         log = Log(stream=self.text, debug=True, trace=True)
         greeting = Greeting(self.settings, "NID", "name", "h", 4222)
         gate = Gate(self.settings)
-        self.clients = Clients(self.hub, self.settings, greeting, log, gate, self.accounts)
+        self.clients = Clients(self.reactor, self.settings, greeting, log, gate, self.accounts)
         self.sessions = Sessions(
-            self.hub, self.clients.connect, self.router, self.settings.auth_required
+            self.reactor, self.clients.connect, self.router, self.settings.auth_required
         )
         self.sessions.on_first_pong = self.clients.ponged
-        self.hub.on_close = self.clients.closed
+        self.reactor.on_close = self.clients.closed
 
     def join(self):
         connection = self.sessions.accept()
@@ -49,13 +49,13 @@ class World:
 
     def say(self, connection, text):
         self.sessions.feed(connection, text.encode().replace(b"\n", b"\r\n"))
-        self.hub.turn()
+        self.reactor.turn()
         return connection.take().decode()
 
     def after(self, seconds):
         self.clock.advance(round(seconds * SECOND))
-        self.hub.turn()
-        return self.clients.sweep(self.hub.now_ns)
+        self.reactor.turn()
+        return self.clients.sweep(self.reactor.now_ns)
 
 
 def test_a_client_is_greeted_with_its_own_id_and_address():
@@ -157,7 +157,7 @@ def test_too_many_connections_are_refused_after_their_greeting():
     assert text.endswith(b"-ERR 'maximum connections exceeded'\r\n")
     assert refused.closed
     kept[0].take()
-    world.hub.disconnect(kept[0], "Client Closed")
+    world.reactor.disconnect(kept[0], "Client Closed")
     assert not world.join().closing
 
 
@@ -212,9 +212,9 @@ def test_sweep_tells_when_it_is_needed_again():
     assert world.after(0) == NEVER_NS
     c = world.join()
     due = world.after(0)
-    assert 2 * SECOND <= due - world.hub.now_ns <= 3 * SECOND
+    assert 2 * SECOND <= due - world.reactor.now_ns <= 3 * SECOND
     world.after(3)
-    assert c.session.due_ns - world.hub.now_ns == 120 * SECOND
+    assert c.session.due_ns - world.reactor.now_ns == 120 * SECOND
 
 
 def test_the_departed_are_remembered_up_to_a_number():
@@ -353,7 +353,7 @@ def test_who_fails_often_waits_for_the_answer_and_others_do_not():
         c.take()
         answers.append(world.say(c, 'CONNECT {"user":"a","pass":"y"}\n'))
     assert answers == ["-ERR 'Authorization Violation'\r\n"] * 10 + [""] * 5
-    times = [when_ns - world.hub.now_ns for when_ns, _ in waiting]
+    times = [when_ns - world.reactor.now_ns for when_ns, _ in waiting]
     assert times == sorted(times)
     assert len(set(times)) == 5
     good = world.join()

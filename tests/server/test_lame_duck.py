@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.clock import Clock
-from penstock.core.hub import Hub
-from penstock.core.router import Router
-from penstock.core.session import Sessions
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Reactor
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
 from penstock.server.lame_duck import LameDuck, gap_seconds
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
@@ -20,19 +20,19 @@ SECOND_NS = 1_000_000_000
 
 
 class House:
-    """A hub with clients that leaves slowly; what happens is noted in order."""
+    """A reactor with clients that leaves slowly; what happens is noted in order."""
 
     def __init__(self, clients, **settings):
         self.happened = []
         self.stream = io.StringIO()
-        self.hub = Hub(Clock(10**18))
-        router = Router(self.hub)
-        sessions = Sessions(self.hub, lambda connection, text: router, router)
+        self.reactor = Reactor(Clock(10**18))
+        router = Router(self.reactor)
+        sessions = Sessions(self.reactor, lambda connection, text: router, router)
         self.clients = [sessions.accept() for _ in range(clients)]
-        self.hub.on_close = lambda connection: self.note("closed", connection.reason)
+        self.reactor.on_close = lambda connection: self.note("closed", connection.reason)
         self.duck = LameDuck(
             Settings(**settings),
-            self.hub,
+            self.reactor,
             Log(stream=self.stream, stamps=False),
             [lambda: self.note("event"), lambda: self.note("listeners"), lambda: self.note("js")],
             lambda: self.note("told"),
@@ -74,7 +74,7 @@ def test_a_client_that_went_by_itself_takes_no_time():
 
     async def sleep(seconds):
         if not gone.closed:
-            house.hub.disconnect(gone, "Client Closed")
+            house.reactor.disconnect(gone, "Client Closed")
         house.note("slept", seconds)
 
     house.duck._sleep = sleep

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.core.clock import SystemClock
-from penstock.core.router import Router
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.base.clock import SystemClock
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
 from penstock.server.logs.log import Log
 from penstock.server.transports import listener as module
 from penstock.server.transports.listener import Listener, open_sockets

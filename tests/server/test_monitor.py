@@ -1,4 +1,4 @@
-"""Monitoring: what the endpoints answer about a hub whose clients are fed by hand, and an engine with
+"""Monitoring: what the endpoints answer about a reactor whose clients are fed by hand, and an engine with
 a store of its own.
 """
 
@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.core.disk import Disk
+from penstock.core.base.disk import Disk
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.server.identity import Greeting
@@ -21,11 +21,11 @@ from .test_clients import SECOND, World
 class Store:
     """JetStream as monitoring sees it: a real engine in a folder."""
 
-    def __init__(self, hub, router, folder):
+    def __init__(self, reactor, router, folder):
         self.folder = str(folder / "jetstream")
         settings = EngineSettings(server_name="name", server_version="2.14.0", max_storage=1 << 30)
         self.engine = Engine(
-            hub,
+            reactor,
             Disk(),
             str(folder),
             settings=settings,
@@ -33,7 +33,7 @@ class Store:
             report=lambda text: None,
         )
         self.engine.add("$G", router)
-        hub.turn()
+        reactor.turn()
         self.engine.start()
 
     def accounts(self):
@@ -52,7 +52,7 @@ class House(World):
     def __init__(self, store=None, **settings):
         super().__init__(**settings)
         self.system = self.accounts.system.router
-        self.store = Store(self.hub, self.router, store) if store is not None else None
+        self.store = Store(self.reactor, self.router, store) if store is not None else None
         self.warnings = []
         self.facts = Facts(
             settings=self.settings,
@@ -62,7 +62,7 @@ class House(World):
             port=4222,
             http_port=8222,
             start_ns=self.clock.now() - 90 * SECOND,
-            hub=self.hub,
+            reactor=self.reactor,
             clients=self.clients,
             accounts=self.accounts.all,
             jetstream=lambda: self.store,
@@ -83,7 +83,7 @@ class House(World):
         """The answer to a request to the API."""
         self.say(connection, "SUB in 9\n")
         self.say(connection, f"PUB {subject} in {len(body)}\n{body}\n")
-        self.hub.settle()
+        self.reactor.settle()
         return connection.take().decode()
 
 
@@ -183,7 +183,7 @@ def test_connz_pages_sorts_and_filters():
 
 def test_connz_remembers_the_closed():
     house, alice, bob = busy()
-    house.hub.turn()
+    house.reactor.turn()
     house.sessions.eof(bob)
     house.clock.advance(7 * SECOND)
     assert [r["cid"] for r in house.json("/connz")["connections"]] == [alice.id]

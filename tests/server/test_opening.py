@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.core.clock import SystemClock
-from penstock.core.hub import Connection
-from penstock.core.router import Router
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.base.clock import SystemClock
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
 from penstock.server.opening import PLAIN, Opening, may_open_early
 from penstock.server.plain import field_names
 from penstock.server.settings import Settings

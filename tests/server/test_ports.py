@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.clock import SystemClock
-from penstock.core.turn import Turn
+from penstock.core.base.clock import SystemClock
+from penstock.core.broker.event_loop import Turn
 from penstock.server.errors import StartError
 from penstock.server.http import HttpServer, text_answer
 from penstock.server.logs.log import Log

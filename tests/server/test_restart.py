@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 from tests.server.process import ServerProcess, Wire
 
 SEGMENTS = 3

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from penstock.server.accounts.sharing import Imports
 from penstock.server.settings.accounts import STREAMED, AccountSettings, Export, Import
 from tests.core.wires import Client

@@ -1,4 +1,4 @@
-"""The system account on a hub whose clients are fed by hand: who hears what, who may ask what, and that
+"""The system account on a reactor whose clients are fed by hand: who hears what, who may ask what, and that
 nothing is made for nobody.
 """
 
@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.core.s2 import FrameReader
-from penstock.core.session import Sessions
+from penstock.core.base.s2 import FrameReader
+from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.gate import Gate
 from penstock.server.clients.clients import Clients
@@ -27,8 +27,8 @@ from .test_clients import SECOND, World
 class Doer:
     """What the services did."""
 
-    def __init__(self, hub):
-        self.hub = hub
+    def __init__(self, reactor):
+        self.reactor = reactor
         self.done = []
         self.problem = ""
 
@@ -37,9 +37,9 @@ class Doer:
         return self.problem
 
     def disconnect_client(self, cid):
-        found = [c for c in self.hub.all_connections() if c.id == cid]
+        found = [c for c in self.reactor.all_connections() if c.id == cid]
         for connection in found:
-            self.hub.disconnect(connection, "Kicked")
+            self.reactor.disconnect(connection, "Kicked")
         return bool(found)
 
     def send_lame_duck(self, cid):
@@ -62,20 +62,20 @@ class Town(World):
             User("c", "pw", account="A", permissions=limited),
         ]
         super().__init__(users=users)
-        accounts = Accounts(self.hub, draw=lambda n: 0)
+        accounts = Accounts(self.reactor, draw=lambda n: 0)
         accounts.apply([AccountSettings("A")])
         self.accounts = accounts
         old = self.clients
         self.clients = Clients(
-            self.hub,
+            self.reactor,
             self.settings,
             old.greeting,
             old.log,
             Gate(self.settings),
             accounts,
         )
-        self.sessions = Sessions(self.hub, self.clients.connect, accounts.default.router, True)
-        self.hub.on_close = self.clients.closed
+        self.sessions = Sessions(self.reactor, self.clients.connect, accounts.default.router, True)
+        self.reactor.on_close = self.clients.closed
         self.facts = Facts(
             settings=self.settings,
             server_id="NID",
@@ -84,13 +84,13 @@ class Town(World):
             port=4222,
             http_port=0,
             start_ns=self.clock.now(),
-            hub=self.hub,
+            reactor=self.reactor,
             clients=self.clients,
             accounts=accounts.all,
             jetstream=lambda: None,
         )
         self.looked = 0
-        self.doer = Doer(self.hub)
+        self.doer = Doer(self.reactor)
         self.system = System(
             self.look, "NID", accounts.system.router, self.doer, lambda call: call()
         )
@@ -116,7 +116,7 @@ class Town(World):
 
     def heard(self, connection):
         """(subject, body) of what waits for a connection."""
-        self.hub.turn()
+        self.reactor.turn()
         return messages(connection.take())
 
     def ask(self, connection, subject, body="", headers=""):
@@ -153,7 +153,7 @@ def messages(raw):
 def test_nothing_is_made_for_nobody():
     town = Town()
     for _ in range(3):
-        town.hub.disconnect(town.enter("a"), "Client Closed")
+        town.reactor.disconnect(town.enter("a"), "Client Closed")
     town.enter("a", "wrong")
     town.system.tick(town.clock.now() + STATSZ_NS)
     town.system.leaving(lame_duck=False)
@@ -176,7 +176,7 @@ def test_who_comes_and_goes_is_told():
     assert events["$SYS.ACCOUNT.A.SERVER.CONNS"]["conns"] == 1
     assert events["$SYS.ACCOUNT.A.CONNECT"]["server"]["name"] == "town"
     town.say(alice, "PUB x 5\nhello\n")
-    town.hub.disconnect(alice, "Client Closed")
+    town.reactor.disconnect(alice, "Client Closed")
     events = dict(town.heard(system))
     gone = events["$SYS.ACCOUNT.A.DISCONNECT"]
     assert (gone["reason"], gone["sent"]) == ("Client Closed", {"msgs": 1, "bytes": 5})

@@ -7,36 +7,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.clock import Clock
-from penstock.core.hub import Hub
-from penstock.core.router import Router
-from penstock.core.session import Sessions
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Reactor
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
 from penstock.server.logs.log import Log
 from penstock.server.logs.tracing import Tracer, without_secrets
 from penstock.server.settings import Settings
 
 
 class Traced:
-    """A hub without sockets whose traffic is traced."""
+    """A reactor without sockets whose traffic is traced."""
 
     def __init__(self, **settings):
         self.stream = io.StringIO()
         log = Log(stream=self.stream, stamps=False, trace=True)
-        self.hub = Hub(Clock(10**18))
-        router = Router(self.hub)
+        self.reactor = Reactor(Clock(10**18))
+        router = Router(self.reactor)
 
         def connect(connection, text):
             connection.headers = True
             connection.verbose = False
             return router
 
-        self.sessions = Sessions(self.hub, connect, router)
-        self.hub.tracer = Tracer(log, Settings(**settings), lambda c: f"cid:{c.id}")
+        self.sessions = Sessions(self.reactor, connect, router)
+        self.reactor.tracer = Tracer(log, Settings(**settings), lambda c: f"cid:{c.id}")
         self.client = self.sessions.accept()
 
     def lines(self, data):
         self.sessions.feed(self.client, data)
-        self.hub.settle()
+        self.reactor.settle()
         self.client.take()
         return [line.split("[TRC] ")[1] for line in self.stream.getvalue().splitlines()]
 

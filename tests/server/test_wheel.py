@@ -3,14 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.clock import Clock
-from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
-from penstock.core.session import Sessions
+from penstock.core.base.clock import Clock
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import Sessions
 from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
 
 START_NS = 1_700_000_000_000_000_000
-HUB = Hub(Clock(START_NS))
+HUB = Reactor(Clock(START_NS))
 SESSIONS = Sessions(HUB, lambda connection, text: None, Router(HUB))
 CONNECTIONS = [SESSIONS.accept() for _ in range(6)]
 

@@ -1,6 +1,6 @@
 """The simulated disk: everything a disk may do to a server, and nothing else.
 
-The target of ``penstock.core.disk.PyDisk``. Until a sync, writes and names are in memory; when power
+The target of ``penstock.core.base.disk.PyDisk``. Until a sync, writes and names are in memory; when power
 goes, any of them may be lost, torn at any byte, or have made it before earlier ones. A call may fail
 once or for good; a failed sync drops what it was to write, and the next one answers that all is
 well, as Linux does. It fills up, and writes what fits. A bit flips when told to. All chance comes

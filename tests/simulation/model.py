@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 
 SECOND = 1_000_000_000
 SLACK_NS = 50_000_000

@@ -17,7 +17,7 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.engine import Engine, Settings
 from penstock.vault import Vault
 from tests.core.wires import Client as Wire
@@ -28,7 +28,7 @@ from .disk import Handle, PowerCut, SimDisk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.hub import HandedSync
+    from penstock.core.broker.reactor import HandedSync
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -161,10 +161,10 @@ class World:
         self.syncs: list[Running] = []
         self.reports: list[str] = []
         self.server = Server(self.now_ns, seed=self.life)
-        self.hub = self.server.hub
-        self.hub.on_sync = self._asked_for_sync
+        self.reactor = self.server.reactor
+        self.reactor.on_sync = self._asked_for_sync
         self.engine = Engine(
-            self.hub,
+            self.reactor,
             PyDisk(self.disk, background=True),
             "store",
             settings=Settings(
@@ -179,7 +179,7 @@ class World:
             vault=self.vault,
         )
         self.account = self.engine.add("$G", self.server.router)
-        self.hub.turn()
+        self.reactor.turn()
         self.engine.start()
         self.links = [Link(self, f"c{n}") for n in range(3)]
         self.note("start", self.life, self.disk.serial)
@@ -208,14 +208,14 @@ class World:
         running.sync.end(error)
 
     def turn(self) -> None:
-        self.hub.turn()
+        self.reactor.turn()
         for link in self.links:
             link.hear()
 
     def settle(self) -> None:
         """All that is on its way arrives; nothing new is asked for."""
         for _ in range(200):
-            more = self.hub.turn()
+            more = self.reactor.turn()
             while self.syncs:
                 self.end_sync()
                 more = True

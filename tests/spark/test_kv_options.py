@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from penstock.spark.buckets.kv_options import ROWS, key_patterns, overlapping, parse_kv_options
 from penstock.spark.parsing import OptionError
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.api.times import format_time
 from penstock.client.blocking import connect_blocking
 from penstock.client.models import ConsumerConfig, StreamConfig
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from penstock.errors import ConsumerNotFound, MessageNotFound, Timeout
 from penstock.spark.connection import forget_client
 from penstock.spark.reading import streaming

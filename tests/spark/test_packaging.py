@@ -19,10 +19,10 @@ from penstock.spark.packaging import PackagingError, package
 PROGRAM = """
 import sys
 sys.path = [part for part in sys.path if not part.endswith("site-packages")]
-import penstock.spark.parsing, penstock.core.wire, penstock.api, pyspark_jetstream
+import penstock.spark.parsing, penstock.core.protocol.wire, penstock.api, pyspark_jetstream
 import msgspec, json
 print(json.dumps([penstock.__version__, penstock.spark.parsing.__file__,
-    penstock.core.wire.__file__, msgspec.__file__, pyspark_jetstream.__file__]))
+    penstock.core.protocol.wire.__file__, msgspec.__file__, pyspark_jetstream.__file__]))
 """
 
 
@@ -48,8 +48,9 @@ def test_every_module_is_in_it(archive):
     home = Path(penstock.__file__).parent
     for file in home.rglob("*.py"):
         assert f"penstock/{file.relative_to(home).as_posix()}" in names
-    for file in home.glob("core/*.pyx"):
-        assert f"penstock/core/{file.stem}.{unpacking.this_python()}.so" in names
+    for file in home.glob("core/*/*.pyx"):
+        made = f"{file.stem}.{unpacking.this_python()}.so"
+        assert f"penstock/core/{file.parent.name}/{made}" in names
     assert "penstock/spark/log4j2.properties" in names
     assert {n for n in names if n.startswith("pyspark_")} == {
         f"{folder.name}/__init__.py" for folder in home.parent.glob("pyspark_jetstream*")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.client.blocking import connect_blocking
-from penstock.core.subjects import matches
+from penstock.core.protocol.subjects import matches
 from penstock.spark.connection import ReadError, forget_client
 from penstock.spark.reading import segments as files
 from penstock.spark.reading.offsets import DataLossError, Range

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
-from penstock.core.disk import Disk
-from penstock.core.log import Log
-from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.segment_reader import LogReader
-from penstock.core.snapshot import pack
+from penstock.core.base.disk import Disk
+from penstock.core.base.readonly_disk import ReadOnlyDisk
+from penstock.core.consumer.snapshot import pack
+from penstock.core.log.log import Log
+from penstock.core.log.segment_reader import LogReader
 from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
 from penstock.store.places import Store, StreamPlace, find
 from penstock.vault import Vault
 
 if TYPE_CHECKING:
-    from penstock.core.log import StoredMessage
+    from penstock.core.log.log import StoredMessage
 
 CREATED = 1_700_000_000_000_000_000
 SEGMENT = 4096

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.disk import Disk, PyDisk
-from penstock.core.log import Log
-from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.store_lock import FolderLock
+from penstock.core.base.disk import Disk, PyDisk
+from penstock.core.base.readonly_disk import ReadOnlyDisk
+from penstock.core.log.log import Log
+from penstock.core.log.store_lock import FolderLock
 from penstock.store.backup import back_up
 from penstock.store.look import look_at
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
@@ -60,11 +60,11 @@ def sizes(target: Path) -> int:
 def test_a_restored_store_is_the_one_that_was_backed_up(tmp_path: Path) -> None:
     folder = make_stream(tmp_path / "a")
     make_stream(tmp_path / "a", "PACKED", 150, compress=True)
-    make_stream(tmp_path / "a" / "domain_hub", "EVENTS", 30, account="A/B")
+    make_stream(tmp_path / "a" / "domain_reactor", "EVENTS", 30, account="A/B")
     before = tree(tmp_path / "a")
     made = save(tmp_path / "a", tmp_path / "backups")
     assert tree(tmp_path / "a") == before
-    assert [each.label for each in made.streams] == ["$G/ORDERS", "$G/PACKED", "hub/A/B/EVENTS"]
+    assert [each.label for each in made.streams] == ["$G/ORDERS", "$G/PACKED", "reactor/A/B/EVENTS"]
     assert made.streams[0].messages == 180
     assert made.streams[0].config["config"]["name"] == "ORDERS"  # type: ignore[index]  # plain data
     bring_back(tmp_path / "backups", tmp_path / "b")

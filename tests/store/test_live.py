@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
-from penstock.core.disk import Disk
-from penstock.core.store_lock import FolderInUse, FolderLock
+from penstock.core.base.disk import Disk
+from penstock.core.log.store_lock import FolderInUse, FolderLock
 from penstock.store.backup import back_up
 from penstock.store.look import look_at
 from penstock.store.manifests import BackupFolder

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import Disk
-from penstock.core.log import Log
-from penstock.core.store_lock import FolderInUse, FolderLock, owner_of
+from penstock.core.base.disk import Disk
+from penstock.core.log.log import Log
+from penstock.core.log.store_lock import FolderInUse, FolderLock, owner_of
 from penstock.engine.files import AccountFiles
 from penstock.store.dump import Choice, damages, messages
 from penstock.store.look import look, look_at

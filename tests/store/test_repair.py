@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import Disk, PyDisk
-from penstock.core.log import Log
+from penstock.core.base.disk import Disk, PyDisk
+from penstock.core.log.log import Log
 from penstock.store.look import look
 from penstock.store.mending import mend_states
 from penstock.store.repair import repair

@@ -25,9 +25,7 @@ from penstock.api.streams import (
     StreamState,
     SubjectTransform,
 )
-
-API_LEVEL = 4
-"""The highest level of API features that these types describe (4: nats-server 2.14)."""
+from penstock.core.protocol.api_level import API_LEVEL
 
 __all__ = [
     "API_LEVEL",

@@ -25,8 +25,8 @@ import msgspec
 from penstock.api.fields import Choice, Flatten, Instant, Number, Omit
 from penstock.api.scan import JsonFaultError, documents
 from penstock.api.times import format_instant, format_time, parse_instant, parse_time
-from penstock.core.json_scan import unicode_only
-from penstock.core.quoting import quoted_letter
+from penstock.core.base.quoting import quoted_letter
+from penstock.core.protocol.json_scan import unicode_only
 
 T = TypeVar("T", bound=msgspec.Struct)
 

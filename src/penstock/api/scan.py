@@ -1,14 +1,14 @@
 """Where a JSON text is wrong, in the words NATS servers use, and where one document of several
 ends.
 
-Called only for texts that the fast decoder refused: `core/json_scan` finds the first fault, or the
+Called only for texts that the fast decoder refused: `core/protocol/json_scan` finds the first fault, or the
 ends of the concatenated documents; here are the words and offsets. Builds no values.
 """
 
 import re
 from collections.abc import Iterator
 
-from penstock.core import json_scan
+from penstock.core.protocol import json_scan
 
 MAX_DEPTH = 10_000
 

@@ -18,7 +18,7 @@ from penstock.cli.output import as_data, number, print_json, size
 from penstock.cli.session import Session, command
 from penstock.cli.streams import show
 from penstock.cli.values import SIZE
-from penstock.core.store_lock import make_private
+from penstock.core.log.store_lock import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ import click
 from penstock.cli.output import as_data, payload, print_json, print_json_line, readable
 from penstock.cli.session import Session, command
 from penstock.cli.values import DURATION
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api import encode
 from penstock.api.times import format_duration, format_time
-from penstock.core.quoting import quoted_letter, shown
+from penstock.core.base.quoting import quoted_letter, shown
 
 if TYPE_CHECKING:
     import msgspec

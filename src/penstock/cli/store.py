@@ -21,7 +21,7 @@ from penstock.cli.store_session import (
     style,
     vault,
 )
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.store.reports import Problem, StoreReport, StreamReport
@@ -45,7 +45,7 @@ _NUMBERS = frozenset(("messages", "bytes", "segments", "on disk", "first", "last
 def _look(
     session: Session, store: str, streams: tuple[str, ...], what: str, *, whole: bool
 ) -> StoreReport:
-    from penstock.core.readonly import ReadOnlyDisk
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.look import look_at, size_of
     from penstock.store.places import find
 
@@ -113,7 +113,7 @@ def check(session: Session, store: str, streams: tuple[str, ...]) -> int:
 @click.pass_obj
 def verify(session: Session, store: str, streams: tuple[str, ...]) -> int:
     """Read every record, block and file of STORE (or of a backup) and check it."""
-    from penstock.core.disk import Disk
+    from penstock.core.base.disk import Disk
     from penstock.store.manifests import is_backup
 
     if is_backup(Disk(), store):

@@ -24,8 +24,8 @@ from penstock.cli.store_session import (
     style,
 )
 from penstock.cli.values import DURATION
-from penstock.core.quoting import shown
-from penstock.core.store_lock import make_private
+from penstock.core.base.quoting import shown
+from penstock.core.log.store_lock import make_private
 
 if TYPE_CHECKING:
     from penstock.store.manifests import BackupFolder, Manifest
@@ -35,7 +35,7 @@ _COLUMNS = ("backup", "time", "streams", "messages", "size", "new", "state")
 
 
 def _open(target: str) -> BackupFolder:
-    from penstock.core.disk import Disk
+    from penstock.core.base.disk import Disk
     from penstock.store.manifests import BackupFolder
 
     folder = BackupFolder(Disk(), target.rstrip("/"))
@@ -57,8 +57,8 @@ def backup(
 
     A server may be using the store: every message that it acknowledged before is in the backup.
     """
-    from penstock.core.disk import Disk
-    from penstock.core.readonly import ReadOnlyDisk
+    from penstock.core.base.disk import Disk
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.backup import back_up, size_of
     from penstock.store.manifests import BackupFolder
     from penstock.store.places import find
@@ -166,7 +166,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
 
     Streams that are there are never touched: one of the same name refuses the restore.
     """
-    from penstock.core.disk import Disk
+    from penstock.core.base.disk import Disk
     from penstock.store.places import StoreError
     from penstock.store.restore import chosen, roots_of
     from penstock.store.restore import restore as put_back

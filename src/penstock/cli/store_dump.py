@@ -18,10 +18,10 @@ from penstock.cli.store_session import (
     store_argument,
     vault,
 )
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
-    from penstock.core.readonly import ReadOnlyDisk
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.dump import Row
     from penstock.store.places import StreamPlace
 
@@ -58,7 +58,7 @@ def dump(
     config: bool,
 ) -> int:
     """Print the messages of STREAM in the folder STORE, also of one that can't be recovered."""
-    from penstock.core.readonly import ReadOnlyDisk
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.dump import Choice, messages
     from penstock.store.places import find
 

@@ -23,7 +23,7 @@ from penstock.cli.store_session import (
     style,
     vault,
 )
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.store.repair import RepairReport
@@ -40,8 +40,8 @@ def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool
 
     What is replaced is kept in the folder `aside` of the stream. No server may be using the store.
     """
-    from penstock.core.disk import Disk
-    from penstock.core.readonly import ReadOnlyDisk
+    from penstock.core.base.disk import Disk
+    from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.look import size_of
     from penstock.store.places import StoreError, find
     from penstock.store.repair import repair as put_right

@@ -16,7 +16,7 @@ import click
 
 from penstock.cli.output import number, print_json
 from penstock.cli.tree import Lazy
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def style(text: str, state: str) -> str:
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
     """Have a folder for this process alone, as a server has its store; StoreError."""
-    from penstock.core.store_lock import FolderInUse, FolderLock
+    from penstock.core.log.store_lock import FolderInUse, FolderLock
     from penstock.store.places import StoreError
 
     try:

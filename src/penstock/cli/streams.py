@@ -29,7 +29,7 @@ from penstock.cli.output import (
 )
 from penstock.cli.session import OFFLINE, Session, check_readable, command
 from penstock.cli.values import DURATION, SIZE
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 
 if TYPE_CHECKING:
     from penstock.client import StreamInfo

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.api.fields import ConsumerAction, DeliverPolicy
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
 
     from .blocking import BlockingClient
     from .blocking_subscription import BlockingMessage

@@ -18,9 +18,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.core.columns import Columns
-from penstock.core.wire import decode_headers
-from penstock.core.wire_columns import WireColumns
+from penstock.core.bulk.columns import Columns
+from penstock.core.bulk.wire_columns import WireColumns
+from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (
     ConnectionLost,
     ConsumerDeleted,
@@ -38,7 +38,7 @@ from .pull import HEARTBEAT, PENDING_MESSAGES, TRANSIENT, pull_body, status_erro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.core.wire import Parser
+    from penstock.core.protocol.wire import Parser
 
     from .blocking_jetstream import JetStream
     from .connection import Interest

@@ -22,7 +22,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from penstock.core import wire
+from penstock.core.protocol import wire
 from penstock.errors import (
     AuthenticationError,
     ConnectError,

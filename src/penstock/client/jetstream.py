@@ -23,7 +23,7 @@ from penstock.api import JsonError, decode_response, encode, error_from
 from penstock.api import calls as wire
 from penstock.api.subjects import Api
 from penstock.api.times import format_duration
-from penstock.core.wire import decode_headers, encode_headers
+from penstock.core.protocol.wire import decode_headers, encode_headers
 from penstock.errors import ProtocolError
 
 from .durations import Duration, to_nanoseconds

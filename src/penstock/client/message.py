@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.api.subjects import parse_ack
-from penstock.core.wire import decode_headers
+from penstock.core.protocol.wire import decode_headers
 from penstock.errors import CallbackFailed, NotJetStreamMessage
 
 from .durations import Duration, to_nanoseconds

@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.core.outflow import Encoder, Outflow
+from penstock.core.bulk.publish_window import Encoder, PublishWindow
 from penstock.errors import ConnectionLost, PermissionsViolation
 
 if TYPE_CHECKING:
-    from penstock.core.outflow import Rows
-    from penstock.core.wire import Parser
+    from penstock.core.bulk.publish_window import Rows
+    from penstock.core.protocol.wire import Parser
 
     from .blocking import BlockingClient
     from .connection import Interest
@@ -61,7 +61,7 @@ class RowPublisher:
             reply=f"{self._inbox}.".encode(),
             max_payload=min(client.server_info.max_payload, payload_max or LARGE),
         )
-        self.flow = Outflow(encoder, window, window_bytes)
+        self.flow = PublishWindow(encoder, window, window_bytes)
         self._reconnects = 0
         self._complaint: Exception | None = None
         self.open(client)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from penstock.api import encode
 from penstock.api.calls import MsgGetRequest, MsgGetResponse
-from penstock.core.columns import Columns
-from penstock.core.subjects import matches
+from penstock.core.bulk.columns import Columns
+from penstock.core.protocol.subjects import matches
 from penstock.errors import (
     ConnectionLost,
     MessageNotFound,

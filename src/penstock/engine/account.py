@@ -2,7 +2,7 @@
 here.
 
 Lifecycle of streams is in `engine/streams`, of consumers in `engine/consumers`; they work on an
-Account. Nothing here is global: a server with several accounts has several of these over one hub
+Account. Nothing here is global: a server with several accounts has several of these over one reactor
 and one disk.
 """
 
@@ -15,12 +15,12 @@ from penstock.api.calls import AccountLimits, ClientInfo, PullRequest
 from penstock.api.codec import JsonError
 from penstock.api.streams import StreamConfig
 from penstock.api.whole import decode_whole
-from penstock.core.consumer import Consumer
-from penstock.core.disk import Disk
-from penstock.core.hub import Connection, Hub
-from penstock.core.jetstream import Desk
-from penstock.core.router import Router
-from penstock.core.usage import Usage
+from penstock.core.base.disk import Disk
+from penstock.core.base.quota import Usage
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
+from penstock.core.consumer.api_subjects import Desk
+from penstock.core.consumer.consumer import Consumer
 from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
 from penstock.engine.entries import ConsumerEntry, StreamEntry
@@ -84,7 +84,7 @@ class Offline:
 
 
 class Transfer(Protocol):
-    """A backup or a restore that is on its way; works by messages and jobs of the hub."""
+    """A backup or a restore that is on its way; works by messages and jobs of the reactor."""
 
     def tick(self, now_ns: int) -> None:
         """Called now and then, for what happens when nothing does."""
@@ -110,7 +110,7 @@ class Account:
         name: str,
         router: Router,
         *,
-        hub: Hub,
+        reactor: Reactor,
         disk: Disk,
         store: str,
         settings: Settings,
@@ -129,7 +129,7 @@ class Account:
         """
         self.name = name
         self.router = router
-        self.hub = hub
+        self.reactor = reactor
         self.disk = disk
         self.settings = settings
         self.files = AccountFiles(disk, store, name, vault)
@@ -168,7 +168,7 @@ class Account:
     @property
     def now_ns(self) -> int:
         """The time of this turn."""
-        return self.hub.now_ns
+        return self.reactor.now_ns
 
     def serve(self, api: ApiCallback) -> None:
         """Take the account's `$JS.API.` and `$JS.ACK.` subjects."""

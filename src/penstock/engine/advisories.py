@@ -13,7 +13,7 @@ from penstock.api.codec import encode
 from penstock.api.fields import OMIT, Duration, Int64, Time, Uint64
 from penstock.api.streams import StreamState
 from penstock.api.subjects import ADVISORY_PREFIX
-from penstock.core.router import Router
+from penstock.core.broker.router import Router
 from penstock.nuid import Nuid
 
 _TYPE_PREFIX = "io.nats.jetstream.advisory.v1."

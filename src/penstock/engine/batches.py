@@ -1,9 +1,9 @@
 """How many batches publishers have open on all streams of a server, and what they may ask for.
 
-Counts only: the batches themselves are kept by the streams (`core/gathering`, `core/ingest`).
+Counts only: the batches themselves are kept by the streams (`core/stream/open_batches`, `core/stream/fast_batch`).
 """
 
-from penstock.core.ingest import Inflight
+from penstock.core.stream.fast_batch import Inflight
 from penstock.engine.settings import BatchLimits
 
 ATOMIC_PER_STREAM = 50

@@ -14,8 +14,8 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
 from penstock.api.times import ZERO_NS
-from penstock.core.durations import format_duration
-from penstock.core.subjects import matches
+from penstock.core.base.durations import format_duration
+from penstock.core.protocol.subjects import matches
 from penstock.engine.settings import (
     DEFAULT_ACK_WAIT_NS,
     DEFAULT_INACTIVE_THRESHOLD_NS,

@@ -11,7 +11,7 @@ import msgspec
 from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
-from penstock.core.consumer import Consumer
+from penstock.core.consumer.consumer import Consumer
 from penstock.engine import consumer_config, limits, work_queue
 from penstock.engine.account import Account
 from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer

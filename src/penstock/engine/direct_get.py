@@ -1,4 +1,4 @@
-"""Direct get: what is asked for, and whether it can be; the answers are made by `core/direct_get`.
+"""Direct get: what is asked for, and whether it can be; the answers are made by `core/stream/direct_get`.
 
 Errors are status lines, never JSON, as the protocol has it. Knows nothing of who serves a stream's
 direct gets: that is `Account.direct_server`.
@@ -7,7 +7,7 @@ direct gets: that is `Account.direct_server`.
 from penstock.api.calls import MsgGetRequest
 from penstock.api.codec import JsonError
 from penstock.api.whole import decode_whole
-from penstock.core.direct_get import Answers
+from penstock.core.stream.direct_get import Answers
 from penstock.engine.entries import StreamEntry
 from penstock.engine.message_calls import SUBJECTS_MOST, conflicting, find, selects
 from penstock.engine.settings import MAX_SUBJECTS

@@ -56,7 +56,7 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.errors import ApiError
 from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.engine import (
     consumer_calls,
     direct_get,
@@ -517,7 +517,7 @@ class Dispatcher:
             if wanted:
                 direct_get.by_subject(entry, body, wanted, reply)
             else:
-                direct_get.by_request(entry, body, reply, self._account.hub.max_pending)
+                direct_get.by_request(entry, body, reply, self._account.reactor.max_pending)
         except OSError as error:
             direct_get.answers_of(entry).failed(reply, error.strerror or str(error))
         return True

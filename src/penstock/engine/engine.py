@@ -1,7 +1,7 @@
 """The engine: the accounts of a server, their recovery, their timers, their end.
 
-A shell owns sockets and the loop: it calls `tick` when a deadline has come, then the hub's turn as
-usual, and `close` at the end. The engine has no clock: time is what the hub and the callers say.
+A shell owns sockets and the loop: it calls `tick` when a deadline has come, then the reactor's turn as
+usual, and `close` at the end. The engine has no clock: time is what the reactor and the callers say.
 """
 
 import contextlib
@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.api.calls import AccountLimits
-from penstock.core.disk import Disk
-from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
-from penstock.core.usage import NO_LIMIT
+from penstock.core.base.disk import Disk
+from penstock.core.base.quota import NO_LIMIT
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
 from penstock.engine import consumers, limits, reopening, streams, trouble
 from penstock.engine.account import Account, Transit
 from penstock.engine.batches import OpenBatches
@@ -48,7 +48,7 @@ class Engine:
 
     def __init__(
         self,
-        hub: Hub,
+        reactor: Reactor,
         disk: Disk,
         store: str,
         *,
@@ -61,7 +61,7 @@ class Engine:
         has the keys of a store that is encrypted. There is no account yet: see `add`.
         """
         self._vault = vault
-        self._hub = hub
+        self._reactor = reactor
         self._disk = disk
         self._store = store
         self._settings = settings
@@ -96,7 +96,7 @@ class Engine:
         account = Account(
             name,
             router,
-            hub=self._hub,
+            reactor=self._reactor,
             disk=self._disk,
             store=self._store,
             settings=self._settings,
@@ -139,7 +139,7 @@ class Engine:
 
     def open_more(self) -> bool:
         """Recover a little more of the accounts that were begun, as little as a segment, and rather
-        what somebody waits for; whether there is more to do. Let the hub have a turn afterwards.
+        what somebody waits for; whether there is more to do. Let the reactor have a turn afterwards.
         """
         if not self._openings:
             return False
@@ -206,13 +206,13 @@ class Engine:
         return dispatcher is not None and dispatcher.take(source, subject, reply, headers, body)
 
     def tick(self, now_ns: int) -> int:
-        """Do what is due; when to call again (ns). Let the hub have a turn afterwards.
+        """Do what is due; when to call again (ns). Let the reactor have a turn afterwards.
 
         0: not needed until a turn changes something (an API request, a delivery). Between two calls
         a consumer's deadline may move forward: see `call_when_sooner`, or ask `next_deadline_ns`
         after a turn.
         """
-        self._hub.now_ns = now_ns
+        self._reactor.now_ns = now_ns
         save, idle = now_ns >= self._save_at_ns, now_ns >= self._idle_at_ns
         if save:
             self._save_at_ns = now_ns + SAVE_INTERVAL_NS

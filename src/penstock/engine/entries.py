@@ -23,11 +23,11 @@ from penstock.api.streams import (
     StreamInfo,
     StreamState,
 )
-from penstock.core.ack_journal import AckJournal
-from penstock.core.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
-from penstock.core.direct_get import Answers
-from penstock.core.interest import Interest
-from penstock.core.stream import Stream
+from penstock.core.consumer.ack_journal import AckJournal
+from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
+from penstock.core.stream.direct_get import Answers
+from penstock.core.stream.interest import Interest
+from penstock.core.stream.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
 from penstock.engine.rules import RuleSet

@@ -30,7 +30,7 @@ from penstock.api.codec import JsonError, decode_request, encode
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
-from penstock.core.disk import Disk
+from penstock.core.base.disk import Disk
 from penstock.engine import twins
 from penstock.engine.small_files import LockedError as LockedError
 from penstock.engine.small_files import SmallFiles

@@ -1,7 +1,7 @@
 """The limits of an account and of the server: which hold for an asset, and what would pass them.
 
 An account has one set of limits for all its assets, under the name "", or one for each tier, such
-as "R1". Bytes that are stored are counted by the logs themselves (core/usage) and refused there;
+as "R1". Bytes that are stored are counted by the logs themselves (core/base/quota) and refused there;
 here is what a configuration reserves, and what is counted in assets.
 """
 
@@ -9,7 +9,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.calls import AccountInfo, AccountLimits, ApiStats, TierInfo
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
-from penstock.core.usage import NO_LIMIT, Usage
+from penstock.core.base.quota import NO_LIMIT, Usage
 from penstock.engine.account import Account
 from penstock.engine.consumer_config import ConsumerCaps
 from penstock.engine.entries import StreamEntry

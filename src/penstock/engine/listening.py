@@ -6,7 +6,7 @@ names and subjects, no stream.
 
 from collections.abc import Iterable
 
-from penstock.core.overlaps import Patterns
+from penstock.core.protocol.overlaps import Patterns
 from penstock.engine.settings import MAX_STEPS
 from penstock.engine.subject_rules import bounded
 

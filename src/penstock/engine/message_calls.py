@@ -15,7 +15,7 @@ from penstock.api.calls import (
     SuccessResponse,
 )
 from penstock.api.errors import ApiError
-from penstock.core.log import Log
+from penstock.core.log.log import Log
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry
 from penstock.engine.subject_rules import is_valid

@@ -14,9 +14,9 @@ offline; who waited for it goes on and hears that.
 from collections import deque
 from collections.abc import Callable, Generator
 
-from penstock.core.hub import Connection
-from penstock.core.log import Log
-from penstock.core.waiting import Front, Waiting
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.startup_gate import Front, Waiting
+from penstock.core.log.log import Log
 from penstock.engine import streams
 from penstock.engine.account import Account
 from penstock.engine.entries import StreamEntry

@@ -6,8 +6,8 @@ due is told as delivered so long ago that its ack wait is over. Messages that we
 they may are, for nats-server, delivered again and not pending.
 """
 
-from penstock.core.consumer import Consumer
-from penstock.core.snapshot import SPENT, pack, unpack
+from penstock.core.consumer.consumer import Consumer
+from penstock.core.consumer.snapshot import SPENT, pack, unpack
 from penstock.engine.peer_files import PeerState
 
 _WAITING, _DELAYED, _QUEUED = 1, 2, 3

@@ -23,7 +23,7 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Time
 from penstock.api.streams import StreamConfig
 from penstock.api.times import format_time
-from penstock.core.highway import highway64
+from penstock.core.base.highway_hash import highway64
 
 _MAGIC = 22
 _VERSION = 2

@@ -1,6 +1,6 @@
 """Streams that could not be opened for the disk's sake: opened again by themselves.
 
-Opening needs a disk that reads (core/owed). A stream that is offline all the same, because of an
+Opening needs a disk that reads (core/log/deferred_writes). A stream that is offline all the same, because of an
 error of the disk and not of what is in its files, is tried again after a second, then after two and
 so on up to a minute; a few segments at a time, so that clients are served meanwhile. Until it is
 there it is offline as before.

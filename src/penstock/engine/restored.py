@@ -21,8 +21,8 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
 from penstock.api.subjects import valid_name
-from penstock.core.log import Log
-from penstock.core.stream import SYNC_INTERVAL, Stream
+from penstock.core.log.log import Log
+from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 from penstock.engine import consumer_config, consumers, limits, streams
 from penstock.engine.archive import ArchiveError
 from penstock.engine.entries import StreamEntry
@@ -72,7 +72,7 @@ class Staging:
         self._synced_bytes = 0
         self.spool = Spool(self._spool_files, account.usage(config.storage))
         self.noted_bytes = 0  # of memory, for what there is to know of the spool
-        self.payload_max = account.hub.max_payload
+        self.payload_max = account.reactor.max_payload
 
     def _make(self) -> None:
         if not self._made:

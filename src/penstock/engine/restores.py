@@ -22,10 +22,10 @@ from penstock.api.calls import (
 )
 from penstock.api.codec import encode
 from penstock.api.errors import ApiError
-from penstock.core.hub import Connection
-from penstock.core.job import Job
-from penstock.core.router import CallbackSink
-from penstock.core.s2 import FrameReader
+from penstock.core.base.s2 import FrameReader
+from penstock.core.broker.job import Job
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import CallbackSink
 from penstock.engine import limits, stream_config
 from penstock.engine.archive import ArchiveError
 from penstock.engine.entries import stream_info
@@ -83,7 +83,7 @@ class Restore:
         self.subject = f"$JS.SNAPSHOT.RESTORE.{self._name}.{account.ids.next()}"
         self._sink = CallbackSink(self._take)
         account.router.attach(self.subject, self._sink)
-        self._job = Job(account.hub, self._step)
+        self._job = Job(account.reactor, self._step)
         self._start_ns = self._active_ns = account.now_ns
         self._bytes = 0
         self._unpacked_bytes = 0
@@ -202,7 +202,7 @@ class Restore:
         """ArchiveError: too much, with the others."""
         self._count()
         all_of_them = self._account.transit.held_bytes
-        most = max(_HELD_MAX_BYTES, 4 * self._account.hub.max_payload)
+        most = max(_HELD_MAX_BYTES, 4 * self._account.reactor.max_payload)
         if self._held_bytes > _SMALL_BYTES and all_of_them > most:
             raise ArchiveError(f"all restores together hold {all_of_them} bytes in memory")
 

@@ -12,14 +12,14 @@ folders are as they are. Knows nothing of what the files mean.
 
 import contextlib
 
-from penstock.core.disk import Disk
+from penstock.core.base.disk import Disk
 from penstock.engine.twins import COPY, BadFileError, Later
 from penstock.vault import StreamCipher, Vault, VaultError, is_sealed
 
 _COPIES = ("key.0", "key.1")
 _SMALL_BYTES = 1 << 20
 STATES = "consumers/states"
-_SEALED_JOURNAL = b"PSACKSE\n"  # core/ack_journal
+_SEALED_JOURNAL = b"PSACKSE\n"  # core/consumer/ack_journal
 
 
 class LockedError(BadFileError):

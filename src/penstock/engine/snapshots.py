@@ -2,7 +2,7 @@
 chunks.
 
     meta.inf, meta.sum                            the configuration, its checksum
-    msgs/1.blk, msgs/2.blk, ...                   the messages (core/backup)
+    msgs/1.blk, msgs/2.blk, ...                   the messages (core/stream/backup)
     obs/<consumer>/meta.inf, meta.sum, o.dat      each consumer that is on disk
 
 The archive is made while it is sent, a slice a turn, and never faster than the receiver
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 from penstock.api import errors_generated as errors
 from penstock.api.calls import StreamSnapshotRequest, StreamSnapshotResponse
 from penstock.api.errors import ApiError
-from penstock.core.backup import BlockWriter
-from penstock.core.hub import Connection
-from penstock.core.job import Job
-from penstock.core.router import CallbackSink
-from penstock.core.s2 import FrameWriter
+from penstock.core.base.s2 import FrameWriter
+from penstock.core.broker.job import Job
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import CallbackSink
+from penstock.core.stream.backup import BlockWriter
 from penstock.engine import archive
 from penstock.engine.entries import StreamEntry, stream_state
 from penstock.engine.peer_consumers import to_peer
@@ -113,7 +113,7 @@ class Snapshot:
         self._start_ns = self._active_ns = account.now_ns
         self._frames = FrameWriter()
         self._pieces: Iterator[bytes] = iter(())
-        self._job = Job(account.hub, self._scan, self._interested)
+        self._job = Job(account.reactor, self._scan, self._interested)
         self._seq = 0
         self._bad = 0
 
@@ -161,7 +161,7 @@ class Snapshot:
         self._active_ns = now_ns
         self._begun = self._waiting = True
         account.router.attach(f"{self._ack_subject}.>", self._acks)
-        self._job = Job(account.hub, self._step, self._interested)
+        self._job = Job(account.reactor, self._step, self._interested)
         account.router.watch(self._subject, self._job)
         self._interested()
         state = stream_state(entry)

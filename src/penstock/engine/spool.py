@@ -10,7 +10,7 @@ do. Knows nothing of what they mean.
 import contextlib
 from collections.abc import Callable
 
-from penstock.core.usage import Usage
+from penstock.core.base.quota import Usage
 from penstock.engine.small_files import SmallFiles
 
 PIECE_BYTES = 1 << 20

@@ -8,7 +8,7 @@ journal of what changed since.
 
 A base holds everything up to the journal file of its number; those behind it are applied in
 order, to the newer base that is not damaged. One flipped bit is put right by the checksum
-(core/mend). A record with more damage is passed over; a torn one ends its file. A state belongs to
+(core/log/checksum_repair). A record with more damage is passed over; a torn one ends its file. A state belongs to
 a consumer's name and creation time, so that a new consumer never gets its namesake's. What a state
 means is core.snapshot's.
 
@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.core.buffer import crc32c_of
-from penstock.core.disk import Disk
-from penstock.core.mend import flipped_bit_of
-from penstock.core.snapshot import SPENT, pack, unpack
+from penstock.core.base.buffer import crc32c_of
+from penstock.core.base.disk import Disk
+from penstock.core.consumer.snapshot import SPENT, pack, unpack
+from penstock.core.log.checksum_repair import flipped_bit_of
 from penstock.engine.small_files import STATES, SmallFiles
 from penstock.vault import Aead, StreamCipher, VaultError
 

@@ -18,7 +18,7 @@ from penstock.api.streams import (
 )
 from penstock.api.subjects import valid_name
 from penstock.api.times import format_duration
-from penstock.core.subjects import collide
+from penstock.core.protocol.subjects import collide
 from penstock.engine import transforms
 from penstock.engine.settings import (
     DEFAULT_DUPLICATE_WINDOW_NS,

@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterable, Iterator
 
 from penstock.api import errors_generated as errors
 from penstock.api.streams import StreamConfig
-from penstock.core.ack_journal import AckJournal
-from penstock.core.log import Log
-from penstock.core.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
+from penstock.core.consumer.ack_journal import AckJournal
+from penstock.core.log.log import Log
+from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
 from penstock.engine import consumers, limits, rules, stream_config, trouble
 from penstock.engine.account import Account, Offline, Retry
 from penstock.engine.entries import StreamEntry, configure_stream
@@ -405,7 +405,7 @@ def _open(
     if files is not None:
         entry.rewrites |= files.unwritten
         entry.journal = AckJournal(
-            account.hub,
+            account.reactor,
             account.disk,
             files.states.folder,
             durable=durable,

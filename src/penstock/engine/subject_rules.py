@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from penstock.api import errors_generated as errors
 from penstock.api.errors import ApiError
-from penstock.core.overlaps import TooManyStepsError, any_covered, first_collision
-from penstock.core.subjects import collide, subset, valid
+from penstock.core.protocol.overlaps import TooManyStepsError, any_covered, first_collision
+from penstock.core.protocol.subjects import collide, subset, valid
 from penstock.engine.settings import MAX_STEPS, MAX_SUBJECT_TOKENS, MAX_SUBJECTS, MAX_TOKENS
 
 _API = ("$JS.>", "$JSC.>", "$NRG.>")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.api.times import format_time, parse_time
-from penstock.core.durations import parse_duration
+from penstock.core.base.durations import parse_duration
 
 SECOND = 1_000_000_000
 NEVER_NS = 1 << 62

@@ -13,7 +13,7 @@ import functools
 import re
 from collections.abc import Callable
 
-from penstock.core.subjects import valid
+from penstock.core.protocol.subjects import valid
 
 Function = Callable[[list[str]], str]  # the tokens of a subject -> a piece of the destination
 Random = Callable[[int], int]  # below a number

@@ -1,6 +1,6 @@
 """What the engine does while a stream's disk is in trouble: tries again, and says so, once each.
 
-A stream whose log can't write refuses publishes by itself (core/stream). Here it is called again and
+A stream whose log can't write refuses publishes by itself (core/stream/stream). Here it is called again and
 again until it takes them, whether anybody publishes or not. The operator gets one line when it
 begins, one when it is over; clients get an advisory when a disk is full. Knows nothing of files.
 """

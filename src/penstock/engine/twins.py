@@ -18,7 +18,7 @@ import errno
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from penstock.core.buffer import crc32c_of
+from penstock.core.base.buffer import crc32c_of
 
 COPY = ".copy"
 _SUM = b"crc32c"

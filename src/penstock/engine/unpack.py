@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from penstock.core.backup import BlockReader, EntryReader, apply_state
+from penstock.core.stream.backup import BlockReader, EntryReader, apply_state
 from penstock.engine.archive import ArchiveError, Entry, Reader
 from penstock.engine.peer_files import (
     PeerState,

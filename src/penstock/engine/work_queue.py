@@ -6,7 +6,7 @@ take messages beside the others.
 
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
-from penstock.core.overlaps import Patterns
+from penstock.core.protocol.overlaps import Patterns
 from penstock.engine.consumer_config import filters_of
 from penstock.engine.entries import StreamEntry
 from penstock.engine.settings import MAX_STEPS

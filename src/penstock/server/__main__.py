@@ -134,7 +134,7 @@ def _run(settings: "Settings", log: "Log", options: Options) -> None:
 
         store = lock_store(store_folder(settings), settings.domain, log.warn)
     # The ports are ours from here on; the server listens when it can greet.
-    from penstock.core.buffer import seed_hash
+    from penstock.core.base.buffer import seed_hash
     from penstock.server.app import Server
 
     # Nobody outside may choose keys that collide. Once per process, before any table holds a key.

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterator
 
-from penstock.core.disk import open_to_read
+from penstock.core.base.disk import open_to_read
 
 THREADS = 8
 FILES_MAX = 10_000  # more than that and the disk is busy without us

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from penstock.core.clock import SystemClock
-from penstock.core.hub import Connection
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.base.clock import SystemClock
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.ahead import Ahead
 from penstock.server.auth import Gate
@@ -393,7 +393,7 @@ class Server:
             self.loop.call_soon_threadsafe(on_time)
 
     def _call_at(self, when_ns: int, call: Callable[[], None]) -> None:
-        """Run a call at a time of the hub's clock."""
+        """Run a call at a time of the reactor's clock."""
         if not self._looping:
             self._until_looping.append((when_ns, call))
             return

@@ -6,7 +6,7 @@ import os
 import resource
 from collections.abc import Callable
 
-from penstock.core.store_lock import FolderInUse, FolderLock, make_private
+from penstock.core.log.store_lock import FolderInUse, FolderLock, make_private
 from penstock.server.errors import StartError
 
 PORTS_FILE_PREFIX = (

@@ -6,6 +6,7 @@ import os
 import sys
 from binascii import b2a_base64, crc_hqx
 
+from penstock.core.protocol.api_level import API_LEVEL
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.units import parse_address
 
@@ -13,7 +14,7 @@ _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _SERVER_PREFIX = 13 << 3  # the nkey type "server": the first letter of the encoded key is N
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord('"'), ord("\\"))}
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
-API_LEVEL = 4  # JetStream API level of the compatible version
+
 _END = b',"api_lvl":%d} \r\n' % API_LEVEL
 RUNTIME = f"python{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}"
 

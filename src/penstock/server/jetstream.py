@@ -19,11 +19,12 @@ from penstock.api.calls import (
     Response,
 )
 from penstock.api.codec import encode
-from penstock.core.disk import Disk
-from penstock.core.hub import Connection
-from penstock.core.router import CallbackSink
-from penstock.core.subjects import collide
-from penstock.core.turn import Turn
+from penstock.core.base.disk import Disk
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import CallbackSink
+from penstock.core.protocol.api_level import API_LEVEL
+from penstock.core.protocol.subjects import collide
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.engine.account import Account
@@ -33,7 +34,6 @@ from penstock.server.accounts.who import client_info
 from penstock.server.ahead import Ahead
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
-from penstock.server.identity import API_LEVEL
 from penstock.server.logs.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Encryption, Settings
 from penstock.server.settings.accounts import JetStreamLimits

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from penstock.core.hub import Connection, Hub
+from penstock.core.broker.reactor import Connection, Reactor
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
@@ -26,7 +26,7 @@ class LameDuck:
     def __init__(
         self,
         settings: Settings,
-        hub: Hub,
+        reactor: Reactor,
         log: Log,
         steps: Sequence[Callable[[], object]],
         tell: Callable[[], object],
@@ -38,7 +38,7 @@ class LameDuck:
         stop: end the server.
         """
         self._settings = settings
-        self._hub = hub
+        self._reactor = reactor
         self._log = log
         self._steps = steps
         self._tell = tell
@@ -51,14 +51,14 @@ class LameDuck:
         self._log.info("Entering lame duck mode, stop accepting new clients")
         for step in self._steps:
             step()
-        if not self._hub.all_connections():
+        if not self._reactor.all_connections():
             self._stop()
             return
         self._tell()
         grace_ns = self._settings.lame_duck_grace_period_ns
         await self._sleep(grace_ns / SECOND_NS)
         self._log.info("Closing existing clients")
-        await self._close(self._hub.all_connections(), grace_ns)
+        await self._close(self._reactor.all_connections(), grace_ns)
         self._stop()
 
     async def _close(self, waiting: list[Connection], grace_ns: int) -> None:
@@ -66,7 +66,7 @@ class LameDuck:
         for number, connection in enumerate(waiting):
             if connection.closed:
                 continue
-            self._hub.disconnect(connection, "Server Shutdown")
+            self._reactor.disconnect(connection, "Server Shutdown")
             if number < len(waiting) - 1:
                 await self._sleep(self._random.uniform(gaps / 2, gaps))
 

@@ -18,8 +18,8 @@ import sys
 import threading  # by the main thread: who imports it first is taken for that
 from collections.abc import Callable
 
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.session import Sessions
 from penstock.server.plain import field_names
 from penstock.server.settings import Settings
 

@@ -20,8 +20,8 @@ from random import Random
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from penstock.core import wire
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.protocol import wire
 from penstock.engine.sources.links import Receive, Subscribed
 from penstock.server.logs.log import Log
 from penstock.server.settings import RemoteServer

@@ -46,7 +46,7 @@ class Watching:
                 port=server.port,
                 http_port=server.http_port,
                 start_ns=server.start_ns,
-                hub=server.turn,
+                reactor=server.turn,
                 clients=server.clients,
                 accounts=server.accounts.all,
                 jetstream=lambda: server.jetstream,

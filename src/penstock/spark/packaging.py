@@ -97,7 +97,7 @@ def _own_files() -> Iterator[tuple[str, Path | bytes]]:
     if not home.is_dir():
         raise PackagingError(f"{home} is in an archive already: that one can be used again")
     core = f".{unpacking.this_python()}.so"
-    if not any((home / "core").glob(f"*{core}")):
+    if not any((home / "core").rglob(f"*{core}")):
         raise PackagingError(f"{home / 'core'} has no compiled modules of this Python")
     for folder in (home, *sorted(home.parent.glob("pyspark_jetstream*"))):
         for file in folder.rglob("*"):

@@ -1,6 +1,6 @@
 """Making backups: of a stopped store, or of one that a server writes in.
 
-A stream's folder is held as it is at one moment (core/readonly), consumers before messages, and
+A stream's folder is held as it is at one moment (core/base/readonly_disk), consumers before messages, and
 copied from the held files. What results is what a power loss at that moment would have left: every
 message that was acknowledged before is in it, and the next start of a server on it recovers as it
 always does. Files that can be made again and those kept aside are left out; index files are, unless
@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.api.times import format_time
-from penstock.core.losses import is_segment_name
-from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.segment_reader import SegmentReader
+from penstock.core.base.readonly_disk import ReadOnlyDisk
+from penstock.core.log.losses import is_segment_name
+from penstock.core.log.segment_reader import SegmentReader
 from penstock.store.describe import configuration, consumer_states
 from penstock.store.look import look_held
 from penstock.store.manifests import (

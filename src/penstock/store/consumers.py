@@ -4,7 +4,7 @@ A state that says more than its stream has, or an ack floor above what was deliv
 written so. What is damaged is told; the states that can be read are those a start would go on with.
 """
 
-from penstock.core.snapshot import SPENT, unpack
+from penstock.core.consumer.snapshot import SPENT, unpack
 from penstock.engine.files import BadConsumer, ConsumerFile, StreamFiles
 from penstock.engine.states import Found
 from penstock.store.reports import LOST, WORN, ConsumerReport, Problem, StreamReport

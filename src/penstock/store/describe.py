@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.api.codec import encode
-from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.snapshot import SPENT, unpack
+from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.consumer.snapshot import SPENT, unpack
 from penstock.engine.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
 from penstock.engine.states import Found
 from penstock.store.places import StreamPlace

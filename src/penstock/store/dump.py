@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.core.columns import Columns
-from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.segment_reader import LogReader, SegmentReader
+from penstock.core.base.readonly_disk import ReadOnlyDisk
+from penstock.core.bulk.columns import Columns
+from penstock.core.log.segment_reader import LogReader, SegmentReader
 from penstock.store.places import StoreError, StreamPlace
 
 ROWS = 4096

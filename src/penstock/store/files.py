@@ -1,10 +1,10 @@
 """Checks of single files that are not records: the table of a compressed segment, an index file's
-entries. core/packed and core/sidecar draw them.
+entries. core/log/compressed_segment and core/log/index_file draw them.
 """
 
 import struct
 
-from penstock.core.buffer import crc32c_of
+from penstock.core.base.buffer import crc32c_of
 
 _END = struct.Struct("<QII8s")
 _END_MAGIC = b"PNSTKEN2"

@@ -1,8 +1,8 @@
 """Looking at the streams of a store: quick (`check`) or at every byte (`verify`).
 
-Nothing is written. The log is opened by core/recovery on a disk that keeps what it writes to
+Nothing is written. The log is opened by core/log/recovery on a disk that keeps what it writes to
 itself, so that the counts are those of the next start; where the damage is, segment by segment,
-says core/segment_reader. A quick look believes an index file that holds, as a start does; a whole
+says core/log/segment_reader. A quick look believes an index file that holds, as a start does; a whole
 one reads every record, block and file, and compares the index files with the records.
 
 A folder that a server writes in is held as it is at one moment. What is changed in place while it
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from penstock.api.times import format_time
-from penstock.core.losses import is_segment_name
-from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.sealing import LogLocked
-from penstock.core.segment_reader import LogReader, SegmentReader, SegmentScan
+from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log.encryption import LogLocked
+from penstock.core.log.losses import is_segment_name
+from penstock.core.log.segment_reader import LogReader, SegmentReader, SegmentScan
 from penstock.engine.files import BadFileError, Dated, MisplacedError, StreamFile, StreamFiles
 from penstock.engine.small_files import LockedError
 from penstock.store.consumers import look_at_consumers, tell_mended

@@ -1,7 +1,7 @@
 """Backup folders: files by their hash, and one manifest per backup.
 
     <target>/penstock-backups            "penstock backups 1": what makes the folder one
-             lock                        who writes here (core/store_lock)
+             lock                        who writes here (core/log/store_lock)
              objects/<2 hex>/<64 hex>    the bytes of a file; its name is their SHA-256
              backups/<id>.json           a manifest: one line of JSON (Manifest), then a line
                                          `sha256 <64 hex>` over the first with its end
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct, field
 
-from penstock.core.disk import Disk
+from penstock.core.base.disk import Disk
 from penstock.store.places import StoreError
 
 FORMAT = 1

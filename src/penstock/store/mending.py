@@ -1,7 +1,7 @@
 """One flipped bit of a file of consumer states put right where its checksum proves it."""
 
-from penstock.core.buffer import crc32c_of
-from penstock.core.mend import flipped_bit_of
+from penstock.core.base.buffer import crc32c_of
+from penstock.core.log.checksum_repair import flipped_bit_of
 
 _MAGIC = b"PSSTATE2"
 _HEAD_BYTES = 12

@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.store_lock import owner_of
+from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log.store_lock import owner_of
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.core.disk import Disk
+    from penstock.core.base.disk import Disk
     from penstock.vault import StreamCipher, Vault
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")

@@ -1,6 +1,6 @@
 """Putting right what can be, in a store that no server uses. Nothing is deleted.
 
-All is first done on a disk that keeps what is written to itself (core/readonly): flipped bits are
+All is first done on a disk that keeps what is written to itself (core/base/readonly_disk): flipped bits are
 mended where a checksum proves them, and the log is opened as a start of the server would. What
 came out is the plan. Only then is the store changed, file by file, each as a whole; whatever is
 replaced or taken away is on the disk in `<stream>/aside/<number>/` before.
@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from penstock.core.disk import Disk
-from penstock.core.log import Log
-from penstock.core.mend import mend_record
-from penstock.core.readonly import OverlayDisk, ReadOnlyDisk
-from penstock.core.segment_reader import (
+from penstock.core.base.disk import Disk
+from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log.checksum_repair import mend_record
+from penstock.core.log.log import Log
+from penstock.core.log.segment_reader import (
     HEAD_BYTES,
     INDEX_HEAD_BYTES,
     LogReader,

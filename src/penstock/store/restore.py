@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
-from penstock.core.disk import Disk
-from penstock.core.log import Log
-from penstock.core.sealing import LogLocked
+from penstock.core.base.disk import Disk
+from penstock.core.log.encryption import LogLocked
+from penstock.core.log.log import Log
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest, StreamEntry
 from penstock.store.places import StoreError
 

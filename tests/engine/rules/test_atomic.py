@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.engine.rules.atomic import without
 from penstock.engine.settings import BatchLimits
 from tests.engine.house import SECOND, House

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.expect import value
+from penstock.core.protocol.publish_headers import value
 from penstock.engine.rules import counters
 from tests.core.streams import block
 from tests.engine.house import House

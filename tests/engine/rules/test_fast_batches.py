@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.engine.settings import BatchLimits
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
@@ -94,7 +94,7 @@ def test_limits_are_settings(tmp_path: Path) -> None:
     publisher.put("b", 1, START)
     assert publisher.put("c", 1, START)[0]["error"]["err_code"] == 10211
     house.server.clock.advance(2 * SECOND)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert publisher.put("c", 1, START) == [ack(0, 10)]
 
 

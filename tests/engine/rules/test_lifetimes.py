@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.disk import PyDisk
-from penstock.core.durations import format_duration
-from penstock.core.expect import value
-from penstock.core.refusals import parse_ttl
+from penstock.core.base.disk import PyDisk
+from penstock.core.base.durations import format_duration
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.refusals import parse_ttl
 from penstock.engine.rules import saved
 from tests.core.streams import block
 from tests.engine.house import SECOND, House
@@ -149,7 +149,7 @@ def test_a_stream_with_ends_holds_what_a_dict_holds(
                     model.pass_second(now)
             if step in ("restart", "crash"):
                 house.engine.tick(house.server.clock.now())
-                house.server.hub.settle()
+                house.server.reactor.settle()
                 model.pass_second(now)
         elif step == "put":
             house.publish(subject)
@@ -218,7 +218,7 @@ def test_many_ends_take_several_turns_and_memory_that_is_known(tmp_path: Path) -
     for n in range(50_000):
         core.publish(f"s.{n % 7}", b"x", block("Nats-TTL: 5"))
     core.publish("s.9", b"x")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.pass_time(4 * SECOND)
     assert core.log.msgs == 50_001
     house.pass_time(2 * SECOND)
@@ -260,7 +260,7 @@ def test_after_power_loss_each_message_ends_by_its_own_header(
             ttl = rng.choice(["", "1", "3", "8", "never"])
             house.publish(rng.choice(SUBJECTS), b"x", block(f"Nats-TTL: {ttl}"))
             house.pass_time(rng.randrange(SECOND), SECOND // 4)
-        house.server.hub.settle()
+        house.server.reactor.settle()
         disk.crash(rng)
         house = house.crash()
         held = stored(house)

@@ -101,6 +101,6 @@ def test_a_stream_hears_what_another_republishes(tmp_path: Path) -> None:
     house.stream(subjects=["s.>"], republish={"dest": "r.>"})
     house.stream("T", subjects=["r.>"])
     house.publish("s.a", b"x")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     stored = house.engine.accounts["$G"].streams["T"].core.log.get(1)
     assert (stored.subject, stored.payload) == ("r.s.a", b"x")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.quoting import quoted
+from penstock.core.base.quoting import quoted
 from tests.core.streams import block
 from tests.engine.house import House
 
@@ -83,7 +83,7 @@ def test_many_messages_go_at_once(how: str, tmp_path: Path) -> None:
     payload = bytes(40_000)
     for n in range(1500):  # several segments
         core.publish(f"s.{n % 3}", payload)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert house.publish("s.1", b"last", rolled(how))["seq"] == 1501
     subjects = {"s.0": 500, "s.1": 1, "s.2": 500} if how == "sub" else {"s.1": 1}
     for _ in range(2):

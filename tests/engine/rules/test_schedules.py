@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.api.times import format_time
-from penstock.core.expect import value
-from penstock.core.log import StoredMessage
+from penstock.core.log.log import StoredMessage
+from penstock.core.protocol.publish_headers import value
 from tests.core.streams import block
 from tests.engine.house import SECOND, START_NS, House
 
@@ -159,7 +159,7 @@ def test_many_schedules_at_once(tmp_path: Path) -> None:
     core = house.engine.accounts["$G"].streams["S"].core
     for n in range(5_000):
         core.publish(f"s.plan.{n}", b"x", block(f"Nats-Schedule: {at(2)}", f"{TARGET}.{n}"))
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.pass_time(4 * SECOND)
     assert core.log.msgs == 5_000
     assert len(core.log.subjects("s.out.*")) == 5_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.disk import Disk
-from penstock.core.log import Log
+from penstock.core.base.disk import Disk
+from penstock.core.log.log import Log
 from tests.engine.house import SECOND, House
 
 
@@ -42,10 +42,10 @@ def test_a_mirror_is_a_copy(house: House) -> None:
         house.publish(f"o.{n}", b"%d" % n)
     house.ok("STREAM.MSG.DELETE.O", {"seq": 2})
     house.stream("M", mirror={"name": "O"})
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert stored(house, "M") == stored(house, "O")
     house.publish("o.9", b"later", b"NATS/1.0\r\nNats-Expected-Last-Sequence: 5\r\nA: b\r\n\r\n")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert stored(house, "M")[-1][3] == b"NATS/1.0\r\nA: b\r\n\r\n"
     assert state(house, "M") == (1, 6, 5)
     mirror = house.ok("STREAM.INFO.M")["mirror"]
@@ -60,9 +60,9 @@ def test_a_source_appends_and_says_where_from(house: House) -> None:
     house.publish("a.1")
     house.publish("b.1", b"x", b"NATS/1.0\r\nK: v\r\n\r\n")
     house.stream("S", sources=[{"name": "A"}, {"name": "B", "filter_subject": "b.*"}])
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.publish("a.2")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     messages = stored(house, "S")
     assert [message[2] for message in messages] == ["a.1", "b.1", "a.2"]
     assert [source_header(message) for message in messages] == [
@@ -82,7 +82,7 @@ def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
     house.stream("O", subjects=["o"])
     house.publish("o", b"1")
     house.publish("o", b"2")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert [message[4] for message in stored(house, "M")] == [b"1", b"2"]
     house.ok("STREAM.DELETE.O")
     assert house.ok("STREAM.INFO.M")["mirror"]["error"]["err_code"] == 10059
@@ -90,12 +90,12 @@ def test_an_origin_may_come_later_and_go_and_come_again(house: House) -> None:
     house.stream("O", subjects=["o"])
     for payload in (b"3", b"4", b"5"):
         house.publish("o", payload)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     # a mirror has what is above its last sequence; a source begins again
     assert [message[4] for message in stored(house, "M")] == [b"1", b"2", b"5"]
     assert [message[4] for message in stored(house, "S")] == [b"1", b"2", b"3", b"4", b"5"]
     after = house.restart()
-    after.server.hub.settle()
+    after.server.reactor.settle()
     assert [message[4] for message in stored(after, "S")] == [b"1", b"2", b"3", b"4", b"5"]
 
 
@@ -107,16 +107,16 @@ def test_a_source_goes_on_where_it_was_after_its_messages_are_gone(
     house.stream("S", sources=[{"name": "O"}])
     for n in range(3):
         house.publish("o", b"%d" % n)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.ok("STREAM.PURGE.S")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     after = house.restart() if clean else house.crash()
     after.publish("o", b"later")
-    after.server.hub.settle()
+    after.server.reactor.settle()
     assert [message[4] for message in stored(after, "S")] == [b"later"]
     after.ok("STREAM.MSG.DELETE.S", {"seq": 4})
     last = after.crash()
-    last.server.hub.settle()
+    last.server.reactor.settle()
     assert stored(last, "S") == []
 
 
@@ -124,13 +124,13 @@ def test_a_promoted_mirror_is_an_ordinary_stream(house: House) -> None:
     house.stream("O", subjects=["o"])
     house.publish("o")
     config = house.stream("M", mirror={"name": "O"})["config"]
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert house.error("STREAM.UPDATE.M", {**config, "mirror": {"name": "P"}})[0] == 10055
     del config["mirror"]
     info = house.ok("STREAM.UPDATE.M", {**config, "subjects": ["m"]})
     assert "mirror" not in info
     house.publish("o")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert house.publish("m")["seq"] == 2
 
 
@@ -139,7 +139,7 @@ def test_a_refused_message_waits_for_room(house: House) -> None:
     house.stream("S", sources=[{"name": "O"}], max_msgs=2, discard="new")
     for n in range(4):
         house.publish("o", b"%d" % n)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert state(house, "S") == (1, 2, 2)
     info = house.ok("STREAM.INFO.S")["sources"][0]
     assert info["lag"] == 2
@@ -156,7 +156,7 @@ def test_transforms_and_filters(house: House) -> None:
     transforms = [{"src": "o.a.*", "dest": "x.$1"}, {"src": "o.b.*", "dest": ""}]
     house.stream("M", mirror={"name": "O", "filter_subject": "o.c.>"})
     house.stream("S", sources=[{"name": "O", "subject_transforms": transforms}])
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert [(message[0], message[2]) for message in stored(house, "M")] == [(3, "o.c.3")]
     messages = stored(house, "S")
     assert [message[2] for message in messages] == ["x.1", "o.b.2"]
@@ -172,7 +172,7 @@ def test_start_sequence_and_time(house: House) -> None:
     house.stream("M", mirror={"name": "O", "opt_start_seq": 3})
     house.stream("T", mirror={"name": "O", "opt_start_time": at})
     house.stream("S", sources=[{"name": "O", "opt_start_seq": 4}])
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert state(house, "M") == (3, 4, 2)
     assert state(house, "T") == (3, 4, 2)
     assert [message[4] for message in stored(house, "S")] == [b"3"]
@@ -183,12 +183,12 @@ def test_sources_can_be_added_and_taken_away(house: House) -> None:
         house.stream(name, subjects=[name.lower()])
         house.publish(name.lower(), name.encode())
     config = house.stream("S", sources=[{"name": "A"}])["config"]
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.ok("STREAM.UPDATE.S", {**config, "sources": [{"name": "B"}]})
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.publish("a", b"not taken yet")
     house.ok("STREAM.UPDATE.S", {**config, "sources": [{"name": "B"}, {"name": "A"}]})
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert [message[4] for message in stored(house, "S")] == [b"A", b"B", b"not taken yet"]
     names = [source["name"] for source in house.ok("STREAM.INFO.S")["sources"]]
     assert names == ["B", "A"]
@@ -203,7 +203,7 @@ def test_a_message_that_is_there_already_is_passed_over(house: House) -> None:
     house.stream("S", sources=[{"name": "A"}, {"name": "B"}], **window)
     house.stream("T", sources=[{"name": "A"}, {"name": "B"}])
     house.publish("b", b"C")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     assert [message[4] for message in stored(house, "S")] == [b"A", b"B"[:0] or b"C"]
     assert sorted(message[4] for message in stored(house, "T")) == [b"A", b"B", b"C"]
 
@@ -213,7 +213,7 @@ def test_a_mirror_answers_direct_gets_of_its_origin(house: House) -> None:
     house.publish("o", b"1")
     config = house.stream("M", mirror={"name": "O"})["config"]
     assert config["mirror_direct"]
-    house.server.hub.settle()
+    house.server.reactor.settle()
     house.ok("STREAM.DELETE.O")
     headers, payload = house.request("$JS.API.DIRECT.GET.O", {"seq": 1})[0]
     assert payload == b"1"
@@ -233,7 +233,7 @@ def test_counters_are_gathered(house: House) -> None:
     house.stream("S", sources=sources, allow_msg_counter=True)
     for subject, number in (("A.x", 3), ("B.x", 4), ("A.x", 10), ("B.y", 1)):
         house.publish(subject, b"", b"NATS/1.0\r\nNats-Incr: %d\r\n\r\n" % number)
-        house.server.hub.settle()
+        house.server.reactor.settle()
     found = [(message[2], message[4]) for message in stored(house, "S")]
     assert found == [
         ("all.x", b'{"val":"3"}'),
@@ -250,11 +250,11 @@ def test_what_the_origin_allows_is_stored_as_it_is(house: House) -> None:
     house.stream("M", mirror={"name": "O"}, allow_msg_ttl=True)
     house.stream("R", sources=[{"name": "O"}], allow_rollup_hdrs=True)
     house.publish("o.a", b"1")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     listener = house.server.client()
     listener.send("SUB again.> 9\r\n")
     house.publish("o.a", b"2", b"NATS/1.0\r\nNats-Rollup: sub\r\nNats-TTL: 5\r\n\r\n")
-    house.server.hub.settle()
+    house.server.reactor.settle()
     events: list[Any] = listener.events()
     assert [event[1] for event in events] == ["again.o.a"]
     assert len(stored(house, "S")) == 2
@@ -270,7 +270,7 @@ def test_a_restored_stream_goes_on_with_its_sources(house: House) -> None:
     house.stream("S", sources=[{"name": "O"}])
     for n in range(3):
         house.publish("o", b"%d" % n)
-    house.server.hub.settle()
+    house.server.reactor.settle()
     after = house.restart()
     # what a restore brings has neither marks of ours nor a file of positions
     kept = stored(after, "S")
@@ -284,5 +284,5 @@ def test_a_restored_stream_goes_on_with_its_sources(house: House) -> None:
     fresh.close()
     last = after.crash()
     last.publish("o", b"3")
-    last.server.hub.settle()
+    last.server.reactor.settle()
     assert [message[4] for message in stored(last, "S")] == [b"0", b"1", b"2", b"3"]

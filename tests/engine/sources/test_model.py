@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 
@@ -100,7 +100,7 @@ class Following(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["stop", "kill", "power"]), settled=st.booleans(), seed=st.integers())
     def restart(self, how: str, settled: bool, seed: int) -> None:
         if settled:
-            self.house.server.hub.settle()
+            self.house.server.reactor.settle()
             self.look()
         if how == "power":
             self.disk.crash(random.Random(seed))
@@ -109,7 +109,7 @@ class Following(RuleBasedStateMachine):
     @precondition(lambda self: self.made < 3)
     @rule()
     def recreate(self) -> None:
-        self.house.server.hub.settle()
+        self.house.server.reactor.settle()
         self.look()
         self.made += 1
         self.house.ok("STREAM.DELETE.O")
@@ -121,7 +121,7 @@ class Following(RuleBasedStateMachine):
     @rule()
     def update(self) -> None:
         """Take a source out, and in again."""
-        self.house.server.hub.settle()
+        self.house.server.reactor.settle()
         config = {"name": "T", **FOLLOWERS["T"]}
         self.house.ok("STREAM.UPDATE.T", {**config, "sources": config["sources"][:1]})
         self.house.ok("STREAM.UPDATE.T", config)
@@ -141,7 +141,7 @@ class Following(RuleBasedStateMachine):
         self.look()
         if before < self.log("O").last_seq:
             return
-        self.house.server.hub.settle()
+        self.house.server.reactor.settle()
         self.look()
         assert not self.house.server.errors
         for name in FOLLOWERS:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from penstock.engine.files import FORMAT
 from penstock.engine.sources.positions import Position, PositionsFile
 from tests.engine.house import House

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import SECOND, House
 from tests.simulation.disk import SimDisk
 
@@ -50,7 +50,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 1))
     def purge(self, keep: int) -> None:
-        self.house.server.hub.settle()
+        self.house.server.reactor.settle()
         self.look()
         self.house.ok("STREAM.PURGE.S", {"keep": keep} if keep else b"")
 

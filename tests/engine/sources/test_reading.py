@@ -35,7 +35,7 @@ def test_what_was_taken_leaves_the_origin(house: House, retention: str, how: str
     origin = {"name": "O"} if how == "here" else EXTERNAL
     house.stream("O", subjects=["o.*"], retention=retention)
     house.stream("S", sources=[origin])
-    house.server.hub.settle()
+    house.server.reactor.settle()
     for n in range(5):
         house.publish(f"o.{n}", b"%d" % n)
     house.pass_time(20 * SECOND, STEP)

@@ -15,7 +15,7 @@ from penstock.api import errors_generated as _errors  # noqa: F401 -- defines th
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.errors import ApiError
 from penstock.api.streams import StreamConfig
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.house import House
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

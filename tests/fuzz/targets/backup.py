@@ -9,9 +9,9 @@ import hashlib
 import struct
 from collections.abc import Iterable
 
-from penstock.core.backup import BlockReader, BlockWriter, EntryReader, apply_state
-from penstock.core.highway import highway64
-from penstock.core.log import Log
+from penstock.core.base.highway_hash import highway64
+from penstock.core.log.log import Log
+from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
 from penstock.engine.archive import ArchiveError, Entry, Reader, head, padding
 from penstock.engine.peer_files import (
     PeerState,

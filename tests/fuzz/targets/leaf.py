@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.leaf import Rules
-from penstock.core.wire import ROLE_LEAF, Parser
-from tests.core.test_leaf import Other, account
+from penstock.core.broker.leaf import Rules
+from penstock.core.protocol.wire import ROLE_LEAF, Parser
+from tests.core.broker.test_leaf import Other, account
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 1500
@@ -36,7 +36,7 @@ def run(data: bytes) -> None:
             client.send(b"PUB a.%d 2\r\nhi\r\n" % (len(text) % 4))
         elif not others[which].connection.closed:
             others[which].send(text)
-        server.hub.settle()
+        server.reactor.settle()
         client.connection.take()
         for other, parser in zip(others, parsers, strict=True):
             hear(other, parser)

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from penstock.core.disk import PyDisk
-from penstock.core.log import Log, StoredMessage
+from penstock.core.base.disk import PyDisk
+from penstock.core.log.log import Log, StoredMessage
 from tests.fuzz import folders
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from penstock.core.disk import PyDisk
+from penstock.core.base.disk import PyDisk
 from tests.engine.backups import backup, packed, unpacked
 from tests.engine.house import House
 from tests.fuzz.inputs import Input

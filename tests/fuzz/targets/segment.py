@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.disk import PyDisk
-from penstock.core.log import Log
+from penstock.core.base.disk import PyDisk
+from penstock.core.log.log import Log
 from tests.fuzz import folders, seals
 from tests.fuzz.inputs import Input
 from tests.fuzz.memory_disk import MemoryDisk

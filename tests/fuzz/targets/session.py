@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.wire import BAD_ARGS, OP_INFO, OP_MSG, ROLE_CLIENT, Parser, WireError
+from penstock.core.protocol.wire import BAD_ARGS, OP_INFO, OP_MSG, ROLE_CLIENT, Parser, WireError
 from tests.core.streams import Site
 from tests.core.wires import Client
 from tests.fuzz.inputs import Input

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from penstock.core.disk import PyDisk
-from penstock.core.snapshot import pack, unpack
+from penstock.core.base.disk import PyDisk
+from penstock.core.consumer.snapshot import pack, unpack
 from penstock.engine.states import ConsumerStates
 from tests.core.streams import Site
 from tests.engine.house import House

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.subjects import SubjectTrie, collide, literal, matches, subset, valid
-from tests.core.test_subjects import naive_matches as naive
+from penstock.core.protocol.subjects import SubjectTrie, collide, literal, matches, subset, valid
+from tests.core.protocol.test_subjects import naive_matches as naive
 from tests.fuzz.inputs import Input
 
 MAX_BYTES = 600

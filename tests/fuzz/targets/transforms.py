@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.subjects import literal
+from penstock.core.protocol.subjects import literal
 from penstock.engine.transforms import TransformError, check, parse, publishable
 from tests.fuzz.inputs import Input
 

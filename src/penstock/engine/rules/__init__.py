@@ -1,7 +1,7 @@
 """The rules of a stream's rarer features: rollups, TTLs, counters, schedules, batches, transforms.
 
 A rule is one feature of one stream, in plain Python. The stream's data path asks it at the stages
-of `penstock.core.refusals` and only for messages that need it, so a stream without the feature, or
+of `penstock.core.stream.refusals` and only for messages that need it, so a stream without the feature, or
 a message that does not use it, costs nothing. Rules of a stream are listed in `FEATURES`; they know
 their stream and its account, not each other.
 """

@@ -1,14 +1,14 @@
 """Atomic batches (`allow_atomic`): messages that are kept until the last one says commit, then
 checked and stored together, or not at all.
 
-What is done per message is compiled (`penstock.core.gathering`); here is when a stream has it, the
+What is done per message is compiled (`penstock.core.stream.open_batches`); here is when a stream has it, the
 look at batches whose publisher has gone, and who is told of them.
 """
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.expect import value
-from penstock.core.gathering import Gathering
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.open_batches import Gathering
 from penstock.engine.rules.base import Rule
 
 if TYPE_CHECKING:

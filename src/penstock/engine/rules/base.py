@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from penstock.api import ApiError
-from penstock.core.draft import Draft
-from penstock.core.refusals import Refusal
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import Refusal
 
 Verdict = Refusal | bool | None
 Handler = Callable[[Draft], Verdict]
@@ -17,7 +17,7 @@ class Rule:
     """Asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with its header."""
 
     def handlers(self) -> Mapping[int, Handler]:
-        """What to ask at which stage of `penstock.core.refusals`."""
+        """What to ask at which stage of `penstock.core.stream.refusals`."""
         return {}
 
     def start(self) -> None:

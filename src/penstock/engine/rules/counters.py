@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.api import errors_generated as errors
-from penstock.core.draft import Draft
-from penstock.core.expect import value
-from penstock.core.log import StoredMessage
-from penstock.core.refusals import STAGE_COUNT, STAGE_COUNTER, STAGED
+from penstock.core.log.log import StoredMessage
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import STAGE_COUNT, STAGE_COUNTER, STAGED
 from penstock.engine.rules import blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 
@@ -82,7 +82,7 @@ class Counters(Rule):
 
     def __init__(self, account: "Account", entry: "StreamEntry") -> None:
         """Keeps nothing: the last message of a subject is the truth."""
-        self._hub = account.hub
+        self._reactor = account.reactor
         self._entry = entry
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -121,7 +121,7 @@ class Counters(Rule):
         total += _parse(text.decode("latin-1")) or 0
         payload = _body(total)
         headers = _with_sources(draft.headers, sources)
-        if len(headers) + len(payload) > self._hub.max_payload:
+        if len(headers) + len(payload) > self._reactor.max_payload:
             return TOO_LARGE
         draft.change(headers=headers, payload=payload)
         draft.extra = b',"val":"%s"' % _text(total).encode()

@@ -1,12 +1,12 @@
 """Fast-ingest batches (`allow_batched`): publishes that are answered once per many messages.
 
-What is done per message is compiled (`penstock.core.ingest`); here is when a stream has it, and the
+What is done per message is compiled (`penstock.core.stream.fast_batch`); here is when a stream has it, and the
 look at batches whose publisher has gone.
 """
 
 from typing import TYPE_CHECKING
 
-from penstock.core.ingest import Ingest
+from penstock.core.stream.fast_batch import Ingest
 from penstock.engine.rules.base import Rule
 from penstock.engine.settings import SECOND
 

@@ -12,12 +12,18 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.core.draft import Draft
-from penstock.core.durations import format_duration
-from penstock.core.expect import value
-from penstock.core.lifetimes import end_aged, end_due, learn, prune
-from penstock.core.refusals import STAGE_STORED, STAGE_TTL, STAGE_TTL_VALUE, not_allowed, parse_ttl
-from penstock.core.stream import StreamRefused
+from penstock.core.base.durations import format_duration
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.message_ttl import end_aged, end_due, learn, prune
+from penstock.core.stream.refusals import (
+    STAGE_STORED,
+    STAGE_TTL,
+    STAGE_TTL_VALUE,
+    not_allowed,
+    parse_ttl,
+)
+from penstock.core.stream.stream import StreamRefused
 from penstock.engine.rules import blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.saved import SAVE_AFTER, SavedAgenda

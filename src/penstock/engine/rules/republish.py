@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.core.draft import Draft
-from penstock.core.refusals import STAGE_COUNT, STAGE_STORED, STAGED
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import STAGE_COUNT, STAGE_STORED, STAGED
 from penstock.engine import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.rules.blocks import STATUS

@@ -3,17 +3,17 @@ others in the stream (`all`).
 
 Two steps: the message is stored like any other, then what is older goes. A message that was given a
 sequence but not stored, for want of interest, rolls up just the same. What is asked when a stream
-does not allow it is in `penstock.core.refusals`.
+does not allow it is in `penstock.core.stream.refusals`.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.core.draft import Draft
-from penstock.core.expect import value
-from penstock.core.quoting import quoted
-from penstock.core.refusals import STAGE_ROLLUP, STAGE_STORED
-from penstock.core.rollup import roll_up
+from penstock.core.base.quoting import quoted
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import STAGE_ROLLUP, STAGE_STORED
+from penstock.core.stream.rollup import roll_up
 from penstock.engine.rules.base import Handler, Rule, Verdict
 from penstock.engine.subject_rules import is_literal
 

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.api.streams import StreamConfig
-from penstock.core.draft import Draft
-from penstock.core.expect import value
-from penstock.core.refusals import (
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import (
     STAGE_BATCH,
     STAGE_COUNTER,
     STAGE_ROLLUP,

@@ -4,7 +4,7 @@ the disk; what came after is read from the messages. It may be gone at any time.
 
 from typing import TYPE_CHECKING
 
-from penstock.core.agenda import Agenda
+from penstock.core.base.deadlines import DeadlineHeap
 
 if TYPE_CHECKING:
     from penstock.engine.account import Account
@@ -19,7 +19,7 @@ class SavedAgenda:
 
     def __init__(self, account: "Account", entry: "StreamEntry", name: str) -> None:
         """Takes in what the file has."""
-        self.agenda = Agenda()
+        self.agenda = DeadlineHeap()
         self.note = 0  # kept with it
         self.read_from = 0  # the first sequence that is not in it
         self._core = entry.core
@@ -38,7 +38,7 @@ class SavedAgenda:
             self._report(f"{self._path} is passed over: {error}")
             return
         if upto > self._core.log.last_seq:  # of another log: nothing in it counts
-            self.agenda = Agenda()
+            self.agenda = DeadlineHeap()
             return
         self.note = note
         self.read_from = upto + 1

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.times import parse_time
-from penstock.core.draft import Draft
-from penstock.core.expect import value
-from penstock.core.lifetimes import marked, prune
-from penstock.core.log import StoredMessage
-from penstock.core.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
-from penstock.core.rollup import roll_up
-from penstock.core.stream import StreamRefused
+from penstock.core.log.log import StoredMessage
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.message_ttl import marked, prune
+from penstock.core.stream.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
+from penstock.core.stream.rollup import roll_up
+from penstock.core.stream.stream import StreamRefused
 from penstock.engine.rules import blocks, lifetimes, rollup, transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 from penstock.engine.rules.saved import SavedAgenda

@@ -7,8 +7,8 @@ not match the source stays as it is.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.core.draft import Draft
-from penstock.core.refusals import STAGE_ARRIVED
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import STAGE_ARRIVED
 from penstock.engine import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
 

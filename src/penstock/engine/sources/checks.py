@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from penstock.api import errors_generated as errors
 from penstock.api.streams import ExternalStream, StreamConfig, StreamSource
 from penstock.api.subjects import valid_name
-from penstock.core.subjects import collide
+from penstock.core.protocol.subjects import collide
 from penstock.engine import transforms
 from penstock.engine.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
 from penstock.engine.sources.identity import index_name

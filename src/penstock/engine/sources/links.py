@@ -10,8 +10,8 @@ A link does not block and keeps no order but that of one direction. Knows nothin
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.core.hub import CallbackTask, Connection
-from penstock.core.router import CallbackSink, Router
+from penstock.core.broker.reactor import CallbackTask, Connection
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.nuid import Nuid
 
 API_PREFIX = "$JS.API"

@@ -19,8 +19,8 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from penstock.api.fields import OMIT, Uint64
-from penstock.core.copying import Landing, last_positions
-from penstock.core.log import Log
+from penstock.core.log.log import Log
+from penstock.core.stream.source_copy import Landing, last_positions
 from penstock.engine.files import FORMAT, BadFileError, Dated, StreamFiles
 from penstock.engine.settings import SECOND
 

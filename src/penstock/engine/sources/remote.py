@@ -25,9 +25,9 @@ from penstock.api.codec import JsonError, decode_response
 from penstock.api.errors import error_from
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.api.times import format_instant
-from penstock.core.copying import Landing
-from penstock.core.direct_get import Answers
-from penstock.core.expect import value
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.direct_get import Answers
+from penstock.core.stream.source_copy import Landing
 from penstock.engine.settings import SECOND
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox

@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
-from penstock.core.copying import Landing
+from penstock.core.stream.source_copy import Landing
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
 from penstock.engine.sources.positions import Positions

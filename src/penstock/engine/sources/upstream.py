@@ -12,8 +12,8 @@ from penstock.api import ApiError
 from penstock.api import errors_generated as errors
 from penstock.api.errors import ErrorBody
 from penstock.api.streams import StreamSource, StreamSourceInfo
-from penstock.core.copying import Copier, Landing
-from penstock.core.log import Log
+from penstock.core.log.log import Log
+from penstock.core.stream.source_copy import Copier, Landing
 from penstock.engine.settings import MILLISECOND, SECOND
 from penstock.engine.sources import identity
 
@@ -114,7 +114,7 @@ class LocalUpstream:
         self._copier: Copier | None = None
         self._caught_up = False
         self._since_ns = 0
-        self._made_turn = account.hub.turns
+        self._made_turn = account.reactor.turns
         account.followers.setdefault(source.name, []).append(self)
 
     @property
@@ -172,7 +172,7 @@ class LocalUpstream:
             return self._reader.info(now_ns)
         info = source_info(self.source)
         info.active = -1
-        if self._account.hub.turns == self._made_turn:
+        if self._account.reactor.turns == self._made_turn:
             # the answer to who made it says nothing yet
             if self.landing.mirror:
                 info.filter_subject = ""

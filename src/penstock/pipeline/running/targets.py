@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.subjects import collide
+from penstock.core.protocol.subjects import collide
 from penstock.errors import PenstockError
 from penstock.pipeline.description.formats import ICEBERG
 from penstock.pipeline.description.model import DELTA

@@ -1,7 +1,7 @@
 """How long services of other accounts take: measured for a share of the requests, or for those whose
 trace headers ask for it, and published in the account that serves.
 
-The core says when a request went out and what came of it (core/exchange); here is what is told.
+The core says when a request went out and what came of it (core/broker/service_imports); here is what is told.
 """
 
 import os
@@ -14,7 +14,8 @@ from msgspec import Struct
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
 from penstock.api.fields import OMIT, Duration, Int, Time
-from penstock.core.exchange import (
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.service_imports import (
     STATUS_INTEREST_LOST,
     STATUS_NO_DELIVERY,
     STATUS_NO_REPLY,
@@ -23,7 +24,6 @@ from penstock.core.exchange import (
     Response,
     Service,
 )
-from penstock.core.hub import Connection
 from penstock.nuid import Nuid
 from penstock.server.accounts.who import client_info
 from penstock.server.settings.accounts import Latency
@@ -88,7 +88,7 @@ class Measurements:
         latency = response.service.latency
         if not isinstance(latency, Latency):
             return
-        now_ns = self._accounts.hub.clock.now()
+        now_ns = self._accounts.reactor.clock.now()
         name = self._accounts.server_name
         event = ServiceLatency(id=self._ids.next(), timestamp=now_ns, status=status)
         event.description = _WORDS[status]

@@ -6,7 +6,7 @@ is not there (yet), or does not let it, is left out and looked at again when tha
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.core.exchange import (
+from penstock.core.broker.service_imports import (
     CHUNKED,
     SINGLETON,
     STREAMED,
@@ -15,8 +15,8 @@ from penstock.core.exchange import (
     ServiceImport,
     Sharing,
 )
-from penstock.core.stream_import import StreamImport
-from penstock.core.subjects import literal, valid
+from penstock.core.broker.stream_imports import StreamImport
+from penstock.core.protocol.subjects import literal, valid
 from penstock.engine.transforms import TransformError
 from penstock.server.accounts.sharing import (
     SYSTEM_EXPORTS,
@@ -67,7 +67,7 @@ class Links:
         self._accounts = accounts
         self._linked: dict[str, _Linked] = {}
         self._measurements: Measurements | None = None
-        self.sharing = Sharing(accounts.hub)
+        self.sharing = Sharing(accounts.reactor)
         self.sharing.describe = Describer(accounts.server_name)
         self.sharing.on_due = self._due
 

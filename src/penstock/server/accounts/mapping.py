@@ -9,7 +9,7 @@ pattern covers. Knows no connection and no message; randomness comes from the ca
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.core.subjects import subset
+from penstock.core.protocol.subjects import subset
 from penstock.engine.transforms import Transform, TransformError, check, parse
 from penstock.server.settings.accounts import Mapping
 

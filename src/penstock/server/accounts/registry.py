@@ -1,4 +1,4 @@
-"""The accounts of a running server: each has subjects of its own (a core Router over the one Hub),
+"""The accounts of a running server: each has subjects of its own (a core Router over the one Reactor),
 limits, and what it shares with others.
 
 Settings come from a configuration or from JWTs, with the same values: `put` takes one account in,
@@ -8,8 +8,8 @@ always there. Who a connection is was decided elsewhere (`server/auth`); `join` 
 
 from collections.abc import Callable, Iterable
 
-from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
 from penstock.server.settings.accounts import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
@@ -80,7 +80,7 @@ class Accounts:
 
     def __init__(
         self,
-        hub: Hub,
+        reactor: Reactor,
         *,
         draw: Callable[[int], int],
         system: str = "",
@@ -89,7 +89,7 @@ class Accounts:
         """The default and the system account alone; `system` names the latter; `draw` gives a
         random number below its argument.
         """
-        self.hub = hub
+        self.reactor = reactor
         self.draw = draw
         self.server_name = ""
         self.by_name: dict[str, ServerAccount] = {}
@@ -219,7 +219,7 @@ class Accounts:
             call(account)
 
     def _make(self, settings: AccountSettings) -> ServerAccount:
-        account = ServerAccount(settings, Router(self.hub))
+        account = ServerAccount(settings, Router(self.reactor))
         self.by_name[settings.name] = account
         for call in self.on_made:
             call(account)

@@ -1,11 +1,11 @@
 """Which imports fit which exports: authorization, circles, subject transforms; in nats-server's
-words. Works on settings alone, and knows nothing of how messages travel (core/exchange).
+words. Works on settings alone, and knows nothing of how messages travel (core/broker/service_imports).
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.core.subjects import collide, literal, subset, valid
+from penstock.core.protocol.subjects import collide, literal, subset, valid
 from penstock.engine.transforms import TransformError, parse
 from penstock.server.settings.accounts import (
     SINGLETON,

@@ -2,7 +2,7 @@
 
 from penstock.api.calls import ClientInfo
 from penstock.api.codec import encode
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.server.clients.client import Client
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from penstock.core.hub import Connection
-from penstock.core.router import CallbackSink, Router
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.nkeys import NONCE_BYTES, USER, CurvePair, KeyPair, NkeyError
 from penstock.server.auth.claims import ANY, ResponseClaims, UserClaims
 from penstock.server.auth.from_claims import permissions

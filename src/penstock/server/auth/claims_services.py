@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.core.hub import Connection
-from penstock.core.router import CallbackSink, Router
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.auth.claims import AccountClaims, GenericClaims
 from penstock.server.auth.folder import FolderError, FolderResolver

@@ -4,7 +4,7 @@ share what was compiled and decided but not the leave to answer.
 
 from collections import OrderedDict
 
-from penstock.core.permits import Permits
+from penstock.core.protocol.permissions import Permits
 from penstock.server.settings.users import Permissions
 
 KEPT_MAX = 10_000  # a JWT can ask for any permissions

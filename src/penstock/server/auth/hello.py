@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.quoting import quoted
+from penstock.core.base.quoting import quoted
 
 _INTEGER = 1 << 63
 

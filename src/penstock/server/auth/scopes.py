@@ -12,7 +12,7 @@ from itertools import product
 
 import msgspec
 
-from penstock.core.subjects import valid
+from penstock.core.protocol.subjects import valid
 from penstock.server.auth.claims import AccountClaims, Permission, Template, UserClaims
 
 EXPANSIONS_MAX = 4096

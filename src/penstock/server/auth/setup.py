@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.core.router import Router
+from penstock.core.broker.router import Router
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth.callout import Callout, ServerKeys
 from penstock.server.auth.claims_services import ClaimsServices
@@ -158,7 +158,7 @@ class Setup:
 
     def now_ns(self) -> int:
         """Since the epoch."""
-        return self.clients.hub.clock.now()
+        return self.clients.reactor.clock.now()
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
         """Later, on the loop's thread."""

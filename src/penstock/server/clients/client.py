@@ -2,8 +2,8 @@
 finds them out.
 """
 
-from penstock.core.hub import Connection
-from penstock.core.quoting import quoted
+from penstock.core.base.quoting import quoted
+from penstock.core.broker.reactor import Connection
 from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.plain import Plain
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT

@@ -2,12 +2,12 @@
 them when they have gone.
 
 Called by the core on CONNECT and on close, by the listener for every new connection, and by a
-timer. Nothing here runs per message. Knows nothing of sockets; time comes from the hub.
+timer. Nothing here runs per message. Knows nothing of sockets; time comes from the reactor.
 """
 
-from penstock.core.hub import Connection, Hub
-from penstock.core.router import Router
-from penstock.core.session import PENDING
+from penstock.core.broker.reactor import Connection, Reactor
+from penstock.core.broker.router import Router
+from penstock.core.broker.session import PENDING
 from penstock.server.auth import Admitted, Gate, Later, Peer, Refused
 from penstock.server.auth.compile import permits_of
 from penstock.server.clients.client import WEBSOCKET, Client, full_label, where
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.permits import Permits
+    from penstock.core.protocol.permissions import Permits
     from penstock.server.accounts.registry import Accounts, ServerAccount
     from penstock.server.auth.hello import Credentials
     from penstock.server.system import System
@@ -41,19 +41,19 @@ class Clients:
 
     def __init__(
         self,
-        hub: Hub,
+        reactor: Reactor,
         settings: Settings,
         greeting: Greeting,
         log: Log,
         gate: Gate,
         accounts: "Accounts",
     ) -> None:
-        """The clients of a hub; settings are looked at anew each time.
+        """The clients of a reactor; settings are looked at anew each time.
 
         Who owns the loop sets the hooks: `admit` (Sessions.admit), `kick` (work outside a turn is
-        done), `call_at` (a call at a time of the hub's clock), `sweep_by` (sweep not later).
+        done), `call_at` (a call at a time of the reactor's clock), `sweep_by` (sweep not later).
         """
-        self.hub = hub
+        self.reactor = reactor
         self.settings = settings
         self.greeting = greeting
         self.log = log
@@ -112,7 +112,7 @@ class Clients:
 
     def arrived(self, connection: Connection, client: Client) -> None:
         """From here on the client is expected to say something."""
-        now = self.hub.now_ns
+        now = self.reactor.now_ns
         if connection.ready:
             due = now + self._first_ping(connection.id)
         else:
@@ -131,7 +131,7 @@ class Clients:
         self._write_info(connection, client, address=address)
         if self.open > self.settings.max_connections:
             line = f"{where(connection, client)} - maximum connections exceeded"
-            self._surplus.say(self.hub.clock.now(), line)
+            self._surplus.say(self.reactor.clock.now(), line)
             connection.fail(b"maximum connections exceeded", "Maximum Connections Exceeded")
 
     def say_again(self, connection: Connection, client: Client, *, answer: bool = False) -> bool:
@@ -198,7 +198,7 @@ class Clients:
             asked = read_connect(text)
         except ValueError:
             self.broke(connection, "parse error: CONNECT is not the expected JSON")
-            self.hub.disconnect(connection, "Parse Error")
+            self.reactor.disconnect(connection, "Parse Error")
             return None
         client = connection.session
         assert isinstance(client, Client)
@@ -246,7 +246,7 @@ class Clients:
         self._complain(connection, client, asked, refusal)
         self.gate.refused(self.peer(connection, client), asked, refusal)
         patience = self.gate.patience
-        when_ns = patience.failed(client.host, self.hub.now_ns)
+        when_ns = patience.failed(client.host, self.reactor.now_ns)
         if not when_ns:
             connection.fail(refusal.error, refusal.reason)
             return None
@@ -268,7 +268,7 @@ class Clients:
         if self.log.debug_on and refusal.why:
             self.log.debug(f"{begin} - {refusal.why}")
         line = f"{begin} - authentication error - {asked.shown}"
-        self._refusals.say(self.hub.now_ns, line)
+        self._refusals.say(self.reactor.now_ns, line)
 
     def _enter(
         self, connection: Connection, client: Client, asked: "Credentials", admitted: Admitted
@@ -311,7 +311,7 @@ class Clients:
         connection.permits = permits
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
-        due_ns = min(self.hub.now_ns + self._first_ping(connection.id), client.expires_ns)
+        due_ns = min(self.reactor.now_ns + self._first_ping(connection.id), client.expires_ns)
         self.look_at(connection, client, due_ns)
         connection.ready = True
         if self.system is not None and not known:
@@ -348,11 +348,11 @@ class Clients:
 
     def violated(self, connection: Connection, text: str) -> None:
         """A client has tried what it may not."""
-        self._violations.say(self.hub.now_ns, f"{self.label(connection)} - {text}")
+        self._violations.say(self.reactor.now_ns, f"{self.label(connection)} - {text}")
 
     def broke(self, connection: Connection, text: str) -> None:
         """A client has sent what is no operation, or what may not come yet; `text` has no secret."""
-        self._broken.say(self.hub.now_ns, f"{self.label(connection)} - {text}")
+        self._broken.say(self.reactor.now_ns, f"{self.label(connection)} - {text}")
 
     def closed(self, connection: Connection) -> None:
         """The core has closed a connection."""
@@ -383,7 +383,7 @@ class Clients:
     def remember(self, connection: Connection, client: Client) -> None:
         """For monitoring: a connection that is closed now, of a client or a leaf node."""
         if self.departed.size:
-            self.departed.append(departed(connection, client, self.hub.now_ns))
+            self.departed.append(departed(connection, client, self.reactor.now_ns))
 
     def _tell_slow(self, connection: Connection) -> None:
         settings = self.settings
@@ -392,7 +392,7 @@ class Clients:
         else:
             what = f"WriteDeadline of {settings.write_deadline_ns / SECOND_NS:g}s exceeded"
         text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
-        self._slow.say(self.hub.now_ns, text)
+        self._slow.say(self.reactor.now_ns, text)
 
     def past(self, account: str) -> Past:
         """What the closed connections of an account came to."""
@@ -400,7 +400,7 @@ class Clients:
 
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
-        for connection in self.hub.all_connections():
+        for connection in self.reactor.all_connections():
             client = connection.session
             if isinstance(client, Client):
                 self.say_again(connection, client)
@@ -410,7 +410,7 @@ class Clients:
         too many.
         """
         settings = self.settings
-        connections = [c for c in self.hub.all_connections() if isinstance(c.session, Client)]
+        connections = [c for c in self.reactor.all_connections() if isinstance(c.session, Client)]
         if AUTHORIZATION & set(changed):
             self.gate.refresh()
             for connection in connections:
@@ -465,7 +465,7 @@ class Clients:
 
     def _fail_full(self, connection: Connection) -> None:
         line = f"{self.label(connection)} - maximum account active connections exceeded"
-        self._surplus.say(self.hub.now_ns, line)
+        self._surplus.say(self.reactor.now_ns, line)
         text = "Maximum Account Connections Exceeded"
         connection.fail(b"maximum account active connections exceeded", text)
 
@@ -474,7 +474,7 @@ class Clients:
         if refusal.error:
             connection.fail(refusal.error, refusal.reason)
         else:
-            self.hub.disconnect(connection, refusal.reason)
+            self.reactor.disconnect(connection, refusal.reason)
 
     def sweep(self, now_ns: int) -> int:
         """Ping who is due, close who is stale or has not said who it is; when to sweep again

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.server.plain import Plain
 
 TYPE_CHECKING = False

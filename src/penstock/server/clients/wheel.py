@@ -4,7 +4,7 @@ A client is in one slot at most. Whoever changes when it is due says so here; th
 become due later needs no word, it is moved when its slot comes. Knows nothing of what is done.
 """
 
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.server.units import SECOND_NS
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ A problem is told in nats-server's words where it has some.
 
 from collections.abc import Iterator
 
-from penstock.core.subjects import literal
+from penstock.core.protocol.subjects import literal
 from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.config.account_sharing import exports, imports
 from penstock.server.config.declared import DECLARED

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from penstock.core.subjects import valid
+from penstock.core.protocol.subjects import valid
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.tls import tls

@@ -1,6 +1,6 @@
 """``mappings``: where messages go that clients publish to a subject, of one account."""
 
-from penstock.core.subjects import valid
+from penstock.core.protocol.subjects import valid
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Reader
 from penstock.server.config.values import kind, text

@@ -3,7 +3,7 @@
 Everything here returns a plain value and puts what is wrong on the reader's list of problems.
 """
 
-from penstock.core.subjects import valid
+from penstock.core.protocol.subjects import valid
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import kind, span, text, whole

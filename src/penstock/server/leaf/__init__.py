@@ -3,5 +3,5 @@ an account of its side.
 
 `handshake` is what they say to each other, `nodes` who is there and what follows from it, `remotes`
 connects and connects again, `part` puts it into a server. Messages and interest are the core's
-(core/leaf, core/peers).
+(core/broker/leaf, core/broker/remote_servers).
 """

@@ -5,7 +5,7 @@ A leaf's user has permissions as a client has: what it may publish comes from th
 subscribe to goes there. Neither side's JetStream is seen by the other under its plain subjects.
 """
 
-from penstock.core.leaf import Leaf, Rules
+from penstock.core.broker.leaf import Leaf, Rules
 from penstock.server.auth import Peer
 from penstock.server.auth.hello import Credentials
 from penstock.server.leaf.handshake import Connect, Grant, Info, at_least

@@ -4,12 +4,12 @@
           <- plain            INFO {compression}   leaf        both switch behind these
     hub   INFO {compression, nonce}     S2     ->              CONNECT and the rest follow
 
-Each write is a framed stream of its own (core/s2). One encoder stands for all levels.
+Each write is a framed stream of its own (core/base/s2). One encoder stands for all levels.
 """
 
-from penstock.core.hub import Connection
-from penstock.core.s2 import FrameReader, FrameWriter
-from penstock.core.turn import Turn
+from penstock.core.base.s2 import FrameReader, FrameWriter
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
 from penstock.server.leaf.handshake import Info, line
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.transports.pipe import Pipe

@@ -4,7 +4,8 @@ of its settings.
 
 from typing import NamedTuple
 
-from penstock.server.identity import API_LEVEL, RUNTIME
+from penstock.core.protocol.api_level import API_LEVEL
+from penstock.server.identity import RUNTIME
 from penstock.server.leaf import handshake
 from penstock.server.leaf.handshake import Connect, Info
 from penstock.server.leaf.peer import LeafPeer

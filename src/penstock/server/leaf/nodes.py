@@ -14,11 +14,11 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.core.hub import Connection
-from penstock.core.leaf import Events, Leaf
-from penstock.core.peers import Peers
-from penstock.core.quoting import quoted
-from penstock.core.turn import Turn
+from penstock.core.base.quoting import quoted
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.leaf import Events, Leaf
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.remote_servers import Peers
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Gate, Later, Refused

@@ -5,9 +5,9 @@ import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from penstock.core.hub import Connection
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
 from penstock.server.auth import Gate
 from penstock.server.clients.clients import AUTHORIZATION

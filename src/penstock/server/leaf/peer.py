@@ -9,8 +9,8 @@ from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.hub import Connection
-    from penstock.core.leaf import Leaf
+    from penstock.core.broker.leaf import Leaf
+    from penstock.core.broker.reactor import Connection
     from penstock.server.accounts.registry import ServerAccount
     from penstock.server.auth import Admitted
     from penstock.server.leaf.compression import CompressingTransport

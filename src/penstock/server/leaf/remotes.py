@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from urllib.parse import urlsplit
 
-from penstock.core.session import Sessions
+from penstock.core.broker.session import Sessions
 from penstock.server.errors import StartError
 from penstock.server.leaf.handshake import Info, is_address, is_ip
 from penstock.server.leaf.nodes import LeafNodes

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from penstock.core.quoting import shown
+from penstock.core.base.quoting import shown
 from penstock.server.errors import StartError
 
 TYPE_CHECKING = False

@@ -3,15 +3,15 @@
     127.0.0.1:40222 - cid:5 - <<- [PUB orders.new 8]
     127.0.0.1:40222 - cid:5 - <<- MSG_PAYLOAD: ["42 bolts"]
 
-A server that does not trace has none of this: the hub's tracer is None. Of CONNECT the fields are
+A server that does not trace has none of this: the reactor's tracer is None. Of CONNECT the fields are
 shown that are known to be no secret. Knows nothing of accounts or of what operations do.
 """
 
 import json
 from collections.abc import Callable
 
-from penstock.core.hub import Connection
-from penstock.core.quoting import quoted
+from penstock.core.base.quoting import quoted
+from penstock.core.broker.reactor import Connection
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
 

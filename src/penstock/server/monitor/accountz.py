@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.core.subjects import subset
+from penstock.core.protocol.subjects import subset
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.facts import (

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.monitor.facts import (
     Facts,
@@ -48,7 +48,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
 def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
     """The open connections of each account that has some."""
     found: dict[str, list[Connection]] = {}
-    for connection in facts.hub.all_connections():
+    for connection in facts.reactor.all_connections():
         found.setdefault(account_of(connection), []).append(connection)
     return found
 

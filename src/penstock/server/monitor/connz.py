@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_duration, format_time
-from penstock.core.hub import Connection
-from penstock.core.subjects import collide
+from penstock.core.broker.reactor import Connection
+from penstock.core.protocol.subjects import collide
 from penstock.server.clients.client import LEAFNODE, Client
 from penstock.server.clients.departed import Departed
 from penstock.server.leaf.peer import LeafPeer
@@ -148,7 +148,7 @@ def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Depa
     opened: list[Connection] = []
     closed: list[Departed] = []
     if options.state != CLOSED:
-        opened = [each for each in facts.hub.all_connections() if _listed(each)]
+        opened = [each for each in facts.reactor.all_connections() if _listed(each)]
     if options.state != OPEN:
         closed = list(facts.clients.departed)
     if options.acc:

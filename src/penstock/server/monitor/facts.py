@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from penstock.core.hub import Connection, Hub
+from penstock.core.broker.reactor import Connection, Reactor
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.clients.client import WEBSOCKET, Client
 from penstock.server.clients.clients import Clients
@@ -37,7 +37,7 @@ class Facts(Plain):
     port: int
     http_port: int
     start_ns: int
-    hub: Hub
+    reactor: Reactor
     clients: Clients
     accounts: Callable[[], Iterable[ServerAccount]]
     jetstream: Callable[[], "JetStream | None"]
@@ -53,7 +53,7 @@ class Facts(Plain):
     @property
     def now_ns(self) -> int:
         """The time now, not that of the turn."""
-        return self.hub.clock.now()
+        return self.reactor.clock.now()
 
     def account(self, name: str) -> ServerAccount | None:
         """The account of that name."""

@@ -120,7 +120,7 @@ def _stream(
     from penstock.engine.entries import stream_info
 
     settings = account.settings
-    now_ns = account.hub.clock.now()
+    now_ns = account.reactor.clock.now()
     info = json.loads(encode(stream_info(entry, settings, now_ns, versioned=False)))
     row = {
         "name": entry.config.name,
@@ -148,7 +148,7 @@ def consumer_infos(
     from penstock.api.codec import encode
     from penstock.engine.entries import consumer_info
 
-    now_ns = account.hub.clock.now()
+    now_ns = account.reactor.clock.now()
     for each in list(entry.consumers.values()):
         found = consumer_info(entry, each, account.settings, now_ns, versioned=False)
         shown = json.loads(encode(found))

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_duration, format_time
-from penstock.core.hub import Connection
+from penstock.core.broker.reactor import Connection
 from penstock.server.leaf.peer import LeafPeer
 from penstock.server.monitor.facts import Facts, leaf_of
 from penstock.server.monitor.form import present, text
@@ -41,7 +41,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
 
 def joined_leafs(facts: Facts) -> list[tuple[Connection, LeafPeer]]:
     """The connections to leaf nodes over which messages flow, with what is kept of them."""
-    found = ((each, leaf_of(each)) for each in facts.hub.all_connections())
+    found = ((each, leaf_of(each)) for each in facts.reactor.all_connections())
     return [(each, peer) for each, peer in found if peer is not None and peer.joined]
 
 

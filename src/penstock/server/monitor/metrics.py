@@ -159,25 +159,25 @@ class Collector:
             self._put("open_files", len(os.listdir("/proc/self/fd")))
 
     def _server(self) -> None:
-        facts, hub, clients = self._facts, self._facts.hub, self._facts.clients
-        pending = [each.pending_bytes() for each in hub.all_connections()]
+        facts, reactor, clients = self._facts, self._facts.reactor, self._facts.clients
+        pending = [each.pending_bytes() for each in reactor.all_connections()]
         values = {
             "connections": clients.open,
             "max_connections": facts.settings.max_connections,
             "accepted_connections": clients.total,
             "subscriptions": facts.subscriptions(),
-            "received_messages": hub.in_msgs,
-            "received_bytes": hub.in_bytes,
-            "sent_messages": hub.out_msgs,
-            "sent_bytes": hub.out_bytes,
+            "received_messages": reactor.in_msgs,
+            "received_bytes": reactor.in_bytes,
+            "sent_messages": reactor.out_msgs,
+            "sent_bytes": reactor.out_bytes,
             "pending_bytes": sum(pending),
             "pending_bytes_max": max(pending, default=0),
-            "slow_consumers": hub.slow_consumers,
+            "slow_consumers": reactor.slow_consumers,
             "stale_connections": clients.stale,
-            "stalled_clients": hub.stalls,
-            "turns": hub.turns,
-            "commits": hub.commit_runs,
-            "fsyncs": hub.sync_runs,
+            "stalled_clients": reactor.stalls,
+            "turns": reactor.turns,
+            "commits": reactor.commit_runs,
+            "fsyncs": reactor.sync_runs,
         }
         for name, value in values.items():
             self._put(name, value)

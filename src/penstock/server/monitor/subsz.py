@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.core.router import Router
-from penstock.core.subjects import literal, matches
+from penstock.core.broker.router import Router
+from penstock.core.protocol.subjects import literal, matches
 from penstock.server.monitor.facts import Facts, account_of
 from penstock.server.monitor.form import number, present, text
 from penstock.server.monitor.query import Query, QueryError, page
@@ -100,7 +100,7 @@ def statistics(routers: Iterable[Router]) -> dict[str, Any]:
 
 def _rows(facts: Facts, options: Options) -> list[dict[str, Any]]:
     rows = []
-    for connection in facts.hub.all_connections():
+    for connection in facts.reactor.all_connections():
         account = account_of(connection)
         if options.account not in ("", account):
             continue

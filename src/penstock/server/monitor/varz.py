@@ -114,7 +114,7 @@ def _leaf(facts: Facts) -> dict[str, Any]:
 
 
 def _running(facts: Facts) -> dict[str, Any]:
-    settings, hub, clients = facts.settings, facts.hub, facts.clients
+    settings, reactor, clients = facts.settings, facts.reactor, facts.clients
     now_ns = facts.now_ns
     return {
         "start": format_time(facts.start_ns),
@@ -128,24 +128,24 @@ def _running(facts: Facts) -> dict[str, Any]:
         "total_connections": clients.total,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": sum(leaf_of(each) is not None for each in hub.all_connections()),
-        "in_msgs": hub.in_msgs,
-        "in_bytes": hub.in_bytes,
-        "in_client_msgs": hub.in_msgs,
-        "in_client_bytes": hub.in_bytes,
-        "out_msgs": hub.out_msgs,
-        "out_bytes": hub.out_bytes,
-        "out_client_msgs": hub.out_msgs,
-        "out_client_bytes": hub.out_bytes,
-        "slow_consumers": hub.slow_consumers,
+        "leafnodes": sum(leaf_of(each) is not None for each in reactor.all_connections()),
+        "in_msgs": reactor.in_msgs,
+        "in_bytes": reactor.in_bytes,
+        "in_client_msgs": reactor.in_msgs,
+        "in_client_bytes": reactor.in_bytes,
+        "out_msgs": reactor.out_msgs,
+        "out_bytes": reactor.out_bytes,
+        "out_client_msgs": reactor.out_msgs,
+        "out_client_bytes": reactor.out_bytes,
+        "slow_consumers": reactor.slow_consumers,
         "stale_connections": clients.stale,
-        "stalled_clients": hub.stalls,
+        "stalled_clients": reactor.stalls,
         "subscriptions": facts.subscriptions(),
         "http_req_stats": dict(sorted(facts.requests.items())),
         "config_load_time": format_time(facts.loaded_ns or facts.start_ns),
         "config_digest": settings.config_digest,
         **present(system_account=facts.system_account),
-        "slow_consumer_stats": _kinds(hub.slow_consumers),
+        "slow_consumer_stats": _kinds(reactor.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }

@@ -13,8 +13,8 @@ listens. What is said and answered is in the modules beside it, loaded when it i
 
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.core.hub import Connection, Trace
-from penstock.core.router import CallbackSink, Router
+from penstock.core.broker.reactor import Connection, Trace
+from penstock.core.broker.router import CallbackSink, Router
 from penstock.server.clients.client import Client
 from penstock.server.units import SECOND_NS
 
@@ -49,7 +49,7 @@ class Actions(Protocol):
 
 
 class System:
-    """The system account's side of one server. It is also the tracer that core/session asks."""
+    """The system account's side of one server. It is also the tracer that core/broker/session asks."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class System:
     def begin(
         self, connection: Connection, subject: str, headers: bytes, size: int
     ) -> Trace | bool | None:
-        """See core/session: a message may want to be traced."""
+        """See core/broker/session: a message may want to be traced."""
         return self.tracing.begin(connection, subject, headers, size)
 
     def end(self, connection: Connection, trace: Trace) -> None:

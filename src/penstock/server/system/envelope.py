@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from penstock.api.times import format_time
-from penstock.core.expect import value
+from penstock.core.protocol.publish_headers import value
 from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.form import present, to_json
 from penstock.server.settings import COMPATIBLE_VERSION
@@ -56,7 +56,7 @@ def compressed(data: bytes, wanted: str) -> tuple[bytes, bytes]:
     if not wanted or not data:
         return b"", data
     if "snappy" in wanted or "s2" in wanted:
-        from penstock.core.s2 import FrameWriter
+        from penstock.core.base.s2 import FrameWriter
 
         frames = FrameWriter(1 << 16)  # snappy's blocks
         frames.put(data)

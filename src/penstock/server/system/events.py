@@ -6,8 +6,8 @@ from random import SystemRandom
 from typing import Any
 
 from penstock.api.times import format_time
-from penstock.core.hub import Connection
-from penstock.core.router import Router
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import Router
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.clients.client import Client
@@ -171,9 +171,9 @@ def describe(connection: Connection, client: Client, stop: str = "") -> dict[str
 
 def statsz(facts: Facts) -> dict[str, Any]:
     """{server, statsz}."""
-    hub, clients = facts.hub, facts.clients
-    sent = {"msgs": hub.out_msgs, "bytes": hub.out_bytes}
-    received = {"msgs": hub.in_msgs, "bytes": hub.in_bytes}
+    reactor, clients = facts.reactor, facts.clients
+    sent = {"msgs": reactor.out_msgs, "bytes": reactor.out_bytes}
+    received = {"msgs": reactor.in_msgs, "bytes": reactor.in_bytes}
     body: dict[str, Any] = {
         "start": format_time(facts.start_ns),
         "mem": facts.memory_bytes(),
@@ -187,13 +187,13 @@ def statsz(facts: Facts) -> dict[str, Any]:
         "sent_to_clients": sent,
         "received": received,
         "received_from_clients": received,
-        "slow_consumers": hub.slow_consumers,
+        "slow_consumers": reactor.slow_consumers,
     }
     body |= present(
-        slow_consumer_stats=_kinds(hub.slow_consumers),
+        slow_consumer_stats=_kinds(reactor.slow_consumers),
         stale_connections=clients.stale,
         stale_connection_stats=_kinds(clients.stale),
-        stalled_clients=hub.stalls,
+        stalled_clients=reactor.stalls,
     )
     summary = jetstream.summary(facts)
     if summary:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.core.hub import Connection
-from penstock.core.router import Router
-from penstock.core.subjects import literal, subset
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import Router
+from penstock.core.protocol.subjects import literal, subset
 from penstock.server.clients.wheel import NEVER_NS
 from penstock.server.monitor import QueryError, Skip, family
 from penstock.server.monitor.facts import account_of, client_of, tag_of
@@ -294,7 +294,7 @@ class Services:
             wanted = subject.encode()
             count = sum(
                 subset(each.subject, wanted) and queue in (None, each.queue)
-                for connection in self._facts.hub.all_connections()
+                for connection in self._facts.reactor.all_connections()
                 if account_of(connection) == self._facts.system_account
                 for each in connection.all_subscriptions()
             )

@@ -1,7 +1,7 @@
 """Message tracing: a message with a ``Nats-Trace-Dest`` header is followed through the server, and what
 becomes of it is published under that subject.
 
-The core asks about messages that look like it (`begin`), keeps a list of what happens (core.hub.Trace)
+The core asks about messages that look like it (`begin`), keeps a list of what happens (core.reactor.Trace)
 while it publishes, and hands it back (`end`). With ``Nats-Trace-Only`` nothing is delivered or stored.
 An account may also have a destination for messages with a sampled W3C ``traceparent``.
 
@@ -14,8 +14,8 @@ import random
 from typing import Any
 
 from penstock.api.times import format_time
-from penstock.core.hub import Connection, Trace
-from penstock.core.subjects import literal
+from penstock.core.broker.reactor import Connection, Trace
+from penstock.core.protocol.subjects import literal
 from penstock.server.monitor.facts import Facts, account_of, client_of, leaf_of
 from penstock.server.monitor.form import present, text
 from penstock.server.settings.accounts import SYSTEM_ACCOUNT
@@ -63,7 +63,7 @@ class Tracing:
     def begin(
         self, connection: Connection, subject: str, block: bytes, size: int
     ) -> Trace | bool | None:
-        """See core/session: None: it is not traced; False: it is dropped."""
+        """See core/broker/session: None: it is not traced; False: it is dropped."""
         headers = parse(block)
         wanted = _first(headers, DESTINATION)
         external = not wanted

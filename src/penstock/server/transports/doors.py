@@ -5,8 +5,8 @@ listener. Loads nothing of them as long as the settings ask for none.
 import socket
 from collections.abc import Callable
 
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.session import Sessions
 from penstock.server.clients.clients import Clients
 from penstock.server.errors import StartError
 from penstock.server.identity import Greeting

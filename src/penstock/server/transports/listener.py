@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
 from penstock.server.units import join_address

@@ -14,9 +14,9 @@ import ssl
 import time
 from collections.abc import Callable
 
-from penstock.core.hub import Connection
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
 from penstock.server.clients.client import Client, where
 from penstock.server.clients.clients import Clients
 from penstock.server.logs.complaints import Complaints

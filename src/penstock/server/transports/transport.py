@@ -9,8 +9,8 @@ Knows nothing of the protocol. ``websocket`` has one of its own that puts frames
 import ssl
 from typing import TYPE_CHECKING
 
-from penstock.core.hub import Connection
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
 from penstock.server.transports.pipe import Pipe, PipeClosed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.core.subjects import collide, subset
+from penstock.core.protocol.subjects import collide, subset
 from penstock.spark.parsing import SEQUENCE_MAX, OptionError, Row, count, flag, parse, subject
 from penstock.spark.servers import SERVER_ROWS, Servers, take_servers
 

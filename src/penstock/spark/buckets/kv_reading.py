@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 
 from penstock.client import columns as bulk
 from penstock.client.models import ConsumerConfig
-from penstock.core.subjects import matches
-from penstock.core.wire import decode_headers
+from penstock.core.protocol.subjects import matches
+from penstock.core.protocol.wire import decode_headers
 from penstock.errors import (
     ApiError,
     MessageNotFound,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.client.blocking_jetstream import JetStream
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.buckets.kv_bucket import Bucket
     from penstock.spark.buckets.kv_options import KvOptions
     from penstock.spark.reading.offsets import Range

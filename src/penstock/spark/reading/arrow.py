@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.header_maps import HeaderMaps, message_sizes
-from penstock.core.subjects import matches
-from penstock.core.wire_columns import WireColumns
+from penstock.core.bulk.header_maps import HeaderMaps, message_sizes
+from penstock.core.bulk.wire_columns import WireColumns
+from penstock.core.protocol.subjects import matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.columns import Buffer, Columns
+    from penstock.core.bulk.columns import Buffer, Columns
     from penstock.spark.reading.plan import ReadPlan
 
 _TIMESTAMP = pa.timestamp("us", "UTC")

@@ -19,7 +19,7 @@ from penstock.spark.reading.plan import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.one_range import Reading
 
 BATCH_BYTES = 4 * 2**20

@@ -2,7 +2,7 @@
 made on the server, which is what a small micro-batch wants.
 
     $JS.API.DIRECT.GET.ORDERS  {"seq":7,"batch":100,"max_bytes":4194304,"next_by_subj":"orders.>"}
-      ◄── message 7 ... message 12      what each of them is, in its last headers (core/wire_columns)
+      ◄── message 7 ... message 12      what each of them is, in its last headers (core/bulk/wire_columns)
       ◄── 204 EOB                       the end, Nats-Num-Pending: how many follow
 
 Servers have them since 2.11, for streams with ``allow_direct``. Replicas and mirrors may answer,
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from penstock.api import encode
 from penstock.api.calls import MsgGetRequest
-from penstock.core.wire import decode_headers
-from penstock.core.wire_columns import DirectColumns
+from penstock.core.bulk.wire_columns import DirectColumns
+from penstock.core.protocol.wire import decode_headers
 from penstock.errors import ConnectionLost, PenstockError, Timeout
 from penstock.spark.connection import client_for, jetstream_for, state_of
 from penstock.spark.reading.consumers import BATCH_BYTES
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from penstock.client.connection import Interest
     from penstock.client.message import BaseMessage
     from penstock.client.models import StreamInfo
-    from penstock.core.columns import Columns
-    from penstock.core.wire import Parser
+    from penstock.core.bulk.columns import Columns
+    from penstock.core.protocol.wire import Parser
     from penstock.spark.reading.one_range import Reading
 
 BATCHES = (2, 11)

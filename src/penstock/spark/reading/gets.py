@@ -17,7 +17,7 @@ from penstock.spark.reading.consumers import BATCH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.one_range import Reading
 
 

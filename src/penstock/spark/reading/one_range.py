@@ -29,7 +29,7 @@ from penstock.spark.reading.offsets import TO_GO_ON, DataLossError
 
 if TYPE_CHECKING:
     from penstock.client.models import StreamInfo
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.plan import ReadPlan
 
 HOLES_MAX = 10_000

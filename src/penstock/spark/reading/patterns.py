@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from penstock.core.subjects import collide, subset
+from penstock.core.protocol.subjects import collide, subset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.reading.plan import ReadPlan
 
     Transport = Callable[[Reading], Iterator[Columns]]

@@ -1,7 +1,7 @@
 """Reading a partition from the segment files of a Penstock store that the executor can see.
 
-The folder is held as it is at one moment (core/readonly) and opened as a start of the server would
-open it (core/segment_reader): removed messages are not there, and what a server is just writing is
+The folder is held as it is at one moment (core/base/readonly_disk) and opened as a start of the server would
+open it (core/log/segment_reader): removed messages are not there, and what a server is just writing is
 not looked at. Only what the server said to have is taken, up to the end of the partition; what is
 not in the files yet comes over the network.
 
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.core.columns import Columns
-from penstock.core.readonly import ReadOnlyDisk
-from penstock.core.sealing import LogLocked
-from penstock.core.segment_reader import LogReader
+from penstock.core.base.readonly_disk import ReadOnlyDisk
+from penstock.core.bulk.columns import Columns
+from penstock.core.log.encryption import LogLocked
+from penstock.core.log.segment_reader import LogReader
 from penstock.spark.reading.consumers import BATCH_BYTES
 from penstock.spark.reading.plan import UnfitError
 from penstock.vault import Vault, VaultError, is_sealed

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.api.times import format_time
-from penstock.core.subjects import collide
+from penstock.core.protocol.subjects import collide
 from penstock.errors import ApiError, ConsumerNotFound, PenstockError, Timeout
 from penstock.spark.connection import ReadError, client_for
 from penstock.spark.watching import lag_moves

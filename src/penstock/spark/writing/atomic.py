@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.client.jetstream import EXPECTED_LAST_SUBJECT_SEQ, decode_pub_ack
-from penstock.core.outflow import Encoder
+from penstock.core.bulk.publish_window import Encoder
 from penstock.errors import (
     ApiError,
     ConnectionClosed,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from penstock.client.blocking import BlockingClient, Question
     from penstock.client.blocking_jetstream import JetStream
-    from penstock.core.outflow import Rows
+    from penstock.core.bulk.publish_window import Rows
     from penstock.spark.writing.composing import Messages
     from penstock.spark.writing.plan import WritePlan
     from penstock.spark.writing.row_errors import RowErrors, Task

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.wire import encode_headers
+from penstock.core.protocol.wire import encode_headers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

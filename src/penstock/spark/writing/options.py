@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.core.subjects import literal
+from penstock.core.protocol.subjects import literal
 from penstock.spark.holding import FAIL as FAIL_BEHIND
 from penstock.spark.holding import IF_BEHIND, checkpoint_given
 from penstock.spark.parsing import (

@@ -57,7 +57,7 @@ from penstock.spark.writing.row_errors import Task, WriteError
 
 if TYPE_CHECKING:
     from penstock.client.blocking_jetstream import JetStream
-    from penstock.core.columns import Columns
+    from penstock.core.bulk.columns import Columns
     from penstock.spark.writing.target import Target
 
 UNFINISHED = -1

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from penstock.client.jetstream import decode_pub_ack
 from penstock.client.publishing import IN_PROCESS
-from penstock.core.wire import OP_PUB, ROLE_SERVER, Parser, decode_headers
+from penstock.core.protocol.wire import OP_PUB, ROLE_SERVER, Parser, decode_headers
 from penstock.errors import ApiError, PenstockError
 from penstock.spark.connection import jetstream_for
 from penstock.spark.writing.options import FAIL

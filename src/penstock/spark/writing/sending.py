@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.client.jetstream import EXPECTED_STREAM, MSG_ID, decode_pub_ack
 from penstock.client.rows import RowPublisher
-from penstock.core.outflow import TOO_LARGE
-from penstock.core.subjects import matches
+from penstock.core.bulk.publish_window import TOO_LARGE
+from penstock.core.protocol.subjects import matches
 from penstock.errors import (
     ApiError,
     ConnectionClosed,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.api.times import format_time
-from penstock.core.subjects import collide, literal, matches, subset
+from penstock.core.protocol.subjects import collide, literal, matches, subset
 from penstock.errors import NoResponders, PenstockError, StreamNotFound
 from penstock.spark.connection import ReadError, client_for, jetstream_for
 from penstock.spark.holding import FAIL, Held, Memory, memory_of, stream_behind

@@ -11,9 +11,9 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from penstock.core.hub import Connection
-from penstock.core.session import Sessions
-from penstock.core.turn import Turn
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
 from penstock.server.clients.client import Cookies
 from penstock.server.clients.clients import Clients
 from penstock.server.logs.complaints import Complaints

@@ -1,0 +1,26 @@
+"""The disk as an object that is handed in: the only place of the core that touches files.
+
+`Disk` is the machine's own (system calls, no Python objects per call). `PyDisk` forwards to a Python object with the same
+verbs, so that a simulated disk (torn writes, lost writes, bit flips, full) can stand in. Handles are small integers.
+Failures raise OSError with the errno.
+"""
+from libc.stdint cimport int64_t, uint64_t
+
+
+cdef class Disk:
+    cdef int open(self, str path, bint create) except -1                                   # read-write; creates (mode 0600) when asked
+    cdef int close(self, int handle) except -1
+    cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1        # all of it, or OSError
+    cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1   # as much as there is; 0 at the end
+    cdef int sync(self, int handle) except -1                                              # fdatasync
+    cdef uint64_t size(self, int handle) except? 18446744073709551615
+    cdef int truncate(self, int handle, uint64_t size) except -1
+    cdef int hasten(self, int handle) noexcept    # have its bytes be on their way when sync() is called
+    cdef bint in_background(self) noexcept        # handles may be given to the reactor to be synced while turns go on; else: at once, by sync()
+    # by path (cold): defined in Python for both, see disk.pyi: make_dir, make_dir_durable, list_dir, rename, unlink, remove_tree, sync_dir, exists,
+    # read_file, write_file_atomic(path, data): temporary file, fsync, rename, fsync of the folder; write_files_atomic
+
+
+cdef class PyDisk(Disk):
+    cdef object target
+    cdef bint background

@@ -1,0 +1,366 @@
+"""The disk as an object that is handed in: system calls, or a Python object that stands in for them.
+
+Knows nothing of records or folders' meaning. No Python object is made per read or write on the machine's own disk.
+"""
+import contextlib
+import errno as codes
+import os
+import stat
+from contextlib import suppress
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EACCES, EBADF, EINTR, EINVAL, EROFS, errno
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "<fcntl.h>" nogil:
+    int c_open "open"(const char*, int, ...)
+    int O_RDWR
+    int O_RDONLY
+    int O_CREAT
+    int O_CLOEXEC
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #ifndef SYNC_FILE_RANGE_WRITE
+    #define SYNC_FILE_RANGE_WRITE 0
+    #define sync_file_range(handle, offset, n, flags) ((void)0, 0)
+    #endif
+    """
+    int sync_file_range(int, int64_t, int64_t, unsigned int) nogil
+    unsigned int SYNC_FILE_RANGE_WRITE
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int)
+    ssize_t pwrite(int, const void*, size_t, int64_t)
+    ssize_t pread(int, void*, size_t, int64_t)
+    int fdatasync(int)
+    int ftruncate(int, int64_t)
+    int64_t lseek(int, int64_t, int)
+    int SEEK_END
+
+
+cdef int fail(object what=None) except -1:
+    cdef int code = errno
+    if what is None:
+        raise OSError(code, os.strerror(code))
+    raise OSError(code, os.strerror(code), what)
+
+
+def check_regular(path: str) -> None:
+    """OSError when something of that name is no regular file: a pipe would block whoever opens it, a device may do anything."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return                                       # opening says it
+    if not stat.S_ISREG(mode):
+        raise OSError(codes.EISDIR if stat.S_ISDIR(mode) else codes.EINVAL, "not a regular file", path)
+
+
+def open_to_read(path: str) -> int:
+    """A handle to read a regular file by. OSError."""
+    check_regular(path)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+cdef class Disk:
+    """The machine's disk. All paths are absolute or relative to the working directory; failures raise OSError."""
+
+    cdef int open(self, str path, bint create) except -1:
+        cdef bytes name = os.fsencode(path)
+        cdef const char* p = name
+        cdef int flags = O_RDWR | O_CLOEXEC | (O_CREAT if create else 0)
+        cdef int handle
+        check_regular(path)
+        while True:
+            handle = c_open(p, flags, 0o600)
+            if handle >= 0:
+                return handle
+            if not create and flags & O_RDWR and (errno == EROFS or errno == EACCES):
+                flags = O_RDONLY | O_CLOEXEC         # reading goes on; a write is refused as it would be
+            elif errno != EINTR:
+                fail(path)
+
+    cdef int close(self, int handle) except -1:
+        # After EINTR the descriptor is gone on Linux: closing again could hit another file.
+        if c_close(handle) != 0 and errno != EINTR:
+            fail()
+        return 0
+
+    cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
+        cdef ssize_t k
+        while n:
+            k = pwrite(handle, p, n, <int64_t>offset)
+            if k < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EBADF:
+                    raise OSError(EROFS, os.strerror(EROFS))
+                fail()
+            p += k
+            n -= k
+            offset += k
+        return 0
+
+    cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1:
+        cdef ssize_t k
+        cdef int64_t got = 0
+        while n:
+            k = pread(handle, p, n, <int64_t>offset)
+            if k < 0:
+                if errno == EINTR:
+                    continue
+                fail()
+            if k == 0:
+                break
+            p += k
+            n -= k
+            offset += k
+            got += k
+        return got
+
+    cdef int sync(self, int handle) except -1:
+        cdef int rc
+        with nogil:
+            rc = fdatasync(handle)
+            while rc != 0 and errno == EINTR:
+                rc = fdatasync(handle)
+        if rc != 0:
+            fail()
+        return 0
+
+    cdef uint64_t size(self, int handle) except? 18446744073709551615:
+        cdef int64_t n = lseek(handle, 0, SEEK_END)
+        if n < 0:
+            fail()
+        return n
+
+    cdef int truncate(self, int handle, uint64_t size) except -1:
+        while ftruncate(handle, <int64_t>size) != 0:
+            if errno == EINVAL:
+                raise OSError(EROFS, os.strerror(EROFS))     # opened for reading alone
+            if errno != EINTR:
+                fail()
+        return 0
+
+    cdef bint in_background(self) noexcept:
+        return True
+
+    def make_dir(self, path: str) -> None:
+        """Make a folder (mode 0700) and its parents; no error when it is there."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def make_dir_durable(self, path: str) -> None:
+        """make_dir, with the names of what was made on the disk when it returns."""
+        cdef list missing = []
+        cdef str at = path
+        while at and not self.exists(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        if not missing:
+            return
+        if os.path.dirname(at):
+            # Who made it may have been stopped before its name was synced. It may be a folder of others that we can't open.
+            with contextlib.suppress(PermissionError):
+                self.sync_dir(os.path.dirname(at))
+        for at in reversed(missing):
+            self.make_dir(at)
+            self.sync_dir(os.path.dirname(at) or ".")
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; an empty list when there is no such folder."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of that name."""
+        return os.path.lexists(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, replacing what was there."""
+        os.replace(old, new)
+
+    def link(self, path: str, other: str) -> None:
+        """Give a file a second name."""
+        os.link(path, other)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; no error when it is gone already."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with all in it; no error when there is none. Symbolic links in it are removed, not followed."""
+        if not os.path.lexists(path):
+            return
+        for base, folders, files in os.walk(path, topdown=False):
+            for name in files:
+                os.unlink(os.path.join(base, name))
+            for name in folders:
+                inner = os.path.join(base, name)
+                if os.path.islink(inner):
+                    os.unlink(inner)
+                else:
+                    os.rmdir(inner)
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def open_folder(self, path: str) -> int:
+        """A handle to sync the names in a folder by."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def read_file(self, path: str) -> bytes:
+        """The whole content of a file; FileNotFoundError when there is none."""
+        cdef int handle = self.open(path, False)
+        cdef uint64_t n
+        cdef int64_t got
+        cdef bytes data
+        try:
+            n = self.size(handle)
+            data = PyBytes_FromStringAndSize(NULL, n)
+            got = self.read_at(handle, PyBytes_AS_STRING(data), n, 0)
+            return data if <uint64_t>got == n else data[:got]
+        finally:
+            self.close(handle)
+
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace a file as a whole: temporary file, fsync, rename, fsync of the folder (the syncs only when durable)."""
+        self.write_files_atomic([path], data, durable)
+
+    def write_files_atomic(self, list paths, data: bytes, durable: bool = True) -> None:
+        """The same for several files of one folder that get the same content: their syncs go to the disk together. Replaced
+        one after the other: after a failure some are the old ones, each is whole.
+        """
+        cdef list handles = []
+        cdef const char* p = data
+        cdef size_t n = len(data)
+        cdef int handle
+        try:
+            try:
+                for path in paths:
+                    handle = self.open(path + ".tmp", True)
+                    handles.append(handle)
+                    self.truncate(handle, 0)
+                    self.write_at(handle, p, n, 0)
+                    if durable and len(handles) > 1:
+                        self.hasten(handle)
+                if durable:
+                    for handle in handles:
+                        self.sync(handle)
+            finally:
+                for handle in handles:
+                    self.close(handle)
+            for path in paths:
+                self.rename(path + ".tmp", path)
+        except OSError:
+            for path in paths:
+                with suppress(OSError):
+                    self.unlink(path + ".tmp")     # on a full disk it would hold room that others need
+            raise
+        if durable:
+            self.sync_dir(os.path.dirname(paths[0]) or ".")
+
+    cdef int hasten(self, int handle) noexcept:
+        # So that the sync of another file takes this one along as far as the file system can; a sync of its own follows.
+        sync_file_range(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
+        return 0
+
+
+cdef class PyDisk(Disk):
+    """Forwards every verb to a Python object: open(path, create) -> handle, close(handle), write_at(handle, bytes, offset),
+    read_at(handle, n, offset) -> bytes, sync(handle), size(handle), truncate(handle, size); and by path make_dir, list_dir,
+    exists, rename, unlink, remove_tree, sync_dir. What is made of those (whole files) stays here, so that it is tried as well.
+
+    With background, syncs of streams are given to the reactor, as on the machine's own disk: its `on_sync` does them, whenever it
+    likes; the target has open_folder(path) -> handle too, to sync names by.
+    """
+
+    def __init__(self, target: object, background: bool = False) -> None:
+        self.target = target
+        self.background = background
+
+    cdef int open(self, str path, bint create) except -1:
+        return self.target.open(path, bool(create))
+
+    cdef int close(self, int handle) except -1:
+        self.target.close(handle)
+        return 0
+
+    cdef int write_at(self, int handle, const char* p, size_t n, uint64_t offset) except -1:
+        self.target.write_at(handle, PyBytes_FromStringAndSize(p, n), offset)
+        return 0
+
+    cdef int64_t read_at(self, int handle, char* p, size_t n, uint64_t offset) except -1:
+        cdef bytes data = self.target.read_at(handle, n, offset)
+        if <size_t>len(data) > n:
+            raise OSError(5, "a disk gave more bytes than asked for")
+        memcpy(p, PyBytes_AS_STRING(data), len(data))
+        return len(data)
+
+    cdef int sync(self, int handle) except -1:
+        self.target.sync(handle)
+        return 0
+
+    cdef uint64_t size(self, int handle) except? 18446744073709551615:
+        return self.target.size(handle)
+
+    cdef int truncate(self, int handle, uint64_t size) except -1:
+        self.target.truncate(handle, size)
+        return 0
+
+    cdef bint in_background(self) noexcept:
+        return self.background
+
+    cdef int hasten(self, int handle) noexcept:
+        return 0
+
+    def make_dir(self, path: str) -> None:
+        """Forwarded."""
+        self.target.make_dir(path)
+
+    def open_folder(self, path: str) -> int:
+        """Forwarded."""
+        return self.target.open_folder(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Forwarded; sorted here."""
+        return sorted(self.target.list_dir(path))
+
+    def exists(self, path: str) -> bool:
+        """Forwarded."""
+        return bool(self.target.exists(path))
+
+    def rename(self, old: str, new: str) -> None:
+        """Forwarded."""
+        self.target.rename(old, new)
+
+    def link(self, path: str, other: str) -> None:
+        """Forwarded."""
+        self.target.link(path, other)
+
+    def unlink(self, path: str) -> None:
+        """Forwarded."""
+        self.target.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Forwarded."""
+        self.target.remove_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Forwarded."""
+        self.target.sync_dir(path)

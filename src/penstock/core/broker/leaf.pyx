@@ -1,0 +1,347 @@
+"""One leaf node connection, on either side of it: what the other server sends, what it is sent.
+
+    LS+ subject [queue weight]     LS- subject [queue]           interest: core/protocol/wire draws the lines
+    LMSG, HMSG                                                   messages
+    INFO, CONNECT, -ERR                                          handed to `events`: nothing of that is needed per message
+
+Each side tells the other what is wanted on it; a subject once, however many want it, a queue group with how many members. A leaf
+(a *spoke*: it called, or was told to be one) tells its hub of its own clients and of its own leafs, a hub tells of everybody.
+What is wanted of `$LDS.` goes everywhere: whoever hears of its own has found a loop.
+
+Before `join` nothing but the handshake is understood. Knows nothing of sockets, of who may connect, or when to connect again.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcmp, memcpy
+from penstock.core.base.buffer cimport out_waiting, put_u64
+from penstock.core.broker.reactor cimport Connection
+from penstock.core.broker.remote_servers cimport Peer, Peers
+from penstock.core.broker.router cimport Message, Subscription, subscription_cost
+from penstock.core.protocol.subjects cimport pattern_subset, patterns_collide, subject_has_wildcard, subject_matches, subject_valid
+from penstock.core.protocol.wire cimport (
+    BAD_LINE, BAD_OP, BAD_PAYLOAD, OP_CONNECT, OP_ERR, OP_INFO, OP_MORE, OP_MSG, OP_PING, OP_PONG, OP_SUB, OP_UNSUB,
+    ROLE_LEAF, Op, Reader, read_op,
+)
+
+cdef enum:
+    LINES = 16                         # a line between servers may be so many times as long as a client's
+    TOKENS_MAX = 4096                  # as in core/protocol/subjects
+    LINE_ROOM = 96                     # an LMSG line without subject, reply and queues
+    HIGH_WATER = 1048576               # as in core/broker/router: output above this stalls who sends more
+    STUCK_NS = 100000000
+
+
+cdef class Rules:
+    """Subjects that are allowed but for those that are denied; patterns as str. ``allow`` None: everything is."""
+
+    def __init__(self, allow=None, deny=()) -> None:
+        self.allow = None if allow is None else [pattern.encode("utf-8", "surrogateescape") for pattern in allow]
+        self.deny = [pattern.encode("utf-8", "surrogateescape") for pattern in deny]
+        self.open = allow is None and not self.deny
+        self.system = allow is None and all(pattern.startswith(b"$") for pattern in self.deny)
+
+    cdef bint permits(self, const char* subject, size_t n) noexcept:
+        cdef bytes pattern
+        cdef bint found
+        if self.open or (self.system and subject[0] != c'$'):
+            return True
+        for pattern in self.deny:
+            if subject_matches(subject, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+                return False
+        if self.allow is None:
+            return True
+        for pattern in self.allow:
+            if subject_matches(subject, n, PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+                return True
+        return False
+
+    cdef bint permits_interest(self, bytes pattern):
+        # Of a wildcard a part is enough: what is not allowed of it is not sent.
+        cdef const char* p = PyBytes_AS_STRING(pattern)
+        cdef size_t n = PyBytes_GET_SIZE(pattern)
+        cdef bytes rule
+        if self.open or (self.system and p[0] != c'$'):
+            return True
+        for rule in self.deny:
+            if pattern_subset(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
+                return False
+        if self.allow is None:
+            return True
+        for rule in self.allow:
+            if pattern_subset(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
+                return True
+            if subject_has_wildcard(p, n) and patterns_collide(p, n, PyBytes_AS_STRING(rule), PyBytes_GET_SIZE(rule)):
+                return True
+        return False
+
+    def permits_subject(self, str subject) -> bool:
+        """Whether a literal subject is allowed."""
+        s = subject.encode("utf-8", "surrogateescape")
+        return self.permits(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+
+
+class Events:
+    """What a Leaf hands on, to a subclass: nothing of it comes per message."""
+
+    def info(self, leaf, text) -> None:
+        """INFO came."""
+
+    def connect(self, leaf, text) -> None:
+        """CONNECT came."""
+
+    def error(self, leaf, text) -> None:
+        """-ERR came."""
+
+    def pong(self, leaf) -> None:
+        """An answer to PING came."""
+
+    def loop(self, leaf) -> None:
+        """The other side offers what only we have."""
+
+    def violation(self, leaf, kind, subject) -> None:
+        """It did what it knows that it may not."""
+
+
+cdef bint exempt(const char* p, size_t n) noexcept:
+    # Subjects of servers, which no permission is asked for: replies of services, acks.
+    return (n > 4 and memcmp(p, b"_R_.", 4) == 0) or (n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0)
+
+
+cdef bint of_servers(bytes subject):
+    return subject.startswith((b"$LDS.", b"$GR.", b"_GR_."))
+
+
+cdef class Leaf(Peer):
+    """A connection to another server, which is our leaf or our hub."""
+
+    def __init__(self, Connection connection, events, bint spoke) -> None:
+        """`events` hears of INFO, CONNECT, -ERR, a loop and a violation: see leaf.pyi; `spoke`: we are the leaf."""
+        super().__init__(connection)
+        self.events = events
+        self.spoke = spoke
+        self.sending = Rules()
+        self.asking = Rules()
+        self.receiving = Rules()
+        connection.operator = self
+        connection.reader.role = ROLE_LEAF
+        connection.reader.headers = True
+        connection.reader.max_line = LINES * connection.reactor.max_line
+        connection.ready = False
+        connection.verbose = connection.pedantic = connection.echo = False
+        connection.headers = True
+
+    def join(self, Peers peers) -> None:
+        """Both sides know who they are: tell all that is wanted here, and take part."""
+        self.wanted = {}
+        self.joining = True
+        self.connection.ready = True
+        self.connection.router = peers.router
+        peers.join(self)
+        self.joining = False
+        self.connection.write(b"".join([line_of(key, b" " in key, n) for key, n in self.wanted.items()]))
+
+    def leave(self) -> None:
+        """The connection has ended."""
+        self.wanted = None
+        if self.peers is not None:
+            self.peers.leave(self)
+
+    def wants(self) -> dict:
+        """What the other side was told: subject, or subject and queue -> how many want it."""
+        return dict(self.wanted or {})
+
+    # --- what it sends -------------------------------------------------------------------------------------------------
+    cdef int operate(self, Connection c, Reader* r) except -1:
+        cdef Op op
+        cdef int kind
+        c.last_ns = c.reactor.now_ns
+        while not c.stalled and not c.closed and not c.closing:
+            kind = read_op(r, &op)
+            if kind == OP_MORE:
+                break
+            if kind < 0:
+                self.failed(kind)
+            elif kind == OP_PING:
+                c.put(b"PONG\r\n", 6)
+            elif kind == OP_PONG:
+                c.pings_out = 0
+                self.events.pong(self)
+            elif kind == OP_INFO:
+                self.events.info(self, PyBytes_FromStringAndSize(op.body, op.body_len))
+            elif kind == OP_CONNECT:
+                self.events.connect(self, PyBytes_FromStringAndSize(op.body, op.body_len))
+            elif kind == OP_ERR:
+                self.events.error(self, PyBytes_FromStringAndSize(op.body, op.body_len).strip(b" \t'"))
+            elif kind == OP_MSG or kind == OP_SUB or kind == OP_UNSUB:
+                if not c.ready:
+                    c.fail(b"Authorization Violation", "Protocol Violation")
+                elif kind == OP_MSG:
+                    self.message(&op)
+                elif kind == OP_SUB:
+                    self.add(&op)
+                else:
+                    s = c.subscriptions.get(op.sid[:op.sid_len])
+                    if s is not None:
+                        self.peers.router.unsubscribe(s)
+        return 0
+
+    cdef int failed(self, int code) except -1:
+        cdef Connection c = self.connection
+        if code == BAD_OP:
+            c.fail(b"Unknown Protocol Operation", "Protocol Violation")
+        elif code == BAD_LINE:
+            c.fail(b"maximum control line exceeded", "Maximum Control Line Exceeded")
+        elif code == BAD_PAYLOAD:
+            c.fail(b"Maximum Payload Violation", "Maximum Message Payload Exceeded")
+        else:
+            c.finish("Parse Error")
+        return 0
+
+    cdef int message(self, Op* op) except -1:
+        cdef Connection c = self.connection
+        cdef Message m
+        c.in_msgs += 1
+        c.in_bytes += op.body_len
+        c.reactor.in_msgs += 1
+        c.reactor.in_bytes += op.body_len
+        if self.spoke:
+            if not self.asking.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+                return 0
+        elif not self.receiving.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+            self.events.violation(self, "Publish", op.subject[:op.subject_len])
+            return 0
+        m.subject = op.subject
+        m.subject_len = op.subject_len
+        m.reply = op.reply
+        m.reply_len = op.reply_len
+        m.body = op.body
+        m.hlen = op.hlen
+        m.body_len = op.body_len
+        self.peers.arrive(self, &m, op.queue, op.queue_len)
+        return 0
+
+    cdef int add(self, Op* op) except -1:
+        cdef bytes subject = op.subject[:op.subject_len], queue = op.queue[:op.queue_len] if op.queue_len else b""
+        cdef uint32_t weight = <uint32_t>op.max if op.max > 1 else 1
+        if not subject_valid(op.subject, op.subject_len) or subject.count(b".") >= TOKENS_MAX:
+            self.connection.write(b"-ERR 'Invalid Subscription'\r\n")
+            return 0
+        if subject == self.peers.loop_subject:
+            self.events.loop(self)
+            return 0
+        if not self.spoke and not of_servers(subject) and not subject_has_wildcard(op.subject, op.subject_len):
+            if not self.sending.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+                self.events.violation(self, "Subscription", subject)
+                return 0
+        key = subject + b" " + queue if queue else subject
+        if key not in self.connection.subscriptions and not self.room_for(subscription_cost(subject, queue, key)):
+            self.connection.write(b"-ERR 'maximum subscriptions exceeded'\r\n")
+            return 0
+        self.peers.subscribe(self, key, subject, queue, weight)
+        return 0
+
+    cdef bint room_for(self, int64_t cost) noexcept:
+        """As for clients (core/broker/session): the memory for subscriptions is one for all, and a connection gets half of it."""
+        cdef Connection c = self.connection
+        cdef int64_t most = c.reactor.max_subscription_bytes
+        return most == 0 or (c.reactor.subscription_bytes + cost <= most and c.subscription_bytes + cost <= most // 2)
+
+    # --- what it is sent -----------------------------------------------------------------------------------------------
+    cdef bint may_send(self, const char* subject, size_t n) noexcept:
+        return self.sending.permits(subject, n)
+
+    cdef int pass_on(self, Connection source, Message* m, bytes queues) except -1:
+        cdef Connection c = self.connection
+        cdef Peer origin
+        cdef char* start
+        cdef char* p
+        cdef const char* body = m.body
+        cdef uint32_t hlen = m.hlen, n = m.body_len, queues_len = <uint32_t>PyBytes_GET_SIZE(queues)
+        if c.closed or c.closing or not self.sending.permits(m.subject, m.subject_len):
+            return 0
+        if source is not None and source.operator is not None and PyBytes_GET_SIZE(self.cluster):
+            origin = <Peer?>source.operator
+            if origin.cluster == self.cluster:
+                return 0
+        if hlen and not c.headers:
+            body += hlen
+            n -= hlen
+            hlen = 0
+        start = p = c.reserve(<size_t>n + m.subject_len + m.reply_len + queues_len + LINE_ROOM)
+        memcpy(p, b"HMSG " if hlen else b"LMSG ", 5)
+        memcpy(p + 5, m.subject, m.subject_len)
+        p += 5 + m.subject_len
+        p[0] = c' '
+        p += 1
+        if queues_len:
+            p[0] = c'+' if m.reply_len else c'|'
+            p[1] = c' '
+            p += 2
+        if m.reply_len:
+            memcpy(p, m.reply, m.reply_len)
+            p += m.reply_len
+            p[0] = c' '
+            p += 1
+        memcpy(p, PyBytes_AS_STRING(queues), queues_len)
+        p += queues_len
+        if hlen:
+            p = put_u64(p, hlen)
+            p[0] = c' '
+            p += 1
+        p = put_u64(p, n)
+        p[0] = c'\r'
+        p[1] = c'\n'
+        memcpy(p + 2, body, n)
+        p += 2 + n
+        p[0] = c'\r'
+        p[1] = c'\n'
+        c.out_msgs += 1
+        c.out_bytes += n
+        c.reactor.out_msgs += 1
+        c.reactor.out_bytes += n
+        c.commit(p + 2 - start)
+        if source is not None and c.blocked and not source.stalled and out_waiting(&c.out) > HIGH_WATER:
+            if c.reactor.now_ns - c.progress_ns < STUCK_NS:
+                source.stalled = True
+                c.await_room(source)
+        return 1
+
+    cdef int interest(self, bytes subject, bytes queue, int delta, Connection source) except -1:
+        cdef Peer other = None
+        cdef bint loop = subject.startswith(b"$LDS.")
+        if self.wanted is None:
+            return 0
+        if source is not None and source.operator is not None:
+            other = <Peer?>source.operator
+            if self.isolated or (PyBytes_GET_SIZE(other.cluster) and other.cluster == self.cluster):
+                return 0
+            if self.spoke and other.spoke and not loop:
+                return 0
+        key = subject + b" " + queue if queue else subject
+        had = self.wanted.get(key, 0)
+        n = max(had + delta, 0)
+        if n == had:
+            return 0
+        if delta > 0 and not loop and not self.asking.permits_interest(subject):
+            return 0
+        if n:
+            self.wanted[key] = n
+        else:
+            del self.wanted[key]
+        if not self.joining and (queue or not had or not n):
+            self.connection.write(line_of(key, bool(queue), n))
+        return 0
+
+    def ask_again(self) -> None:
+        """The rules of what may be asked for have changed: take back what it was told and may not be any more."""
+        for key in list(self.wanted or ()):
+            subject = key.partition(b" ")[0]
+            if not subject.startswith(b"$LDS.") and not self.asking.permits_interest(subject):
+                del self.wanted[key]
+                self.connection.write(line_of(key, False, 0))
+
+
+cdef bytes line_of(bytes key, bint queue, int n):
+    if n <= 0:
+        return b"LS- %b\r\n" % key
+    return b"LS+ %b %d\r\n" % (key, n) if queue else b"LS+ %b\r\n" % key

@@ -1,0 +1,146 @@
+"""What all connections and streams of a server share: time, work lists of the turn, limits, counters; and the connection.
+
+A Reactor without sockets is a whole server for tests and simulations: connections are fed and drained by hand, syncs happen in
+place. core/broker/event_loop adds the epoll set, sends, and the sync threads. Knows nothing of subjects, streams or the API.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.base.buffer cimport Out
+from penstock.core.base.clock cimport Clock
+from penstock.core.protocol.permissions cimport Permits
+from penstock.core.protocol.wire cimport Reader
+
+
+cdef class Task:
+    """Something that wants to run at the end of the turn (a stream to commit, a consumer to deliver)."""
+    cdef bint queued                       # on a work list of the reactor
+    cdef int run(self) except -1           # 1: run me again in the next turn
+    cdef int wake(self) except -1          # what it waited for has come (room, interest): usually puts itself on the list
+
+
+cdef class Synced(Task):
+    """A task whose data wants an fsync: it is told when that is done."""
+    cdef int synced(self, uint64_t upto, int error) except -1
+
+
+cdef class HandedSync:
+    """An fsync that somebody does by hand (Reactor.on_sync)."""
+    cdef Reactor reactor
+    cdef Synced owner
+    cdef uint64_t upto
+    cdef readonly int handle
+    cdef readonly bint ended
+
+
+cdef class Operator:
+    """What does a client's operations (core/broker/session): the reactor hands it the bytes of a connection."""
+    # Do the complete operations in r (the connection's own reader, or a shared one); stops when c is stalled or closed.
+    cdef int operate(self, Connection c, Reader* r) except -1
+
+
+cdef class Owner:
+    """What knows a connection's subscriptions (core/broker/router)."""
+    cdef int forget(self, Connection c) except -1       # the connection is gone: drop them
+
+
+cdef class Trace:
+    """A message that is traced: what becomes of it, in order. Set as Reactor.trace while it is being published."""
+    cdef public bint only                  # say what would happen; deliver and store nothing
+    cdef public list events                # tuples; the first item says what kind it is (see reactor.pyi)
+
+
+cdef class Connection(Task):
+    """One client: its input and output buffers, what it said in CONNECT, its counters.
+
+    As a Task it is its own reader: wake() makes a stalled connection be read from again.
+    """
+    cdef Reactor reactor
+    cdef readonly uint64_t id
+    cdef int fd                            # -1: fed and drained by an adapter (TLS, WebSocket, tests)
+    cdef Reader reader
+    cdef Out out
+    cdef public object transport           # adapter: an object with write(bytes) and close(); None for sockets and tests
+    cdef public object session             # what the level above keeps with it (never touched per message)
+    cdef Owner router                      # the account's Router (core/broker/router), set when accepted
+    cdef Operator operator                 # who does its operations; None: the reactor's. Another server has one of its own (core/broker/leaf)
+    cdef dict subscriptions                # sid: bytes -> Subscription
+    cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
+    cdef readonly int64_t subscription_bytes   # memory that its subscriptions may take (core/broker/router reckons)
+    cdef readonly uint64_t partial_ns      # since when an operation is on its way that is not whole yet; 0: none is
+    cdef Permits allowed                   # None: everything; set it through `permits`
+    cdef bint guarded                      # deliveries have to be asked for: the two below
+    cdef bint filtered                     # a subscription overlaps what is denied
+    cdef bint connected                    # it has sent a CONNECT that was accepted
+    cdef readonly bint ponged              # ... and a PING after that was answered
+    cdef bint awaiting                     # its CONNECT is being decided: nothing more is read until Sessions.admit
+    # from CONNECT (before it: the defaults of the protocol)
+    cdef public bint verbose, pedantic, echo, headers, no_responders
+    cdef public bint ready                 # may publish and subscribe (no auth needed, or done)
+    cdef bint dirty                        # on the reactor's list of connections with output
+    cdef bint blocked                      # the kernel takes no more for now
+    cdef readonly bint stalled             # not read from: a subscriber of what it publishes is congested, or it is awaiting
+    cdef readonly bint closed
+    cdef readonly bint closing             # output is flushed, then it is closed
+    cdef readonly str reason               # why it was closed
+    cdef list waiters                      # Tasks to wake when output has drained; None when there are none
+    cdef readonly uint64_t in_msgs, out_msgs, in_bytes, out_bytes
+    cdef public uint64_t start_ns, last_ns # connected; last activity
+    cdef uint64_t progress_ns              # the kernel last took bytes
+    cdef public int pings_out              # PINGs not answered yet
+    cdef public uint64_t ping_ns           # when the last PING went out that is not answered yet; 0: none
+    cdef public uint64_t rtt_ns            # how long the last answer to a PING took; 0: not known
+    cdef readonly uint64_t stalls          # how often it was not read from because a subscriber was congested
+    cdef char* reserve(self, size_t n) except NULL     # room in out; then commit(n)
+    cdef int commit(self, size_t n) except -1          # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
+    cdef int put(self, const char* p, size_t n) except -1
+    cdef bint congested(self) noexcept     # blocked, with more than LOW_WATER waiting: give it nothing that can wait
+    cdef int await_room(self, Task t) except -1        # t is woken when the output has drained (or the connection is gone)
+    cdef int drained(self) except -1                   # the output fell to LOW_WATER or less: wakes the waiters
+    cdef int finish(self, str reason) except -1        # flush what is waiting, then hang up
+    cdef int filter(self) except -1                    # from now on each delivery is checked against what is denied
+
+
+cdef class Reactor:
+    cdef readonly Clock clock
+    cdef public uint64_t now_ns            # the time of this turn
+    cdef uint64_t freed                    # bytes of closed connections' buffers and given-up batches, since memory was given back
+    cdef uint64_t random_state
+    cdef public int64_t max_pending        # output of a connection above this: slow consumer, closed
+    cdef public int64_t max_payload
+    cdef public uint32_t max_line
+    cdef public int64_t max_output_bytes   # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    cdef public int64_t max_subscription_bytes     # of all connections; one may have half of it; 0: no limit
+    cdef readonly int64_t subscription_bytes
+    cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
+    cdef Operator operator                 # set once at start
+    cdef public object on_close            # None, or called with each connection that was closed
+    cdef public object on_error            # None, or called with an exception that no task may leak
+    cdef public object on_sync             # None: syncs happen in place; or called with each HandedSync (never on a Turn)
+    cdef public object tracer              # None, or what is shown the traffic of clients: received(), sent()
+    cdef list dirty                        # Connections with output
+    cdef list resumed                      # Connections to be read from again
+    cdef Out spare[64]                     # output buffers without an owner
+    cdef int spares
+    cdef list commits                      # Tasks of the commit phase (streams)
+    cdef list deliveries                   # Tasks of the delivery phase (consumers)
+    cdef dict connections                  # id -> Connection
+    cdef list graveyard                    # closed in this turn: kept alive until its end
+    cdef uint64_t next_id
+    cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, slow_consumers, turns
+    cdef readonly uint64_t stalls          # publishers that had to wait for a congested subscriber
+    cdef readonly uint64_t commit_runs     # tasks run in commit phases
+    cdef readonly uint64_t sync_runs       # fsyncs that were asked for
+    cdef public Trace trace                # None, or the trace of the message that is being published
+    cdef uint64_t random(self) noexcept    # seeded xorshift: picks queue members; not for secrets
+    cdef int enlist_commit(self, Task t) except -1
+    cdef int enlist_delivery(self, Task t) except -1
+    # virtual: Turn overrides these three
+    cdef int flush(self, Connection c) except -1           # hand waiting output to the kernel (here: to the transport, if any)
+    cdef int hang_up(self, Connection c, str reason) except -1     # close now: subscriptions gone, socket closed
+    cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1   # fdatasync(handle), then owner.synced(upto, errno)
+    cdef int lend(self, Out* out) except -1                # an output buffer from the pool
+    cdef int returned(self, Out* out) except -1            # drained: back into the pool
+    cdef int report(self, object error) except -1
+    cdef int resume(self) except -1
+    cdef int serve(self, Connection c, Reader* r) except -1        # operate; an exception closes that connection only
+    # the end of a turn: commits, deliveries, output; True when there is more to do at once
+    cdef bint finish_turn(self) except -1

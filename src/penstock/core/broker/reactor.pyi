@@ -1,0 +1,121 @@
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.base.clock import Clock
+from penstock.core.protocol.permissions import Permits
+
+SLOW_PENDING: str
+
+class Task: ...
+class Synced(Task): ...
+
+class HandedSync:
+    """An fsync that was asked for and runs until `end` is called: what `Reactor.on_sync` is given."""
+
+    handle: int  # of the file or folder, as the disk gave it
+    ended: bool
+    def end(self, error: int = 0) -> None:
+        """It has ended, with that errno (0: well): the stream goes on. RuntimeError: it had ended."""
+
+class CallbackTask(Task):
+    """A Task in Python, to be given to ``Router.watch``: callback() when interest comes or goes."""
+
+    def __init__(self, callback: Callable[[], None]) -> None: ...
+
+class Trace:
+    """A message that is traced. Events are tuples, in the order of what happens to it:
+
+    ("eg", Subscription, why not: "" when delivered); ("js", stream, subject, no interest, why not:
+    "" when stored); ("sm", subject after a mapping); ("si", exporter, from, to); ("se", importer,
+    its subject, the exporter's).
+    """
+
+    only: bool
+    events: list[tuple[Any, ...]]
+    def __init__(self, only: bool = False) -> None: ...
+
+class Connection:
+    id: int
+    transport: object
+    session: object
+    verbose: bool
+    pedantic: bool
+    echo: bool
+    headers: bool
+    no_responders: bool
+    ready: bool
+    ponged: bool  # a PING after its CONNECT was answered
+    closed: bool
+    closing: bool
+    reason: str
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    start_ns: int
+    last_ns: int
+    pings_out: int
+    subscription_bytes: int  # memory that its subscriptions may take
+    partial_ns: int  # since when an operation is on its way that is not whole yet; 0: none is
+    ping_ns: int
+    rtt_ns: int
+    stalls: int
+    max_subscriptions: int  # of this connection; below 0: no limit
+    permits: (
+        Permits | None
+    )  # None: everything; then Sessions.recheck for the subscriptions there are
+    stalled: bool  # not read from for now: adapters stop reading, too
+    def pending_bytes(self) -> int: ...
+    def buffered(self) -> int:
+        """Bytes of memory that its buffers hold now."""
+    def subscription_count(self) -> int: ...
+    def all_subscriptions(self) -> list[Any]: ...
+    def fail(self, text: bytes, reason: str) -> None:
+        """Write ``-ERR 'text'``, flush, and close for that reason."""
+    def limit(self, max_line: int, max_payload: int) -> None:
+        """Limits of this connection alone."""
+    def set_blocked(self, blocked: bool) -> None:
+        """For adapters: their transport takes no more (True) or takes bytes again (False)."""
+    def write(self, data: bytes) -> None:
+        """Protocol bytes to this client, in order with everything else it gets."""
+    def take(self) -> bytes:
+        """Adapters and tests: the waiting output, which leaves the buffer."""
+
+class Reactor:
+    """The shared state of a server without sockets: tests and simulations use it as it is."""
+
+    def __init__(self, clock: Clock, seed: int = 1) -> None: ...
+    clock: Clock
+    now_ns: int
+    max_pending: int
+    max_payload: int
+    max_line: int
+    max_output_bytes: int  # of all blocked connections together: above it those with the most are cut off; 0: no limit
+    max_subscription_bytes: int  # of all connections; one may have half of it; 0: no limit
+    subscription_bytes: int
+    drop_for_slow: (
+        bool  # a congested subscriber misses messages instead of holding up who publishes
+    )
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    slow_consumers: int
+    turns: int
+    stalls: int
+    commit_runs: int
+    sync_runs: int
+    trace: Trace | None
+    on_close: Callable[[Connection], object] | None
+    on_error: Callable[[BaseException], object] | None
+    on_sync: Callable[[HandedSync], object] | None
+    """Without sockets: None, then syncs happen in place; or called with each, to be ended by hand."""
+    tracer: Any
+    """None, or what is shown the traffic: received(connection, operation, body, its header bytes) and
+    sent(connection, whole operations)."""
+    def all_connections(self) -> list[Connection]: ...
+    def turn(self) -> bool:
+        """Take the clock's time and finish a turn: commits, deliveries, output. True when there is more to do at once."""
+    def settle(self, limit: int = 1000) -> int:
+        """Turns until nothing is left to do; how many. RuntimeError when the limit is reached."""
+    def disconnect(self, connection: Connection, reason: str) -> None: ...

@@ -1,0 +1,112 @@
+"""Who receives messages: clients' subscriptions, queue groups, what stands for other servers, and sinks inside the server.
+
+Plain holders, but for a sink in Python. Knows nothing of who brings a message to them: that is core/broker/router.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
+from penstock.core.broker.reactor cimport Connection, Reactor, Task
+from penstock.core.protocol.subjects cimport Route
+
+cdef enum:
+    SUBSCRIPTION_BYTES = 640           # memory of one with everything that points to it,
+    TOKEN_BYTES = 192                  # and of a node of the trie
+
+
+cdef class Sink:
+    """An internal receiver of messages (a stream, the API, an ack desk)."""
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        return 0
+
+    cdef int ready(self, Task waiter) except -1:
+        return 2
+
+    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
+        return self
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        cdef Reactor reactor = source.reactor
+        trace, reactor.trace = reactor.trace, None     # what it sends in its turn is not the message
+        try:
+            return 1 if trace.only else self.take(source, m)
+        finally:
+            reactor.trace = trace
+
+
+cdef class Border:
+    """What an account shares with others (core/broker/service_imports)."""
+
+    cdef int changed(self, bytes subject, bint came) except -1:
+        return 0
+
+
+cdef class CallbackSink(Sink):
+    """A Sink in Python: callback(connection | None, subject, reply, headers, payload) -> taken. For rare messages."""
+
+    cdef object callback
+
+    def __init__(self, callback) -> None:
+        self.callback = callback
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        return 1 if self.callback(
+            source,
+            PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"),
+            PyBytes_FromStringAndSize(m.reply, m.reply_len).decode("utf-8", "surrogateescape") if m.reply_len else "",
+            PyBytes_FromStringAndSize(m.body, m.hlen),
+            PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen),
+        ) else 0
+
+
+cdef class Subscription:
+    """One SUB of a client."""
+
+    def __init__(self, Connection connection, bytes sid, bytes subject, bytes queue) -> None:
+        self.connection = connection
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+
+    @property
+    def max(self) -> int:
+        """Ends after that many deliveries; 0: never."""
+        return self.max
+
+    def client(self) -> Connection:
+        """The connection it belongs to."""
+        return self.connection
+
+
+cdef class RemoteSubscription(Subscription):
+    """What another server wants, for whoever is behind it."""
+
+
+cdef class Neighbours:
+    """The other servers that an account is connected to."""
+
+    cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1:
+        return 0
+
+    cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
+        return 0
+
+    cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1:
+        return 0
+
+
+cdef int64_t subscription_cost(bytes subject, bytes queue, bytes sid) noexcept:
+    cdef int64_t cost = SUBSCRIPTION_BYTES + TOKEN_BYTES
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(subject)):
+        cost += TOKEN_BYTES if PyBytes_AS_STRING(subject)[i] == c'.' else 1
+    return cost + 2 * PyBytes_GET_SIZE(queue) + PyBytes_GET_SIZE(sid)
+
+
+cdef class QueueGroup:
+    """The members of one queue name on one subject: each message goes to one of them."""
+
+    def __init__(self, bytes key, bytes queue) -> None:
+        self.key = key
+        self.queue = queue
+        self.members = []

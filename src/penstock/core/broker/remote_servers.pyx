@@ -1,0 +1,242 @@
+"""The other servers that one account is connected to: who gets a message, and who hears of interest.
+
+A message goes to a peer once, however many of its subscriptions match, with the names of the queue groups that it is to serve. A
+queue group is served here if it has a member here, else by one of the peers that have some, each as likely as it has members.
+
+From a peer a message goes to everybody but itself and those of its cluster; queue groups take part when they are named.
+
+A consumer's message is delivered to one subject and shows another. Between servers it goes by the first; the second rides behind
+the reply, `$JS.ACK...@subject`, and is taken off where it is delivered to a client.
+
+Knows nothing of how a peer is spoken to (core/broker/leaf), nor of how it was found.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memset
+from penstock.core.base.buffer cimport Out, out_free, out_put
+from penstock.core.broker.reactor cimport Connection, Operator
+from penstock.core.broker.router cimport UNSERVED_MAX, Message, Neighbours, QueueGroup, RemoteSubscription, Router, Sink, Subscription
+from penstock.core.protocol.subjects cimport Route
+
+cdef enum:
+    ACK_LEN = 8                # $JS.ACK.
+
+
+cdef class Peer(Operator):
+    """Another server at the other end of a connection."""
+
+    def __init__(self, Connection connection) -> None:
+        self.connection = connection
+        self.cluster = b""
+
+    cdef int pass_on(self, Connection source, Message* m, bytes queues) except -1:
+        return 0
+
+    cdef int interest(self, bytes subject, bytes queue, int delta, Connection source) except -1:
+        return 0
+
+    cdef bint may_send(self, const char* subject, size_t n) noexcept:
+        return True
+
+
+cdef inline Peer peer_of(Connection c):
+    return <Peer>c.operator if c is not None and isinstance(c.operator, Peer) else None
+
+
+cdef inline bint of_one_cluster(Peer a, Peer b):
+    return a is not None and PyBytes_GET_SIZE(a.cluster) > 0 and a.cluster == b.cluster
+
+
+cdef bint is_named(const char* names, uint32_t n, bytes name) noexcept:
+    # Whether one of the words is the name.
+    cdef const char* p = names
+    cdef const char* end = names + n
+    cdef const char* stop
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(name)
+    while p < end:
+        while p < end and (p[0] == c' ' or p[0] == c'\t'):
+            p += 1
+        stop = p
+        while stop < end and stop[0] != c' ' and stop[0] != c'\t':
+            stop += 1
+        if stop - p == size and memcmp(p, PyBytes_AS_STRING(name), size) == 0:
+            return True
+        p = stop
+    return False
+
+
+cdef class Peers(Neighbours):
+    """The neighbours of one account's router."""
+
+    def __cinit__(self):
+        memset(&self.scratch, 0, sizeof(Out))
+
+    def __init__(self, Router router) -> None:
+        self.router = router
+        self.members = []
+        self.loop_subject = b""
+
+    def __dealloc__(self):
+        out_free(&self.scratch)
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+    cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m):
+        """One that may have the message, by weight; None: nobody may."""
+        cdef RemoteSubscription s, found = None
+        cdef Peer origin = peer_of(source), peer
+        cdef uint64_t total = 0
+        for s in group.remote or ():
+            peer = <Peer>s.connection.operator
+            if (s.connection is source or s.connection.closed or s.connection.closing or of_one_cluster(origin, peer)
+                    or not peer.may_send(m.subject, m.subject_len)):
+                continue
+            total += s.weight
+            # the last of those so far stays with the probability of its weight: each gets its share
+            if (self.router.reactor.random() >> 33) % total < s.weight:
+                found = s
+        return found
+
+    cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1:
+        cdef int i, took = 0
+        cdef uint64_t mark
+        cdef Peer peer, first = None
+        cdef RemoteSubscription s
+        cdef list others = None
+        cdef dict names = None
+        cdef bytes queues
+        self.marks += 1
+        mark = self.marks
+        # Nobody else's code runs before all are found: sending may end a connection, and what it does then may lead back here.
+        for i in range(route.n if route is not None else 0):
+            item = <object>route.items[i]
+            if type(item) is RemoteSubscription and (<RemoteSubscription>item).connection is not source:
+                peer = <Peer>(<RemoteSubscription>item).connection.operator
+                if peer.mark != mark:
+                    peer.mark = mark
+                    if first is None:
+                        first = peer
+                    elif others is None:
+                        others = [peer]
+                    else:
+                        others.append(peer)
+        if n:
+            names = {}
+            for i in range(n):
+                s = self.choose(<QueueGroup>unserved[i], source, m)
+                if s is not None:
+                    peer = <Peer>s.connection.operator
+                    names[peer] = names.get(peer, b"") + s.queue + b" "
+                    if peer.mark != mark:
+                        peer.mark = mark
+                        others = [] if others is None else others
+                        others.append(peer)
+        if first is not None:
+            took = first.pass_on(source, m, names.get(first, b"") if names is not None else b"")
+        if others is not None:
+            for peer in others:
+                took += peer.pass_on(source, m, names.get(peer, b"") if names is not None else b"")
+        return took
+
+    cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
+        cdef Message shown = m[0]
+        self.scratch.off = self.scratch.len = 0
+        if m.reply_len:
+            out_put(&self.scratch, m.reply, m.reply_len)
+            out_put(&self.scratch, b"@", 1)
+            out_put(&self.scratch, m.subject, m.subject_len)
+            shown.reply = self.scratch.data
+            shown.reply_len = <uint32_t>self.scratch.len
+        shown.subject = PyBytes_AS_STRING(target)
+        shown.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
+        return self.send(route, None, &shown, unserved, n)
+
+    cdef int arrive(self, Peer peer, Message* m, const char* queues, uint32_t queues_len) except -1:
+        cdef Router router = self.router
+        cdef Connection source = peer.connection
+        cdef Message plain = m[0], shown
+        cdef int i, took = 0, n = 0
+        cdef PyObject* unserved[UNSERVED_MAX]
+        cdef bint remote = False
+        cdef const char* at = NULL
+        cdef Route route
+        cdef object item
+        if m.reply_len > ACK_LEN and m.reply[0] == c'$' and memcmp(m.reply, b"$JS.ACK.", ACK_LEN) == 0:
+            at = <const char*>memchr(m.reply, c'@', m.reply_len)
+        shown = plain
+        if at != NULL and at + 1 < m.reply + m.reply_len:
+            plain.reply_len = shown.reply_len = <uint32_t>(at - m.reply)
+            shown.subject = at + 1
+            shown.subject_len = <uint32_t>(m.reply + m.reply_len - at - 1)
+        if m.subject[0] == c'$' and router.first_asked(source, &plain, &took):
+            return took
+        route = router.trie.route(m.subject, m.subject_len)
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += router.deliver(<Subscription>item, source, &shown)
+            elif type(item) is QueueGroup:
+                if queues_len == 0 or not is_named(queues, queues_len, (<QueueGroup>item).queue):
+                    continue
+                if router.deliver_group(<QueueGroup>item, source, &shown):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None and n < UNSERVED_MAX:
+                    unserved[n] = route.items[i]
+                    n += 1
+            elif type(item) is RemoteSubscription:
+                remote = remote or (<RemoteSubscription>item).connection is not source
+            else:
+                took += (<Sink>item).take(source, &shown if (<Sink>item).as_client else &plain)
+        if remote or n:
+            took += self.send(route if remote else None, source, m, unserved, n)
+        return took
+
+    # --- interest ------------------------------------------------------------------------------------------------------
+    cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1:
+        cdef Peer peer
+        for peer in self.members:
+            if peer.connection is not source:
+                peer.interest(subject, queue, delta, source)
+        return 0
+
+    cdef int subscribe(self, Peer peer, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1:
+        """The peer wants a subject, or has another weight in a queue group."""
+        cdef Connection c = peer.connection
+        cdef RemoteSubscription s = c.subscriptions.get(sid)
+        cdef int delta
+        if s is None:
+            s = RemoteSubscription(c, sid, subject, queue)
+            s.weight = weight
+            c.subscriptions[sid] = s
+            self.router.enlist(s)
+        elif s.weight != weight:
+            delta = <int>weight - <int>s.weight
+            s.weight = weight
+            self.changed(subject, queue, delta, c)
+        return 0
+
+    def join(self, Peer peer) -> None:
+        """The peer takes part from now on, and hears of all the interest there is."""
+        cdef Connection c
+        cdef Subscription s
+        self.router.neighbours = self
+        peer.peers = self
+        self.members.append(peer)
+        for c in self.router.reactor.connections.values():
+            if c.router is self.router and c is not peer.connection:
+                for s in c.subscriptions.values():
+                    peer.interest(s.subject, s.queue, (<RemoteSubscription>s).weight if type(s) is RemoteSubscription else 1, c)
+        for pattern, n in self.router.sinks.items():
+            peer.interest(pattern, b"", n, None)
+        for announcer in self.router.announcers:
+            for pattern in announcer():
+                peer.interest(pattern, b"", 1, None)
+        if self.loop_subject:
+            peer.interest(self.loop_subject, b"", 1, None)
+
+    def leave(self, Peer peer) -> None:
+        """The peer is gone."""
+        if peer in self.members:
+            self.members.remove(peer)
+        if not self.members:
+            self.router.neighbours = None

@@ -1,0 +1,492 @@
+"""What accounts share: the border of each, service imports, and the replies that find their way back. Streams: core/broker/stream_imports.
+
+A service import is a sink on the importer's router. It publishes the request in the exporter's account with a reply subject made
+for this request alone, and the answer goes back the same way. Services may be chained over several accounts.
+
+    importer: request help, reply _INBOX.7 ──► ServiceImport(help) ──► exporter: help, reply _R_.Ab12cd34.Xy98zw76vu
+    importer: _INBOX.7 ◄── Response ◄── ReplySink(_R_.Ab12cd34.>) ◄── exporter: somebody publishes to that
+
+A Response ends with its answer (singleton) or an empty one (stream, chunked), with the interest in the reply, when nothing came for
+the service's threshold, or when the service has too many of them and this one was silent longest. Knows nothing of configuration: who may import
+what was decided by who makes these objects.
+"""
+from collections import OrderedDict
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp
+from penstock.core.broker.reactor cimport Connection, Reactor, Task, Trace
+from penstock.core.broker.router cimport Border, Message, QueueGroup, RemoteSubscription, Router, Sink, Subscription
+from penstock.core.protocol.publish_headers cimport header_value
+from penstock.core.protocol.subjects cimport Route, subject_has_wildcard, subject_matches
+
+SINGLETON = 0
+STREAMED = 1
+CHUNKED = 2
+STATUS_OK = 200
+STATUS_NO_REPLY = 400
+STATUS_INTEREST_LOST = 408
+STATUS_NO_DELIVERY = 503
+STATUS_TIMEOUT = 504
+
+cdef enum:
+    MOST = 262144              # responses that one service waits for
+    MOST_BYTES = 33554432      # of the subjects that they go to
+    PREFIX_DIGITS = 8
+    KEY_DIGITS = 10
+    SCAN_MAX = 4096            # replies that are looked through when a wildcard subscription ends; more end with the threshold
+
+cdef bytes DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+cdef bytes random_word(Reactor reactor, int n):
+    cdef char word[16]
+    cdef uint64_t random = reactor.random() >> 2
+    cdef int i
+    for i in range(n):
+        word[i] = PyBytes_AS_STRING(DIGITS)[random % 62]
+        random //= 62
+    return PyBytes_FromStringAndSize(word, n)
+
+
+cdef str text_of(const char* p, size_t n):
+    return PyBytes_FromStringAndSize(p, n).decode("utf-8", "surrogateescape")
+
+
+cdef bint is_ack(const char* p, size_t n) noexcept:
+    return n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0
+
+
+cdef bytes head_without_info(Message* m):
+    """The header block without its last line end and without an earlier Nats-Request-Info."""
+    cdef bytes head = PyBytes_FromStringAndSize(m.body, m.hlen - 2) if m.hlen > 2 else b"NATS/1.0\r\n"
+    while True:
+        at = head.find(b"\r\nNats-Request-Info:")
+        if at < 0:
+            return head
+        end = head.find(b"\n", at + 2)
+        head = head[:at + 2] + (head[end + 1:] if end >= 0 else b"")
+
+
+cdef class Sharing:
+    """What all accounts of a server have in common."""
+
+    def __init__(self, Reactor reactor) -> None:
+        self.reactor = reactor
+        self.chain = []
+        self.services = []
+
+    def importers(self) -> list:
+        """Of the request that is being handled, the accounts that it came through, the requester's own first."""
+        return [(<ServiceImport>each).border.name for each in self.chain]
+
+    def shared(self) -> bool:
+        """Whether the request that is being handled may tell who asks."""
+        return len(self.chain) > 0 and (<ServiceImport>self.chain[0]).share
+
+    cdef int arm(self, uint64_t due_ns) except -1:
+        if self.on_due is not None and (self.due_ns == 0 or due_ns < self.due_ns):
+            self.due_ns = due_ns
+            self.on_due(due_ns)
+        return 0
+
+    def tick(self) -> int:
+        """End what has been waited for too long; when to call again (ns), 0: not needed."""
+        cdef Service service
+        cdef Response response
+        cdef uint64_t now = self.reactor.now_ns, due = 0, ends
+        for service in list(self.services):
+            while service.responses:
+                response = next(iter(service.responses.values()))
+                ends = response.since_ns + service.threshold_ns
+                if ends > now:
+                    due = ends if due == 0 or ends < due else due
+                    break
+                response.close()
+                self.tell(response, STATUS_TIMEOUT)
+        self.due_ns = due
+        return due
+
+    cdef int tell(self, Response response, int status) except -1:
+        """The measurement of a request that got no answer."""
+        if response.requester is not None and not response.delivered:
+            self.measured(response, None, status)
+            response.requester = None
+        return 0
+
+
+cdef class AccountBorder(Border):
+    """One account's side."""
+
+    def __init__(self, Sharing sharing, Router router, str name) -> None:
+        self.sharing = sharing
+        self.router = router
+        self.name = name
+        self.prefix = b""
+        self.responses = {}
+        self.expected = {}
+        self.imports = []
+        router.border = self
+
+    def pending(self) -> int:
+        """Requests to services of this account that wait for answers."""
+        return len(self.responses)
+
+    def awaited(self) -> int:
+        """Reply subjects of this account that other accounts may answer on."""
+        return len(self.expected)
+
+    cdef Response expect(self, Service service, AccountBorder requester, bytes reply):
+        cdef Reactor reactor = self.router.reactor
+        cdef Response response
+        if not self.prefix:
+            self.prefix = b"_R_." + random_word(reactor, PREFIX_DIGITS) + b"."
+            self.router.share(self.prefix.decode() + ">", ReplySink(self))
+        while service.responses and (
+            len(service.responses) >= service.most or service.reply_bytes + PyBytes_GET_SIZE(reply) > service.most_bytes
+        ):
+            (<Response>next(iter(service.responses.values()))).close()
+        key = self.prefix + random_word(reactor, KEY_DIGITS)
+        while key in self.responses:
+            key = self.prefix + random_word(reactor, KEY_DIGITS)
+        response = Response(service, self, requester, key, reply)
+        self.responses[key] = response
+        service.responses[key] = response
+        service.reply_bytes += PyBytes_GET_SIZE(reply)
+        waiting = requester.expected.get(reply)
+        if waiting is None:
+            requester.expected[reply] = {response: None}
+        else:
+            waiting[response] = None
+        self.sharing.arm(response.since_ns + service.threshold_ns)
+        return response
+
+    cdef int enter(self, Connection source, Message* m, Message* bare, bint of_stream) except -1:
+        cdef int took = 0
+        cdef Route route
+        if m.subject_len and m.subject[0] == c'$':
+            self.router.first_asked(source, bare, &took)
+        route = self.router.trie.route(m.subject, m.subject_len)
+        return took + self.show(route, source, m, bare, of_stream)
+
+    cdef int show(self, Route route, Connection source, Message* m, Message* bare, bint of_stream) except -1:
+        cdef int i, took = 0
+        cdef object item
+        cdef Message* shown
+        cdef bint traced = source is not None and self.router.reactor.trace is not None, remote = False
+        for i in range(route.n):
+            item = <object>route.items[i]
+            if type(item) is Subscription:
+                took += self.router.deliver_traced(<Subscription>item, source, m) if traced else self.router.deliver(<Subscription>item, source, m)
+            elif type(item) is QueueGroup:
+                if self.router.deliver_group_traced(item, source, m) if traced else self.router.deliver_group(item, source, m):
+                    took += 1
+                elif (<QueueGroup>item).remote is not None:
+                    took += self.router.neighbours.send(None, source, bare, &route.items[i], 1)
+            elif type(item) is RemoteSubscription:
+                remote = True
+            elif isinstance(item, Inflow) or (of_stream and (<Sink>item).elsewhere):
+                continue                           # what came from elsewhere as a stream or a request is no stream of this account
+            else:
+                shown = m if (<Sink>item).as_client else bare
+                took += (<Sink>item).traced(source, shown) if traced else (<Sink>item).take(source, shown)
+        if remote:
+            took += (self.router.neighbours.send(route, source, bare, NULL, 0) if m.subject == bare.subject
+                     else self.router.neighbours.hand(route, m, bare.subject[:bare.subject_len], NULL, 0))
+        return took
+
+    cdef int changed(self, bytes subject, bint came) except -1:
+        cdef Inflow each
+        for each in self.imports:
+            each.interest(subject)
+        if not came and self.expected:
+            self.interest_lost(subject)
+        return 0
+
+    def interest_lost(self, bytes subject) -> None:
+        """A subscription has gone: nobody needs to answer there, unless others listen."""
+        cdef Response response
+        if not subject_has_wildcard(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
+            lost = [subject] if subject in self.expected else []
+        elif len(self.expected) > SCAN_MAX:
+            lost = []
+        else:
+            lost = [reply for reply in self.expected if subject_matches(
+                PyBytes_AS_STRING(<bytes>reply), PyBytes_GET_SIZE(<bytes>reply),
+                PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))]
+        for reply in lost:
+            if self.router.trie.match(PyBytes_AS_STRING(<bytes>reply), PyBytes_GET_SIZE(<bytes>reply)).n:
+                continue
+            for response in list(self.expected.pop(reply, ())):
+                response.close()
+                self.sharing.tell(response, STATUS_INTEREST_LOST)
+
+    def close(self) -> None:
+        """The account is gone: nothing is waited for."""
+        cdef Response response
+        for response in list(self.responses.values()):
+            response.close()
+        for waiting in list(self.expected.values()):
+            for response in list(waiting):
+                response.close()
+        self.router.border = None
+
+
+cdef class Inflow(Sink):
+    """A stream import, for the importer's border."""
+
+    cdef int interest(self, bytes subject) except -1:
+        return 0
+
+
+cdef class Service:
+    """An exported service. `response_type`: SINGLETON, STREAMED or CHUNKED."""
+
+    def __init__(self, AccountBorder border, str subject, *, int response_type, uint64_t threshold_ns, latency=None) -> None:
+        self.border = border
+        self.subject = subject
+        self.response_type = response_type
+        self.threshold_ns = threshold_ns
+        self.latency = latency
+        self.most = MOST
+        self.most_bytes = MOST_BYTES
+        self.responses = OrderedDict()
+        border.sharing.services.append(self)
+
+    def close(self) -> None:
+        """It is not exported any more: what is on its way is forgotten."""
+        cdef Response response
+        for response in list(self.responses.values()):
+            response.close()
+        if self in self.border.sharing.services:
+            self.border.sharing.services.remove(self)
+
+
+cdef class Response:
+    """A request on its way: where its answers go."""
+
+    def __init__(self, Service service, AccountBorder home, AccountBorder away, bytes key, bytes reply) -> None:
+        self.service = service
+        self.home = home
+        self.away = away
+        self.key = key
+        self.reply = reply
+        self.since_ns = home.router.reactor.now_ns
+
+    @property
+    def requester_account(self) -> str:
+        """The name of the account that asked."""
+        return self.away.name
+
+    @property
+    def service_account(self) -> str:
+        """The name of the account that serves."""
+        return self.home.name
+
+    cdef int close(self) except -1:
+        if self.closed:
+            return 0
+        self.closed = True
+        self.home.responses.pop(self.key, None)
+        if self.service.responses.pop(self.key, None) is not None:
+            self.service.reply_bytes -= PyBytes_GET_SIZE(self.reply)
+        waiting = self.away.expected.get(self.reply)
+        if waiting is not None:
+            waiting.pop(self, None)
+            if not waiting:
+                del self.away.expected[self.reply]
+        return 0
+
+    cdef int carry(self, Connection source, Message* m, bint shown) except -1:
+        """An answer, to those who listen on the requester's reply subject; `shown`: m.subject is what they shall see."""
+        cdef Message out = m[0], bare
+        cdef Response back = None
+        cdef Sharing sharing = self.home.sharing
+        cdef bytes keep = self.reply
+        cdef int took
+        if self.closed:
+            return 0
+        if m.reply_len and not is_ack(m.reply, m.reply_len):
+            back = self.away.expect(self.service, self.home, PyBytes_FromStringAndSize(m.reply, m.reply_len))
+            out.reply = PyBytes_AS_STRING(back.key)
+            out.reply_len = <uint32_t>PyBytes_GET_SIZE(back.key)
+        if self.requester is not None:
+            sharing.measured(self, source, STATUS_OK)
+            self.requester = None
+        chain, sharing.chain = sharing.chain, []
+        try:
+            bare = out
+            bare.subject = PyBytes_AS_STRING(keep)
+            bare.subject_len = <uint32_t>PyBytes_GET_SIZE(keep)
+            if shown:
+                route = self.away.router.trie.match(bare.subject, bare.subject_len)
+                took = self.away.show(route, source, &out, &bare, False)
+            else:
+                took = self.away.enter(source, &bare, &bare, False)
+        finally:
+            sharing.chain = chain
+        self.delivered = True
+        if took == 0 or self.service.response_type == SINGLETON or m.body_len == 0:
+            self.close()
+        elif not self.closed:
+            self.since_ns = self.home.router.reactor.now_ns
+            self.service.responses.move_to_end(self.key)
+        if took == 0 and back is not None:
+            back.close()
+        return took
+
+
+cdef class ReplySink(Sink):
+    """All reply subjects of an account."""
+
+    def __init__(self, AccountBorder border) -> None:
+        self.border = border
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        cdef Response response = self.border.responses.get(PyBytes_FromStringAndSize(m.subject, m.subject_len))
+        return 0 if response is None else response.carry(source, m, False)
+
+    cdef Sink bound(self, const char* subject, size_t n, bytes queue):
+        response = self.border.responses.get(PyBytes_FromStringAndSize(subject, n))
+        return None if response is None else BoundReply(response, queue)
+
+
+cdef class BoundReply(Sink):
+    """One of them, for a consumer that answers there."""
+
+    def __init__(self, Response response, bytes queue) -> None:
+        self.response = response
+        self.queue = queue
+        self.as_client = True
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        return self.response.carry(source, m, True)
+
+    cdef int ready(self, Task waiter) except -1:
+        cdef Response r = self.response
+        cdef Router router = r.away.router
+        if r.closed:
+            return 0
+        return router.readiness(router.interest_in(PyBytes_AS_STRING(r.reply), PyBytes_GET_SIZE(r.reply), self.queue), waiter)
+
+
+cdef class ServiceImport(Sink):
+    """A service as an account sees it. `transform` makes the exporter's subject of the importer's; without one it is `target`, or the
+    same when that is "".
+    """
+
+    def __init__(self, AccountBorder border, Service service, str subject, *, str target="", transform=None, bint share=False) -> None:
+        self.border = border
+        self.service = service
+        self.subject = subject
+        self.target = target.encode("utf-8", "surrogateescape")
+        self.transform = transform
+        self.share = share
+        self.sharing = border.sharing
+        border.router.share(subject, self)
+
+    def close(self) -> None:
+        """It is not imported any more."""
+        if not self.closed:
+            self.closed = True
+            self.border.router.unshare(self.subject, self)
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        return self.take(source, m)            # says there what it is, and the trace goes on
+
+    cdef int ready(self, Task waiter) except -1:
+        return 2
+
+    cdef bytes info_line(self, Connection source):
+        """The header line that tells the service who asks."""
+        cdef list chain = self.sharing.chain
+        cdef ServiceImport first = self, each
+        cdef bint server = self.service.border.system
+        if source is None or self.sharing.describe is None:
+            return b""
+        if chain:
+            first = chain[0]
+            for each in chain:
+                server = server or each.share
+            server = server or self.share
+        info = self.sharing.describe(source, first.share, server, self.border.name if chain else "")
+        return b"Nats-Request-Info: " + <bytes?>info + b"\r\n" if info else b""
+
+    cdef int take(self, Connection source, Message* m) except -1:
+        cdef Message out = m[0], bare = m[0]
+        cdef AccountBorder home = self.service.border
+        cdef Sharing sharing = self.sharing
+        cdef Response response = None
+        cdef ServiceImport each
+        cdef Trace trace = sharing.reactor.trace if source is not None else None
+        cdef bytes subject = self.target, line, head, bare_body, body
+        cdef int took
+        cdef object headers = None
+        for each in sharing.chain:
+            if each.service is self.service:
+                return 0                           # in a circle
+        if self.closed:
+            return 0
+        if self.service.latency is not None:
+            headers = sharing.sample(self.service, source, PyBytes_FromStringAndSize(m.body, m.hlen))
+        if m.reply_len and not is_ack(m.reply, m.reply_len):
+            response = home.expect(self.service, self.border, PyBytes_FromStringAndSize(m.reply, m.reply_len))
+            response.shared = self.share
+            out.reply = PyBytes_AS_STRING(response.key)
+            out.reply_len = <uint32_t>PyBytes_GET_SIZE(response.key)
+            if headers is not None and self.service.response_type == SINGLETON:
+                response.requester = source
+                response.headers = headers
+        elif m.reply_len == 0 and headers is not None:
+            response = Response(self.service, home, self.border, b"", b"")
+            response.closed = True
+            response.shared = self.share
+            response.requester = source
+            response.headers = headers
+            sharing.measured(response, None, STATUS_NO_REPLY)
+            response = None
+        if self.transform is not None:
+            found = self.transform(text_of(m.subject, m.subject_len))
+            if found is None:
+                return 0
+            subject = (<str?>found).encode("utf-8", "surrogateescape")
+        if home.router.mapping is not None:
+            found = home.router.mapping(
+                subject.decode("utf-8", "surrogateescape") if subject else text_of(m.subject, m.subject_len))
+            subject = b"" if found is None else (<str?>found).encode("utf-8", "surrogateescape")
+            if found is None:
+                if response is not None:
+                    response.close()
+                return 0
+        if subject:
+            out.subject = PyBytes_AS_STRING(subject)
+            out.subject_len = <uint32_t>PyBytes_GET_SIZE(subject)
+        bare = out
+        line = self.info_line(source)
+        payload = PyBytes_FromStringAndSize(m.body + m.hlen, m.body_len - m.hlen)
+        head = head_without_info(m)
+        if m.hlen and header_value(m.body, m.hlen, b"Nats-Request-Info", 17).at != NULL:
+            bare_body = head + b"\r\n" + payload
+            bare.body = PyBytes_AS_STRING(bare_body)
+            bare.hlen = <uint32_t>PyBytes_GET_SIZE(head) + 2
+            bare.body_len = <uint32_t>PyBytes_GET_SIZE(bare_body)
+        if line:
+            body = head + line + b"\r\n" + payload
+            out.body = PyBytes_AS_STRING(body)
+            out.hlen = <uint32_t>(PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(line) + 2)
+            out.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        if trace is not None:
+            trace.events.append(("si", home.name, text_of(m.subject, m.subject_len), text_of(out.subject, out.subject_len)))
+            if trace.only and not self.service.allow_trace:
+                return 1                               # what was made for the answer ends with the service's threshold
+            sharing.reactor.trace = trace if self.service.allow_trace else None
+        sharing.chain.append(self)
+        try:
+            took = home.enter(source, &out, &bare, False)
+        finally:
+            sharing.chain.pop()
+            sharing.reactor.trace = trace
+        if took == 0 and response is not None:
+            response.close()
+            sharing.tell(response, STATUS_NO_DELIVERY)
+        return took

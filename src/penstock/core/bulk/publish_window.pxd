@@ -1,0 +1,80 @@
+"""Rows of columns as publishes, and the acks that come back for them; see outflow.pyi."""
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int64_t, uint64_t
+
+from penstock.core.base.buffer cimport Out
+from penstock.core.protocol.wire cimport Op, Parser
+
+
+cdef struct Slice:
+    const char* p
+    size_t n
+
+
+cdef struct Slot:
+    # A message that was put, found by its number modulo the capacity.
+    int64_t row                    # of the partition
+    uint64_t at                    # position of its first byte among all bytes ever put
+    size_t size
+    int64_t seq                    # where the stream has it; 0 when not known
+    bint answered
+
+
+cdef class Column:
+    """A column of texts in Arrow's layout, or one text for every row; the buffers are held as long as it lives."""
+    cdef Py_buffer data
+    cdef Py_buffer offsets
+    cdef bint fixed
+    cdef int views                 # buffers to release
+    cdef readonly size_t count
+    cdef int at(self, size_t i, Slice* found) except -1        # row i; ValueError when the offsets lie
+
+
+cdef class Rows:
+    """One batch of rows to publish."""
+    cdef readonly Column subjects
+    cdef readonly Column payloads
+    cdef readonly Column lines     # of headers, each with its CR LF; None for no row
+    cdef readonly int64_t first    # row of the partition that row 0 is
+    cdef readonly size_t count
+    cdef bytes how                 # a byte per row, b"" for all SEND
+
+
+cdef class Encoder:
+    """What the messages of one writer have in common."""
+    cdef bytes common              # lines of headers
+    cdef bytes numbered            # the line that a number ends; b"" for none
+    cdef bytes reply               # the number of the message follows; b"" for none
+    cdef readonly int64_t max_payload
+    cdef readonly list refused     # (row, TOO_LARGE or BAD_SUBJECT, bytes)
+    cdef int write(self, Out* out, Rows rows, size_t i, uint64_t number, uint64_t line_number) except -1
+    # One message, with a number in its reply and one in its numbered line; 1 when it was written (or could be: no out),
+    # 0 when the row is to be skipped or was refused.
+
+
+cdef class PublishWindow:
+    """The window of messages that wait for an answer."""
+    cdef readonly Encoder encoder
+    cdef Out held                  # bytes from the oldest message without an answer on
+    cdef uint64_t base             # position of the first of them among all bytes ever put
+    cdef uint64_t sent             # position up to which bytes were taken
+    cdef Slot* slots
+    cdef size_t mask
+    cdef uint64_t oldest           # number of the oldest message without an answer
+    cdef uint64_t next_number
+    cdef readonly size_t outstanding
+    cdef readonly size_t rows_max
+    cdef readonly size_t bytes_max
+    cdef readonly int64_t acked
+    cdef readonly int64_t duplicates
+    cdef readonly int64_t floor_seq
+    cdef readonly list failures    # (row, operation, header block, payload) of answers that are no plain ack
+    cdef bint is_full(self) noexcept
+    cdef bytes operation(self, Slot* slot)
+    cdef int answer(self, Op* op) except -1
+    cdef int settled(self, uint64_t number, int64_t seq) except -1
+    cdef int move_floor(self) except -1
+
+
+cdef bint read_ack(const char* p, size_t n, int64_t* seq, bint* duplicate) noexcept nogil
+# Whether the text is the ack of a stored message; False for anything else, an error above all.

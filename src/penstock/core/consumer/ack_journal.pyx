@@ -1,0 +1,520 @@
+"""The journal of one stream's consumers: their states, and the acks that were to be confirmed, appended to a file.
+
+    <folder>/states.0, .1   bases: the states of all, as the engine packs them (engine/states); replaced in turn, as a whole
+    <folder>/acks.<number>  records since the older base, in the order of the numbers
+
+A journal file:
+
+    +0   "PSACKS1\n"
+    +8   u32   salt
+    +12  u32   CRC32C of the 12 bytes before
+    +16        records
+
+    record:  +0   u32   its length, all of it
+             +4   u32   CRC32C of what follows, started with the salt
+             +8   u16   kind: 1 state, 2 acks         +10  u16  length of the consumer's name
+             +12  u32   0                             +16  u64  when the consumer was created, ns
+             +24        its name; then
+             state:     the consumer's whole state (core/consumer/snapshot)
+             acks:      u64 consumer sequence of the last delivery that the record before this one knew of,
+                        u64 x 7 as at the head of a state (core/consumer/snapshot), u32 count of new messages, u32 count of acks,
+                        messages delivered since and still pending (u64 stream sequence, u64 consumer sequence, u64 time),
+                        acknowledged sequences (u64)
+
+Of an encrypted stream (core/log/encryption) it begins with "PSACKSE\\n", its head goes on with u32 number of the data key, 24 random bytes,
+u32 CRC32C of these 28; behind the name of a record come u32, which counts them, ciphertext and 16 bytes of a tag.
+
+So a confirmed ack costs some 150 bytes, whatever else its consumer has pending. Each record can be applied to any older or newer
+state: what it says is never taken back. All acks of a turn that ask for an answer are one write, and one fsync in the sync threads
+when the stream promises the disk; the answers go out when it has ended. A torn record ends its file; what it would have confirmed
+was not answered.
+
+When the journal is long, the engine gives the states of all as a new base. When the base and its name are on the disk, the journal
+files go that the base before it does not need: a damaged base costs nothing as long as the other one is good. After a failed write
+or fsync nothing is confirmed until that was done: a new base is what makes up for it.
+
+Knows nothing of what states mean, nor of retention.
+"""
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from penstock.core.base.buffer cimport Out, crc32c, out_free, out_reserve
+from penstock.core.base.disk cimport Disk
+from penstock.core.broker.reactor cimport Reactor
+from penstock.core.consumer.delivery cimport POLICY_ALL, Confirmer, Handout
+from penstock.core.consumer.pending cimport GONE, Pending, PendingMessages
+from penstock.core.log.encryption cimport seal_part
+from penstock.core.log.record cimport FRESH_BYTES, TAG_BYTES
+
+cdef enum:
+    FILE_HEAD = 16
+    SEALED_FILE_HEAD = 48
+    COUNTER_BYTES = 4
+    RECORD_HEAD = 24
+    STATE = 1
+    ACKS = 2
+    ACKS_HEAD = 72                 # eight numbers, two counts
+
+cdef enum BaseStage:
+    NONE = 0
+    DATA = 1                       # the new base file
+    NAME = 2                       # the folder that names it
+
+cdef enum:
+    SYNC_RECORDS = 0               # what a sync is about, as its `upto`
+    SYNC_BASE = 1
+
+_MAGIC = b"PSACKS1\n"
+_SEALED_MAGIC = b"PSACKSE\n"
+
+
+cdef inline void put32(char* p, uint32_t value) noexcept:
+    memcpy(p, &value, 4)
+
+
+cdef inline char* put64(char* p, uint64_t value) noexcept:
+    memcpy(p, &value, 8)
+    return p + 8
+
+
+cdef class Mark:
+    """What the journal knows of one consumer."""
+
+
+cdef class AckJournal(Confirmer):
+    """The journal of one stream. Made by the engine; see ack_journal.pyi."""
+
+    def __cinit__(self):
+        memset(&self.out, 0, sizeof(Out))
+        memset(&self.sealed, 0, sizeof(Out))
+        self.handle = self.folder_handle = self.base_handle = -1
+
+    def __init__(self, Reactor reactor, Disk disk, str folder, *, bint durable, object cipher = None) -> None:
+        self.reactor = reactor
+        self.disk = disk
+        self.folder = folder
+        self.durable = durable
+        self.cipher = cipher
+        self.keep_bytes = 1048576
+        self.marks = {}
+        self.touched = []
+        self.waiting = deque()
+
+    def __dealloc__(self):
+        out_free(&self.out)
+        out_free(&self.sealed)
+
+    def begin(self, *, oldest: int, number: int, size_bytes: int, base_bytes: int, base_slot: int, base_upto: int) -> None:
+        """The files that are there were read: go on behind them."""
+        self.oldest = oldest
+        self.number = number
+        self.since_bytes = size_bytes
+        self.base_bytes = base_bytes
+        self.base_slot = base_slot
+        self.kept_upto = base_upto
+
+    def watch(self, Handout consumer, created_ns: int) -> None:
+        """Confirm acks of a consumer from now on, and keep its states."""
+        cdef Mark mark = Mark.__new__(Mark)
+        mark.consumer = consumer
+        mark.name = consumer.name.encode("utf-8", "surrogateescape")
+        mark.created_ns = created_ns
+        mark.cseq = consumer.delivered
+        mark.acked = []
+        mark.replies = []
+        self.marks[consumer] = mark
+        consumer.confirmer = self
+
+    def forget(self, Handout consumer) -> None:
+        """A consumer is gone; nobody is answered who waits."""
+        cdef Mark mark = self.marks.pop(consumer, None)
+        consumer.confirmer = None
+        if mark is not None and mark.listed:
+            self.touched.remove(mark)
+
+    cdef Mark mark_of(self, Handout consumer):
+        return <Mark>self.marks[consumer]
+
+    # --- confirming ----------------------------------------------------------------------------------------------------
+    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1:
+        cdef Mark mark = self.mark_of(consumer)
+        mark.replies.append(PyBytes_FromStringAndSize(reply, n))
+        if consumer.pending.find(seq) == NULL:
+            mark.acked.append(seq)
+        if not mark.listed:
+            mark.listed = True
+            self.touched.append(mark)
+        if not self.queued:
+            self.reactor.enlist_commit(self)
+        return 0
+
+    cdef int begun_anew(self, Handout consumer) except -1:
+        self.mark_of(consumer).cseq = 18446744073709551615u
+        return 0
+
+    cdef int run(self) except -1:
+        cdef Mark mark
+        cdef bytes reply
+        if not self.touched or self.broken or self.ended:
+            return 0
+        try:
+            for mark in self.touched:
+                self.put_acks(mark)
+            self.write()
+        except OSError as error:
+            return self.failed(error)
+        done, self.touched = self.touched, []
+        for mark in done:
+            mark.cseq = mark.next_cseq
+            mark.listed = False
+            for reply in mark.replies:
+                self.waiting.append((self.write_mark, mark.consumer, reply))
+            mark.acked = []
+            mark.replies = []
+        if not self.durable:
+            self.synced_mark = self.write_mark
+            return self.release()
+        return self.begin_sync()
+
+    cdef int release(self) except -1:
+        """Answer those whose ack is as durable as promised."""
+        cdef Handout consumer
+        cdef bytes reply
+        while self.waiting and self.waiting[0][0] <= self.synced_mark:
+            _, consumer, reply = self.waiting.popleft()
+            consumer.answer(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
+        return 0
+
+    cdef int failed(self, object error) except -1:
+        """What was to be confirmed waits for the next base."""
+        self.out.off = self.out.len = 0
+        self.broken = True
+        if self.on_failure is not None:
+            self.on_failure(error)
+        return 0
+
+    # --- records -------------------------------------------------------------------------------------------------------
+    cdef char* begin_record(self, Mark mark, int kind, size_t n) except NULL:
+        """Room for a record with n bytes behind the name, its head filled in; where these go."""
+        cdef size_t name_len = PyBytes_GET_SIZE(mark.name)
+        cdef char* p = out_reserve(&self.out, RECORD_HEAD + name_len + n)
+        cdef uint16_t half = <uint16_t>kind
+        put32(p, <uint32_t>(RECORD_HEAD + name_len + n))
+        memcpy(p + 8, &half, 2)
+        half = <uint16_t>name_len
+        memcpy(p + 10, &half, 2)
+        put32(p + 12, 0)
+        put64(p + 16, mark.created_ns)
+        memcpy(p + RECORD_HEAD, PyBytes_AS_STRING(mark.name), name_len)
+        return p + RECORD_HEAD + name_len
+
+    cdef int end_record(self, size_t n) except -1:
+        """The record is complete; its checksum follows when its file is known."""
+        self.out.len += n
+        return 0
+
+    cdef bytes put_state(self, Mark mark):
+        cdef bytes state = (<object>mark.consumer).snapshot()
+        cdef size_t n = PyBytes_GET_SIZE(state)
+        cdef char* p = self.begin_record(mark, STATE, n)
+        memcpy(p, PyBytes_AS_STRING(state), n)
+        mark.next_cseq = mark.consumer.delivered
+        self.end_record(RECORD_HEAD + PyBytes_GET_SIZE(mark.name) + n)
+        return state
+
+    cdef int put_acks(self, Mark mark) except -1:
+        cdef Handout c = mark.consumer
+        cdef PendingMessages pending = c.pending
+        cdef size_t i = pending.len, fresh = 0, acked, size
+        cdef Pending* e
+        cdef char* p
+        if c.spent is not None or c.selection.starts_at < c.selection.starts_len or c.delivered < mark.cseq:
+            self.put_state(mark)               # what the short form does not tell
+            return 0
+        # What was delivered first since then stands at the end: entries ascend.
+        while i > pending.off and pending.data[i - 1].cseq > mark.cseq:
+            i -= 1
+            fresh += pending.data[i].state != GONE
+        acked = 0 if c.ack_policy == POLICY_ALL else len(mark.acked)       # the floor says it
+        size = ACKS_HEAD + 24 * fresh + 8 * acked
+        p = self.begin_record(mark, ACKS, size)
+        for number in (mark.cseq, c.delivered, c.selection.passed, c.selection.next_seq, c.delivered_ns, pending.floor_cseq,
+                       pending.floor_seq, c.acked_ns):
+            p = put64(p, number)
+        put32(p, <uint32_t>fresh)
+        put32(p + 4, <uint32_t>acked)
+        p += 8
+        for i in range(i, pending.len):
+            e = pending.data + i
+            if e.state != GONE:
+                p = put64(put64(put64(p, e.seq), e.cseq), e.since_ns)
+        if acked:
+            for seq in mark.acked:
+                p = put64(p, seq)
+        mark.next_cseq = c.delivered
+        return self.end_record(RECORD_HEAD + PyBytes_GET_SIZE(mark.name) + size)
+
+    # --- the file ------------------------------------------------------------------------------------------------------
+    cdef int write(self) except -1:
+        """The records go to the file."""
+        cdef size_t at = 0
+        cdef uint32_t length
+        cdef char* p
+        cdef Out* written = &self.out
+        if self.out.len == 0:
+            return 0
+        if self.handle < 0:
+            self.start_file()
+        if self.aead is not None:
+            self.seal()
+            written = &self.sealed
+        while at < written.len:
+            p = written.data + at
+            memcpy(&length, p, 4)
+            put32(p + 4, crc32c(p + 8, length - 8, self.salt))
+            at += length
+        if self.torn:                        # else it would count as newer than these records, for it would stand behind them
+            self.disk.truncate(self.handle, self.size)
+        self.torn = True
+        self.disk.write_at(self.handle, written.data, written.len, self.size)
+        self.torn = False
+        self.size += written.len
+        self.since_bytes += written.len
+        self.out.len = 0
+        self.write_mark += 1
+        return 0
+
+    cdef int seal(self) except -1:
+        """The records as ciphertext. A counter that no record of the file has had is the nonce, also after a failed write."""
+        cdef size_t at = 0, body, named
+        cdef uint32_t length
+        cdef uint16_t name_len
+        cdef const char* p
+        cdef char* to
+        cdef bytes ciphertext
+        self.sealed.len = 0
+        while at < self.out.len:
+            p = self.out.data + at
+            memcpy(&length, p, 4)
+            memcpy(&name_len, p + 10, 2)
+            named = RECORD_HEAD + name_len
+            body = length - named
+            to = out_reserve(&self.sealed, length + COUNTER_BYTES + TAG_BYTES)
+            memcpy(to, p, named)
+            put32(to, length + COUNTER_BYTES + TAG_BYTES)
+            self.counter += 1
+            put32(to + named, self.counter)
+            ciphertext = seal_part(self.aead, self.counter, p + named, body, to[:4] + to[8:named])
+            memcpy(to + named + COUNTER_BYTES, PyBytes_AS_STRING(ciphertext), body + TAG_BYTES)
+            self.sealed.len += length + COUNTER_BYTES + TAG_BYTES
+            at += length
+        return 0
+
+    cdef int start_file(self) except -1:
+        cdef char head[SEALED_FILE_HEAD]
+        cdef size_t n = FILE_HEAD
+        cdef bytes fresh
+        cdef uint64_t number = self.number + 1
+        cdef int handle = self.disk.open(f"{self.folder}/acks.{number}", True)
+        self.salt = <uint32_t>(self.reactor.random() >> 16)
+        memcpy(head, PyBytes_AS_STRING(_MAGIC), 8)
+        put32(head + 8, self.salt)
+        self.aead = None
+        if self.cipher is not None and self.cipher.number:
+            fresh = self.cipher.fresh()
+            memcpy(head, PyBytes_AS_STRING(_SEALED_MAGIC), 8)
+            put32(head + FILE_HEAD, self.cipher.number)
+            memcpy(head + FILE_HEAD + 4, PyBytes_AS_STRING(fresh), FRESH_BYTES)
+            put32(head + SEALED_FILE_HEAD - 4, crc32c(head + FILE_HEAD, 4 + FRESH_BYTES, 0))
+            self.aead = self.cipher.aead(self.cipher.number, b"journal " + head[8:12] + head[FILE_HEAD:SEALED_FILE_HEAD - 4])
+            self.counter = 0
+            n = SEALED_FILE_HEAD
+        put32(head + 12, crc32c(head, 12, 0))
+        try:
+            self.disk.truncate(handle, 0)
+            self.disk.write_at(handle, head, n, 0)
+        except OSError:
+            self.disk.close(handle)
+            raise
+        self.handle = handle
+        self.number = number
+        self.torn = False
+        if self.oldest == 0:
+            self.oldest = number
+        self.size = n
+        self.since_bytes += n
+        self.named = False
+        return 0
+
+    cdef int sync_folder(self) except -1:
+        """The handle to sync names by."""
+        if self.folder_handle < 0:
+            self.folder_handle = self.disk.open_folder(self.folder)
+        return self.folder_handle
+
+    cdef int begin_sync(self) except -1:
+        cdef int folder = -1
+        if self.outstanding or self.handle < 0 or self.write_mark == self.synced_mark:
+            return 0
+        try:
+            if not self.disk.in_background():
+                self.disk.sync(self.handle)
+                if not self.named:
+                    self.disk.sync_dir(self.folder)
+                self.named = True
+                self.synced_mark = self.write_mark
+                return self.release()
+            if not self.named:
+                folder = self.sync_folder()
+        except OSError as error:
+            return self.failed(error)
+        self.target = self.write_mark
+        self.outstanding = 1 if folder < 0 else 2
+        self.reactor.submit_sync(self, self.handle, SYNC_RECORDS)
+        if folder >= 0:
+            self.reactor.submit_sync(self, folder, SYNC_RECORDS)
+        return 0
+
+    cdef int synced(self, uint64_t upto, int error) except -1:
+        if error:
+            self.error = error
+        if upto == SYNC_BASE:
+            return self.base_synced()
+        self.outstanding -= 1
+        if self.outstanding:
+            return 0
+        if self.ended:
+            return self.close_files()
+        if self.error:
+            code, self.error = self.error, 0
+            return self.failed(OSError(code, "the sync failed"))
+        self.named = True
+        self.synced_mark = self.target
+        self.release()
+        return self.begin_sync()
+
+    # --- the base ------------------------------------------------------------------------------------------------------
+    def save(self, list consumers) -> list:
+        """Write the states of these consumers as they are now, and return them; nobody waits for their sync. OSError: it could
+        not be done.
+        """
+        cdef Handout consumer
+        cdef Mark mark
+        cdef list states = []
+        try:
+            for consumer in consumers:
+                states.append(self.put_state(self.mark_of(consumer)))
+            self.write()
+        except OSError:
+            self.out.len = 0
+            raise
+        for consumer in consumers:
+            mark = self.mark_of(consumer)
+            mark.cseq = mark.next_cseq
+        return states
+
+    def wants_base(self) -> bool:
+        """It is time for rebase(): the journal is long, or a failure made it doubtful."""
+        return self.base_stage == NONE and not self.outstanding and (
+            self.broken or self.since_bytes > max(self.keep_bytes, 2 * self.base_bytes))
+
+    def rebase(self, bytes data, *, bint now = False) -> None:
+        """Replace the base by the states of all consumers as they are now. `now`: it is on the disk when this returns.
+
+        OSError: it could not be done; the former base and the journal stay.
+        """
+        cdef str path = self.base_path()
+        cdef int handle
+        if (self.base_stage != NONE or self.outstanding) and not now:
+            return
+        self.base_mark = self.write_mark
+        self.base_upto = self.number
+        if now or not self.durable or not self.disk.in_background():
+            self.disk.write_file_atomic(path, data, self.durable or now)
+            self.base_bytes = len(data)
+            self.base_done()
+            return
+        handle = self.disk.open(path + ".tmp", True)
+        try:
+            self.disk.truncate(handle, 0)
+            self.disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+            self.sync_folder()
+        except OSError:
+            self.disk.close(handle)
+            raise
+        self.base_bytes = PyBytes_GET_SIZE(data)
+        self.leave_file()
+        self.base_handle = handle
+        self.base_stage = DATA
+        self.reactor.submit_sync(self, handle, SYNC_BASE)
+
+    def base_path(self) -> str:
+        """Where the next base goes."""
+        return f"{self.folder}/states.{1 - self.base_slot}"
+
+    def leave_file(self) -> None:
+        """The next record begins a new file."""
+        if self.handle >= 0 and not self.outstanding:
+            self.disk.close(self.handle)
+            self.handle = -1
+
+    cdef int base_synced(self) except -1:
+        cdef int code = self.error
+        self.error = 0
+        try:
+            if self.base_stage == DATA:
+                self.disk.close(self.base_handle)
+                self.base_handle = -1
+                if not code and not self.ended:
+                    self.disk.rename(self.base_path() + ".tmp", self.base_path())
+                    self.base_stage = NAME
+                    return self.reactor.submit_sync(self, self.sync_folder(), SYNC_BASE)
+            self.base_stage = NONE
+            if self.ended:
+                return self.close_files()
+            if code:
+                raise OSError(code, "the sync failed")
+            return self.base_done()
+        except OSError as error:
+            self.base_stage = NONE
+            return self.failed(error)
+
+    cdef int base_done(self) except -1:
+        """The base holds all that was written before it: answer, and let go of the files."""
+        cdef uint64_t number
+        cdef Mark mark
+        cdef bytes reply
+        if self.base_upto == self.number:
+            self.leave_file()
+        for number in range(self.oldest or 1, self.kept_upto + 1):
+            self.disk.unlink(f"{self.folder}/acks.{number}")
+        self.oldest = self.kept_upto + 1
+        self.kept_upto = self.base_upto
+        self.base_slot = 1 - self.base_slot
+        self.since_bytes = self.size if self.handle >= 0 else 0
+        if self.base_mark > self.synced_mark:
+            self.synced_mark = self.base_mark
+        self.broken = False
+        if self.touched and not self.queued:
+            self.reactor.enlist_commit(self)       # what could not be written before
+        self.release()
+        return self.begin_sync()
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Nothing is written any more."""
+        self.ended = True
+        if not self.outstanding and self.base_stage == NONE:
+            self.close_files()
+
+    def close_files(self) -> int:
+        """Give the handles back, when no sync uses them."""
+        if self.outstanding or self.base_stage != NONE:
+            return 0
+        self.leave_file()
+        if self.folder_handle >= 0:
+            self.disk.close(self.folder_handle)
+            self.folder_handle = -1
+        return 0

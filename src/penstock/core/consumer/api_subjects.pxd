@@ -1,0 +1,21 @@
+"""The JetStream desk of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message."""
+from penstock.core.base.maps cimport BytesMap
+from penstock.core.broker.reactor cimport Connection
+from penstock.core.broker.router cimport Message, Router, Sink
+from penstock.core.consumer.consumer cimport Consumer
+
+
+cdef class Desk(Sink):
+    cdef readonly Router router
+    cdef object api
+    cdef dict consumers            # stream.consumer -> Consumer: keeps alive what `places` points to
+    cdef BytesMap places           # the same names -> address of the Consumer
+    cdef Consumer last             # the one that was acknowledged to last
+    cdef public object max_deliver_advisory, nak_advisory, term_advisory, pin_advisory, ack_metric, explain_pull
+    cdef public bytes owner        # domain.account. of the longer subjects; b"": any
+    cdef const char* owned(self, const char* key, const char* end)
+    cdef int flow(self, Message* m) except -1
+    cdef int ack(self, Message* m) except -1
+    cdef int ack_at(self, Consumer consumer, const char* p, const char* end, Message* m) except -1
+    cdef int next(self, Message* m, const char* key, size_t n) except -1
+    cdef Consumer find(self, const char* key, size_t n)

@@ -1,0 +1,35 @@
+"""The JetStream desk of one account: what arrives under `$JS.ACK.` and `$JS.API.` and must not cost Python per message."""
+
+from collections.abc import Callable
+
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.router import Router, Sink
+from penstock.core.consumer.consumer import Consumer
+
+class Desk(Sink):
+    """Attached to a Router for the prefixes `$JS.ACK.` and `$JS.API.`.
+
+    Acks (v1 and v2 subjects) and `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` go straight to the consumer; a MSG.NEXT to a consumer
+    that is not there is not taken (so the requester gets 503). Every other `$JS.API.` subject goes to api().
+    """
+
+    def __init__(
+        self, router: Router, api: Callable[[Connection | None, str, str, bytes, bytes], bool]
+    ) -> None: ...
+    def add(self, consumer: Consumer) -> None: ...
+    def remove(self, consumer: Consumer) -> None: ...
+    max_deliver_advisory: (
+        Callable[[Consumer, int, int], None] | None
+    )  # (consumer, stream_seq, deliveries)
+    nak_advisory: (
+        Callable[[Consumer, int, int, int], None] | None
+    )  # (consumer, consumer_seq, stream_seq, deliveries)
+    term_advisory: Callable[[Consumer, int, int, int, str], None] | None  # (…, reason)
+    pin_advisory: (
+        Callable[[Consumer, str, str, str], None] | None
+    )  # (consumer, group, the pin id, ""), or (consumer, group, "", the reason why it was taken)
+    ack_metric: (
+        Callable[[Consumer, int, int, int, int], None] | None
+    )  # (consumer, consumer_seq, stream_seq, ack time in ns, deliveries)
+    owner: bytes  # `domain.account.` of the longer ack and flow-control subjects; b"": any
+    explain_pull: Callable[[bytes], str] | None  # what is wrong with a pull request

@@ -1,0 +1,94 @@
+"""The consumer's data path: cursor, filters, pending, ack floor, redelivery, pull queue, push window."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.core.consumer.priority_groups import PriorityGroups
+from penstock.core.consumer.pull_delivery import Puller
+from penstock.core.stream.stream import Stream
+
+ACK_NONE: int
+ACK_ALL: int
+ACK_EXPLICIT: int
+ACK_FLOW: int
+
+class ConsumerState(NamedTuple):
+    delivered_consumer_seq: int
+    delivered_stream_seq: int
+    delivered_last_ns: int  # 0: never
+    floor_consumer_seq: int
+    floor_stream_seq: int
+    floor_last_ns: int
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+
+class Consumer(Puller):
+    """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
+
+    def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
+    name: str
+    stream: Stream
+    closed: bool
+    ack_policy: int
+    bound: bool  # push: somebody listened when last looked
+    deadline_changed: Callable[[Consumer, int], None] | None
+    """Called when tick() is wanted earlier than its last answer (or at all, after 0): with the consumer and the time in ns."""
+    def configure(
+        self,
+        *,
+        ack_policy: int,
+        ack_wait_ns: int = 30_000_000_000,
+        backoff_ns: tuple[int, ...] = (),
+        max_deliver: int = -1,
+        max_ack_pending: int = 1000,
+        max_waiting: int = 512,
+        max_batch: int = 0,
+        max_expires_ns: int = 0,
+        max_bytes: int = 0,
+        filters: tuple[str, ...] = (),
+        last_per_subject: bool = False,
+        headers_only: bool = False,
+        rate_limit_bps: int = 0,
+        replay_original: bool = False,
+        deliver_subject: str = "",
+        deliver_group: str = "",
+        idle_heartbeat_ns: int = 0,
+        flow_control: bool = False,
+        sample_percent: int = 0,
+        priority_policy: int = 0,
+        priority_groups: tuple[str, ...] = (),
+        priority_timeout_ns: int = 0,
+    ) -> None:
+        """Set or change the rules. deliver_subject "" = pull."""
+    def state(self) -> ConsumerState: ...
+    def snapshot(self) -> bytes:
+        """The durable state (floors, delivered, pending with delivery counts) as a checksummed record; see the module head."""
+    def restore(self, data: bytes) -> None:
+        """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
+    changed: bool  # state differs from the last snapshot(); snapshot() clears it
+    on_change: Callable[[], None] | None
+    """Called when it begins to differ."""
+    def unsaved(self) -> None:
+        """The last snapshot could not be written."""
+    on_unbound: Callable[[], None] | None
+    """Called when nobody listens to a push consumer any more."""
+    groups: PriorityGroups | None
+    desk: object | None
+    def unpin(self, group: str, reason: str) -> None:
+        """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
+    def reset(self, seq: int) -> int:
+        """Begin anew at a sequence; 0: behind the ack floor. The sequence."""
+    paused: bool
+    def push_bound(self) -> bool: ...
+    def tick(self) -> int:
+        """Do what is due at the reactor's time (redeliveries, request expiry, heartbeats); when to call again (ns, 0 = not needed)."""
+    def idle_since_ns(self) -> int:
+        """For inactive_threshold: since when nobody uses it (no interest, or no request and no ack wait running); 0 = in use."""
+    def pause(self, paused: bool) -> None:
+        """Hand nothing out (requests wait, acks are processed, heartbeats go on), or go on."""
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
+    def close(self, reason: str) -> None:
+        """End it: waiting pull requests get `409 Consumer Deleted` (or the reason's status); it delivers nothing afterwards."""

@@ -1,0 +1,324 @@
+"""Pull requests of a consumer: reading one from its bytes, and the queue of those that wait.
+
+A request is empty (one message), a decimal number (that many), or a JSON object. The JSON that clients send is read in place:
+flat, known keys in lower case, integers, booleans and texts without escapes. Anything else goes through the json module, with the rules of Go's
+decoder: keys match in any case, unknown ones are ignored, the last of equal ones wins, a wrong type is an error.
+"""
+import json
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memchr, memcmp, memset
+from penstock.core.base.buffer cimport parse_u63
+
+cdef enum:
+    INT_MAX_NS = 9223372036854775807
+
+_KEYS = {"batch": 0, "max_bytes": 1, "expires": 2, "idle_heartbeat": 3, "no_wait": 4, "min_pending": 5, "min_ack_pending": 6,
+         "priority": 7, "group": 8, "id": 9}
+_kept = (b"", b"")             # the texts of the request that was read last, when they were not read in place
+
+
+@cython.final
+@cython.freelist(64)
+@cython.trashcan(True)
+cdef class PullRequest:
+    """One request that waits."""
+
+
+cdef inline bint blank(char c) noexcept nogil:
+    return c == c' ' or c == c'\t' or c == c'\r' or c == c'\n'
+
+
+cdef inline const char* plain_text(const char* p, const char* end) noexcept nogil:
+    """The end of a JSON string of printable ASCII without escapes; NULL: it is another."""
+    while p < end and p[0] != c'"':
+        if p[0] == c'\\' or p[0] < 32 or p[0] > 126:
+            return NULL
+        p += 1
+    return p if p < end else NULL
+
+
+cdef bint read_fast(const char* p, const char* end, PullSpec* spec) noexcept nogil:
+    """The common form; False when it is anything else (then spec is not to be used)."""
+    cdef const char* key
+    cdef const char* start
+    cdef size_t n
+    cdef int64_t value
+    p += 1
+    while True:
+        while p < end and blank(p[0]):
+            p += 1
+        if p >= end or p[0] != c'"':
+            return p < end and p[0] == c'}' and p + 1 == end and spec.batch == 0
+        key = p + 1
+        p = <const char*>memchr(key, c'"', end - key)
+        if p == NULL:
+            return False
+        n = p - key
+        p += 1
+        while p < end and blank(p[0]):
+            p += 1
+        if p >= end or p[0] != c':':
+            return False
+        p += 1
+        while p < end and blank(p[0]):
+            p += 1
+        start = p
+        if p < end and p[0] == c'"':
+            p = plain_text(p + 1, end)
+            if p == NULL:
+                return False
+            if n == 5 and memcmp(key, b"group", 5) == 0:
+                spec.group = start + 1
+                spec.group_len = p - start - 1
+            elif n == 2 and memcmp(key, b"id", 2) == 0:
+                spec.client = start + 1
+                spec.client_len = p - start - 1
+            else:
+                return False
+            p += 1
+        else:
+            while p < end and (c'0' <= p[0] <= c'9' or c'a' <= p[0] <= c'z'):
+                p += 1
+        if start[0] == c'"':
+            pass
+        elif n == 7 and memcmp(key, b"no_wait", 7) == 0:
+            if p - start == 4 and memcmp(start, b"true", 4) == 0:
+                spec.no_wait = True
+            elif p - start == 5 and memcmp(start, b"false", 5) == 0:
+                spec.no_wait = False
+            else:
+                return False
+        else:
+            if p - start > 1 and start[0] == c'0':
+                return False
+            value = parse_u63(start, p - start)
+            if value < 0:
+                return False
+            if n == 5 and memcmp(key, b"batch", 5) == 0:
+                spec.batch = value
+            elif n == 7 and memcmp(key, b"expires", 7) == 0:
+                spec.expires_ns = value
+            elif n == 9 and memcmp(key, b"max_bytes", 9) == 0:
+                spec.max_bytes = value
+            elif n == 14 and memcmp(key, b"idle_heartbeat", 14) == 0:
+                spec.heartbeat_ns = value
+            elif n == 8 and memcmp(key, b"priority", 8) == 0:
+                spec.priority = value
+            elif n == 11 and memcmp(key, b"min_pending", 11) == 0:
+                spec.min_pending = value
+            elif n == 15 and memcmp(key, b"min_ack_pending", 15) == 0:
+                spec.min_ack_pending = value
+            else:
+                return False
+        while p < end and blank(p[0]):
+            p += 1
+        if p < end and p[0] == c'}':
+            return p + 1 == end
+        if p >= end or p[0] != c',':
+            return False
+        p += 1
+        while p < end and blank(p[0]):
+            p += 1
+        if p >= end or p[0] != c'"':
+            return False
+
+
+def read_slowly(text: bytes) -> list:
+    """The values of a JSON request in the order of _KEYS; ValueError says what is wrong with it."""
+    values = [0, 0, 0, 0, False, 0, 0, 0, "", ""]
+    pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=list)
+    for key, value in pairs:
+        at = _KEYS.get(key.lower())
+        if value is None or at is None:
+            continue
+        if at >= 8:
+            if not isinstance(value, str):
+                raise ValueError(f"{key} is not a string")
+        elif at == 4:
+            if not isinstance(value, bool):
+                raise ValueError("no_wait is not a boolean")
+        elif isinstance(value, bool) or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"{key} is not an integer")
+        values[at] = value
+    return values
+
+
+cdef int take_slowly(bytes text, PullSpec* spec) except -1:
+    global _kept
+    values = read_slowly(text)
+    spec.batch, spec.max_bytes, spec.expires_ns, spec.heartbeat_ns = values[0], values[1], values[2], values[3]
+    spec.no_wait = values[4]
+    spec.min_pending, spec.min_ack_pending, spec.priority = values[5], values[6], values[7]
+    _kept = (values[8].encode("utf-8", "surrogatepass"), values[9].encode("utf-8", "surrogatepass"))
+    spec.group = PyBytes_AS_STRING(<bytes>_kept[0])
+    spec.group_len = PyBytes_GET_SIZE(<bytes>_kept[0])
+    spec.client = PyBytes_AS_STRING(<bytes>_kept[1])
+    spec.client_len = PyBytes_GET_SIZE(<bytes>_kept[1])
+    return 0
+
+
+cdef int parse_pull(const char* p, size_t n, PullSpec* spec) except -1:
+    cdef const char* end = p + n
+    cdef int64_t value
+    cdef bint negative = False
+    memset(spec, 0, sizeof(PullSpec))
+    while p < end and blank(p[0]):
+        p += 1
+    while end > p and blank((end - 1)[0]):
+        end -= 1
+    if p < end and p[0] == c'{':
+        if not read_fast(p, end, spec):
+            memset(spec, 0, sizeof(PullSpec))
+            try:
+                take_slowly(PyBytes_FromStringAndSize(p, end - p), spec)
+            except (ValueError, RecursionError):
+                return 0
+        spec.json = True
+        spec.special = spec.group_len or spec.client_len or spec.priority or spec.min_pending or spec.min_ack_pending
+    else:
+        spec.batch = 1
+        if p < end:
+            negative = p[0] == c'-'
+            if negative or p[0] == c'+':
+                p += 1
+            value = parse_u63(p, end - p)
+            if value >= 0:
+                spec.batch = -value if negative else value
+    if spec.max_bytes < 0:
+        spec.max_bytes = 0
+    if spec.heartbeat_ns < 0:
+        spec.heartbeat_ns = 0
+    return 1
+
+
+def read_request(bytes text):
+    """(batch, max_bytes, expires_ns, heartbeat_ns, no_wait), or None when it is no request. For tests."""
+    cdef PullSpec spec
+    if not parse_pull(text, len(text), &spec):
+        return None
+    return spec.batch, spec.max_bytes, spec.expires_ns, spec.heartbeat_ns, bool(spec.no_wait)
+
+
+@cython.final
+cdef class PullQueue:
+    """The requests of one consumer that wait."""
+
+    cdef int add(self, PullRequest r) except -1:
+        cdef uint64_t due = r.expires_ns
+        self.place(r)
+        self.count += 1
+        self.wanted += r.left
+        self.impatient += r.no_wait
+        if r.heartbeat_ns and (due == 0 or r.beat_ns < due):
+            due = r.beat_ns
+        if due and (self.due_ns == 0 or due < self.due_ns):
+            self.due_ns = due
+        return 0
+
+    cdef int place(self, PullRequest r) except -1:
+        """At the end, or behind the last one that is not less urgent."""
+        cdef PullRequest before
+        r.next = None
+        if self.tail is None:
+            self.head = self.tail = r
+        elif not self.prioritized or self.tail.priority <= r.priority:
+            self.tail.next = r
+            self.tail = r
+        elif self.head.priority > r.priority:
+            r.next = self.head
+            self.head = r
+        else:
+            before = self.head
+            while before.next.priority <= r.priority:
+                before = before.next
+            r.next = before.next
+            before.next = r
+        return 0
+
+    cdef int promote(self, PullRequest before) except -1:
+        cdef PullRequest r = before.next
+        before.next = r.next
+        if self.tail is r:
+            self.tail = before
+        r.next = self.head
+        self.head = r
+        return 0
+
+    cdef PullRequest pop(self):
+        cdef PullRequest r = self.head
+        self.head = r.next
+        if self.head is None:
+            self.tail = None
+        r.next = None
+        self.count -= 1
+        self.wanted -= r.left
+        self.impatient -= r.no_wait
+        return r
+
+    cdef PullRequest detach(self):
+        cdef PullRequest r = self.head
+        self.head = self.tail = None
+        self.count = self.impatient = 0
+        self.wanted = 0
+        self.due_ns = 0
+        return r
+
+    def reorder(self) -> None:
+        """The rule of the order has changed."""
+        cdef PullRequest r = self.detach(), following
+        while r is not None:
+            following = r.next
+            self.add(r)
+            r = following
+
+    cdef int rotate(self) except -1:
+        cdef PullRequest r = self.head
+        if self.count > 1:
+            self.head = r.next
+            r.next = None
+            self.tail.next = r
+            self.tail = r
+        return 0
+
+    cdef int served(self, uint64_t now_ns) except -1:
+        cdef PullRequest r = self.head
+        r.left -= 1
+        self.wanted -= 1
+        r.delivered += 1
+        r.beat_ns = now_ns + r.heartbeat_ns
+        if r.left <= 0:
+            self.pop()
+        elif self.count > 1:
+            self.head = r.next
+            self.place(r)
+        return 0
+
+    # --- for tests -----------------------------------------------------------------------------------------------------
+    def put(self, bytes reply, left: int, expires_ns: int = 0, priority: int = 0) -> None:
+        """Add a request."""
+        cdef PullRequest r = PullRequest.__new__(PullRequest)
+        r.priority = priority
+        r.reply = reply
+        r.left = left
+        r.expires_ns = expires_ns
+        self.add(r)
+
+    def serve(self, now_ns: int = 0):
+        """Give the head a message; its reply subject, None when nobody waits."""
+        cdef PullRequest r = self.head
+        if r is None:
+            return None
+        self.served(now_ns)
+        return r.reply
+
+    def replies(self) -> list:
+        """(reply, messages left) in the order in which they will be served."""
+        cdef PullRequest r = self.head
+        result = []
+        while r is not None:
+            result.append((r.reply, r.left))
+            r = r.next
+        return result

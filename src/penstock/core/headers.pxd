@@ -1,1 +1,0 @@
-"""Header blocks for Python callers; compiled callers look into a block with core/expect."""

@@ -1,8 +1,0 @@
-"""Interest and workqueue retention: which messages of a stream some consumer still needs."""
-
-from penstock.core.stream import Stream
-
-class Interest:
-    """The keeper of a stream's messages; handed to ``Stream.configure``."""
-
-    def __init__(self, stream: Stream) -> None: ...

@@ -1,0 +1,1 @@
+"""One stream's messages in files: segments, the index, recovery, and what a damaged disk leaves."""

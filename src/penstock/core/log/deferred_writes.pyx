@@ -1,0 +1,297 @@
+"""What the opening of a log wished to write, and the disk did not take: it is written later.
+
+Opening needs no room and no disk that works, only one that reads. What can't be written is told by calls:
+
+    owed    comes before the next append or removal is written: an unfinished end that has to be cut, a file for the newest
+            segment, names to be synced, what the owner adds (states of consumers that were beyond the end of the log)
+    late    can wait: index files, copies of bytes that were cut off
+
+What it removed (by a limit, say) was seen to be gone since: the first write that succeeds is synced before it returns (`unsaid`).
+
+Until nothing is owed the log is FULL, or FAILED when something else than room is missing (core/log/files): reads go on, appends
+are refused. Whoever makes it take appends again (an append, write(), mend()) pays first. A segment whose sync failed is made anew
+by mend(), like one that failed while the log was open (core/log/disk_recovery).
+
+Knows nothing of when to try again: that is the owner's.
+"""
+import errno
+from contextlib import suppress
+from functools import partial
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+from penstock.core.base.buffer cimport Out, hash_bytes, out_free
+from penstock.core.log.files cimport FAILED, FULL, TAKES, LogFiles
+from penstock.core.log.files import NO_ROOM
+from penstock.core.log.index_file cimport write_sidecar
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport SEGMENT_HEAD_BYTES
+from penstock.core.log.scan cimport read_all
+from penstock.core.log.segment cimport Segment
+
+
+def owe(LogFiles log, object error, object call) -> None:
+    """The disk has refused with an error: `call` does it later (None: what failed is done with what comes next)."""
+    code = error.errno or errno.EIO
+    log.unsaid = True
+    if call is not None:
+        log.owed.append(call)
+    if log.condition >= FAILED:
+        return
+    log.condition = FULL if code in NO_ROOM else FAILED
+    log.failure = code
+
+
+def pay(LogFiles log) -> None:
+    """Do what is owed, in its order; OSError (LogClosed when it is not room that is missing): the rest is owed still."""
+    try:
+        while log.owed:
+            log.owed[0]()
+            del log.owed[0]
+    except OSError as error:
+        if log.condition >= FAILED:
+            raise
+        if error.errno not in NO_ROOM:
+            log.fail(error)
+        log.condition = FULL
+        log.failure = error.errno
+        if not log.make_room():
+            raise
+        pay(log)
+
+
+def do_late(LogFiles log) -> bool:
+    """One piece of what can wait, of a log that takes appends; whether there was one. OSError."""
+    if not log.late or log.condition != TAKES:
+        return False
+    call = log.late.pop(0)
+    try:
+        call()
+    except OSError:
+        log.late.append(call)                # behind the others
+        raise
+    return True
+
+
+# --- index files -----------------------------------------------------------------------------------
+
+def index_later(Log log, Segment s) -> None:
+    """The index file of a segment could not be written: its entries stay in memory, and it is tried again."""
+    log.late.append(partial(write_index, log, s))
+
+
+def write_index(Log log, Segment s) -> None:
+    """OSError: not yet."""
+    if s.has_index or s.damaged or s.live == 0 or s is log.active or s not in log.segments.items:
+        return
+    if s.removed_mark > log.synced_mark:
+        return                               # maintain() does it when its removals are on the disk
+    if not write_sidecar(log.segments, log.subjects_table, s, log.last_seq):
+        raise OSError(errno.EIO, "an index file can't be written", log.segments.path(s, ".idx"))
+
+
+# --- files of an opening ---------------------------------------------------------------------------
+
+cdef int sync_names(Log log) except -1:
+    # Who began this log may have been stopped before it synced the names of its files, and of the folder.
+    log.folder_made = True
+    try:
+        log.sync_folder()
+    except OSError as error:
+        log.folder_dirty = True
+        owe(log, error, log.sync_folder)
+    return 0
+
+
+cdef int sync_found(Log log, Segment s) except -1:
+    # A killed process leaves written bytes that are not on the disk yet: from here on they are, or are made anew.
+    try:
+        log.disk.sync(s.handle)
+    except OSError as error:
+        log.unsynced.append(s)
+        log.failure = error.errno or errno.EIO
+    return 0
+
+
+cdef int doubt_found(Log log, list doubted) except -1:
+    """Of segments whose sync failed, those with something in them that counts are not believed to be on the disk. Others that are not
+    synced are those that the opening itself has written to: they are like any.
+    """
+    cdef Segment s
+    cdef bint any_left = False
+    log.unsynced = [s for s in log.unsynced if s not in doubted]
+    for s in doubted:
+        # A compressed one was on the disk before it had its name; of one without a sound head nothing can be made anew.
+        if s not in log.segments.items or s.packed is not None or s.salt == 0 or s.size < SEGMENT_HEAD_BYTES:
+            continue
+        if s is log.active or s.live:
+            s.synced_size = 0
+            any_left = True
+        if s is not log.active and s.live:
+            log.unsynced.append(s)
+    if any_left:
+        log.condition = FAILED
+        log.failure = log.failure or errno.EIO
+        from penstock.core.log import disk_recovery
+        disk_recovery.note_unsure(log)
+    return 0
+
+
+cdef int set_aside(Log log, str name) except -1:
+    """A file that is no part of the log gets another name."""
+    try:
+        move_aside(log, name)
+    except OSError as error:
+        owe(log, error, partial(move_aside, log, name))
+    return 0
+
+
+def move_aside(Log log, str name) -> None:
+    """OSError."""
+    cdef int n = 1
+    cdef str path = f"{log.folder}/{name}"
+    while log.disk.exists(f"{path}.aside-{n}"):
+        n += 1
+    log.disk.rename(path, f"{path}.aside-{n}")
+    log.folder_dirty = True
+    log.notes.append(f"{path} is no part of the log beside it: it is kept as {name}.aside-{n}")
+
+
+cdef int start_found(Log log, uint64_t first) except -1:
+    """A new segment, in memory alone as long as the disk has no file for it."""
+    cdef Segment s
+    if not log.owed:                     # else an older file may still have the name
+        try:
+            return log.start_segment(first)
+        except OSError as error:
+            refused = error
+    s = Segment()
+    s.first = first
+    log.begin_tail(s)
+    log.segments.add(s)
+    log.active = s
+    if not log.owed:
+        owe(log, refused, None)
+    log.owed.append(partial(make_file, log, s))
+    return 0
+
+
+def make_file(Log log, Segment s) -> None:
+    """The file of a segment that began in memory. OSError."""
+    if s.handle < 0 and s in log.segments.items:
+        log.make_file(s)
+
+
+cdef bytes keep_aside(Log log, Segment s, uint64_t at):
+    # Cuts the file at `at`; what was behind it is kept in a file of its own first.
+    cdef bytes cut = read_all(log, s)[at:]
+    s.size = s.written_size = at
+    if cut:
+        try:
+            cut_off(log, s, at, cut)
+        except OSError as error:
+            owe(log, error, partial(cut_off, log, s, at, cut))
+    s.synced_size = s.size
+    return cut
+
+
+def cut_off(Log log, Segment s, uint64_t at, bytes cut) -> None:
+    """OSError. Where only the copy finds no room it comes later: what is cut makes some."""
+    cdef str path = log.segments.path(s, "")
+    cdef int n = 1
+    if s not in log.segments.items:
+        return
+    while log.disk.exists(f"{path}.torn-{n}"):
+        n += 1
+    name = f"{path}.torn-{n}"
+    try:
+        log.disk.write_file_atomic(name, cut, True)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        with suppress(OSError):
+            log.disk.unlink(f"{name}.tmp")
+        log.late.append(partial(log.disk.write_file_atomic, name, cut, True))
+    log.disk.truncate(log.segments.handle(s), at)
+    log.disk.sync(s.handle)
+    log.notes.append(f"the last {len(cut)} bytes of {path}.seg were unfinished or damaged: they were cut and are kept as {name}")
+
+
+cdef int restart(Log log, Segment s) except -1:
+    # The process ended while this file was being made: nothing was in it.
+    cdef Out out
+    cdef bytes head
+    keep_aside(log, s, 0)
+    s.salt = <uint32_t>hash_bytes(<const char*>&s.first, 8)
+    memset(&out, 0, sizeof(Out))
+    try:
+        log.put_head(s, &out)
+        head = out.data[:out.len]
+    finally:
+        out_free(&out)
+    s.size = s.written_size = s.begins
+    s.synced_size = 0
+    if not log.owed:
+        try:
+            write_head(log, s, head)
+            return 0
+        except OSError as error:
+            owe(log, error, None)
+    log.owed.append(partial(write_head, log, s, head))
+    return 0
+
+
+def write_head(Log log, Segment s, bytes head) -> None:
+    """OSError."""
+    if s in log.segments.items:
+        log.disk.write_at(log.segments.handle(s), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), 0)
+
+
+def make_anew(Log log, Segment s) -> None:
+    """The newest segment of an encrypted log, without a message in it and all written, gets a new file with another key. OSError: it
+    is as it was.
+    """
+    cdef bytes records = PyBytes_FromStringAndSize(NULL, s.size - s.begins)
+    cdef uint64_t begins = s.begins, extra = s.extra, number = s.key_number
+    cdef object aead = s.aead, head = s.head
+    if log.sync_running:                     # its file is being synced, and would be closed
+        raise OSError(log.failure or errno.EAGAIN, "the newest file is being synced", log.segments.path(s, ".seg"))
+    if log.disk.read_at(log.segments.handle(s), PyBytes_AS_STRING(records), s.size - begins, begins) != <int64_t>(s.size - begins):
+        raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
+    log.tail.len = log.tail_written = 0
+    log.tail_base = s.size
+    log.put_head(s, &log.tail)
+    records = PyBytes_FromStringAndSize(log.tail.data, log.tail.len) + records
+    log.tail.len = 0
+    try:
+        log.disk.write_file_atomic(log.segments.path(s, ".seg"), records, PyBytes_GET_SIZE(records) > <Py_ssize_t>s.begins)
+    except OSError:
+        s.begins, s.extra, s.key_number, s.aead, s.head = begins, extra, number, aead, head
+        raise
+    log.tail_base = s.size = s.written_size = PyBytes_GET_SIZE(records)
+    s.synced_size = 0
+    log.folder_dirty = True
+    log.unnamed.append(s)
+    log.segments.close_handle(s)
+    log.segments.handle(s)
+
+
+cdef int write_found(Log log, list doubted, str stale) except -1:
+    """What was mended is on the disk before anybody builds on it, but for segments that are `doubted`; `stale` goes then: an index
+    file, whose log says now what it did.
+    """
+    doubt_found(log, doubted)
+    log.stale = stale
+    log.sync_used = True
+    try:
+        if log.condition == TAKES and log.dirty():
+            log.write()                  # segments that are done with go when it is on the disk
+            log.sync_files()
+        if log.condition == TAKES and log.stale is not None:
+            log.disk.unlink(log.stale)
+            log.stale = None
+    except OSError as error:
+        owe(log, error, None)
+    log.sync_used = False
+    return 0

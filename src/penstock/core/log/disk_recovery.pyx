@@ -1,0 +1,425 @@
+"""How a log takes appends again after its disk has failed.
+
+What a failed write or fsync has left in a file is not believed: the system may count pages that it could not write as clean, so
+that a second fsync of the same file says nothing. Once a probe shows that the disk works, each segment with bytes that are not
+known to be on it is made anew:
+
+    read back (the active one from memory, as far as it is there), every record's checksum compared
+    -> `<first sequence>.seg.tmp`, fsync -> renamed over the old file -> fsync of the folder
+
+Sealed segments first, one per call; the active one last, with what was accepted and not written yet. Only then appends are taken
+again, and everything accepted counts as synced. Bytes that can't be read, or are not what was written, stay as they were read: their
+messages are not there from then on and told in `lost`, and the old file keeps a second name, `<first sequence>.failed-<n>`.
+
+While a log has failed, a file `unsure` beside its segments names those that are not to be believed. A process that is killed then
+leaves it to the next one, which makes them anew before anything else.
+
+A disk that is only full has not failed; what dead segments hold makes room there (`reduce`).
+
+Knows nothing of when to try again: that is the owner's. Called by Log (core/log/log).
+"""
+import errno
+from contextlib import suppress
+from functools import partial
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from penstock.core.base.buffer cimport Out, out_free
+from penstock.core.base.disk cimport Disk
+from penstock.core.log.encryption cimport seal_records
+from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport (
+    MESSAGE, SEGMENT_HEAD_BYTES, Head, check_record, put_ranges, put_segment_head, ranges_add, ranges_free, resync,
+)
+from penstock.core.log.segment cimport SIZE_MASK, Segment, is_live
+
+cdef enum:
+    READ_STEP_BYTES = 65536
+    READ_LEAST_BYTES = 4096          # of what can't be read, pieces of this size are given up
+    TRIES_MAX = 5                    # calls of mend() that find bytes unreadable before they are given up
+    REDUCED_MAX_BYTES = 512          # what a disk writes as a whole
+    TAIL_MAX_BYTES = 1572864         # as in core/log/files
+
+from penstock.core.log.deferred_writes import pay
+
+UNSURE = "unsure"
+
+
+def mend(Log log) -> bool:
+    """One step towards taking appends again; True: they are taken. OSError: the disk does not work yet."""
+    cdef Segment s
+    if log.condition == CLOSED:
+        log.refuse()
+    if log.condition == FULL:
+        log.refuse()
+        return True
+    if log.condition < FAILED:
+        return True
+    if log.sync_running:
+        return False
+    try:
+        pay(log)
+        if not log.unsure_told:
+            note_unsure(log)
+        probe(log)
+        for s in list(log.segments.items):
+            if s is not log.active and s.synced_size < s.written_size:
+                renew(log, s)
+                return False
+        renew(log, log.active)
+    except OSError as error:
+        log.failure = error.errno or errno.EIO
+        raise
+    resume(log)
+    if log.begin_anew or log.roll_failed:
+        log.condition = FULL             # what it goes on in is a new segment
+        log.refuse()
+    return True
+
+
+cdef int resume(Log log) except -1:
+    # Everything accepted is on the disk now. What retired segments would have told is told again with the next write.
+    cdef Segment s
+    for s in log.doomed:
+        log.say_removed(s)
+    log.unsynced = []
+    log.tail_written = log.tail.len
+    log.write_mark += 1
+    log.synced_mark = log.sync_mark = log.write_mark
+    for s in log.segments.items:
+        s.removed_mark += log.ranges.count > 0 and s.removed_mark == log.write_mark       # told with the next write
+    log.written_seq = log.synced_seq = log.last_seq
+    log.condition = TAKES
+    log.failure = 0
+    log.tries = 0
+    log.check_watermarks()
+    if log.tail_written > TAIL_MAX_BYTES:
+        log.trim_tail()
+    try:
+        log.disk.unlink(f"{log.folder}/{UNSURE}")
+    except OSError:
+        log.late.append(partial(log.disk.unlink, f"{log.folder}/{UNSURE}"))
+    with suppress(OSError):
+        if log.stale is not None:
+            log.disk.unlink(log.stale)
+            log.stale = None
+    if log.doomed:
+        log.unlink_ready()
+    return 0
+
+
+cdef int probe(Log log) except -1:
+    # Whether a file can be written and synced here at all: cheaper than to find it out with a segment.
+    cdef str path = f"{log.folder}/probe.tmp"
+    cdef int handle = log.disk.open(path, True)
+    try:
+        log.disk.truncate(handle, 0)
+        log.disk.write_at(handle, b"probe", 5, 0)
+        log.disk.sync(handle)
+    finally:
+        log.disk.close(handle)
+        with suppress(OSError):
+            log.disk.unlink(path)
+    return 0
+
+
+cdef int renew(Log log, Segment s) except -1:
+    """Put a new file with the same bytes in the place of a segment's."""
+    cdef list holes = [], bad
+    cdef bytes data = taken_back(log, s, holes)
+    cdef int handle
+    if holes:
+        log.tries += 1
+        if log.tries < TRIES_MAX:
+            raise OSError(errno.EIO, "a segment can't be read back", log.segments.path(s, ".seg"))
+    bad = damage_in(s, data)
+    if bad or misplaced(log, s, data):
+        keep_old(log, s, data)
+        with suppress(OSError):
+            log.disk.unlink(log.segments.path(s, ".idx"))
+        s.has_index = False
+    handle = put_in_place(log, s, data)
+    log.folder_dirty = True
+    s.written_size = s.size
+    s.synced_size = 0
+    if s is log.active:
+        log.tail_written = log.tail.len
+    log.pages.forget(s.serial)
+    log.sync_folder()
+    s.synced_size = s.size
+    if s in log.unsynced:
+        log.unsynced.remove(s)
+    if bad:
+        give_up(log, s, data)
+    if s is not log.active:
+        if s.live and not s.has_index and s.removed_mark <= log.synced_mark:
+            log.write_index(s)
+        log.segments.close_handle(s)
+    return handle
+
+
+cdef bytes taken_back(Log log, Segment s, list holes):
+    # All bytes of a segment; offsets where the disk refused to give them are noted in `holes`, zeros stand for them.
+    cdef Out head
+    cdef uint64_t from_file = log.tail_base if s is log.active else s.size
+    cdef bytes data = bytes(s.size)
+    cdef char* p = PyBytes_AS_STRING(data)
+    cdef uint64_t at = 0, n
+    while at < from_file:
+        n = min(<uint64_t>READ_STEP_BYTES, from_file - at)
+        try:
+            log.segments.read_at(s, p + at, n, at)
+        except OSError:
+            read_pieces(log, s, p, at, at + n, holes)
+        at += n
+    if s is log.active and from_file + log.tail.len != s.size:
+        raise AssertionError(f"the newest segment has {s.size} bytes, and {log.tail.len} behind {from_file}")
+    if s is log.active and s.aead is None:
+        memcpy(p + from_file, log.tail.data, log.tail.len)
+    elif s is log.active:
+        seal_tail(log, s, p + from_file)
+    if s.head is not None:
+        memcpy(p, PyBytes_AS_STRING(s.head), min(<size_t>s.begins, <size_t>s.size))
+        return data
+    memset(&head, 0, sizeof(Out))
+    try:
+        put_segment_head(&head, s.first, s.salt)
+        memcpy(p, head.data, min(<size_t>SEGMENT_HEAD_BYTES, <size_t>s.size))
+    finally:
+        out_free(&head)
+    return data
+
+
+cdef int seal_tail(Log log, Segment s, char* p) except -1:
+    # Encrypted again the same bytes give the same: no nonce is used for anything new.
+    cdef size_t head = s.begins if log.tail_base == 0 else 0
+    cdef Out out
+    memset(&out, 0, sizeof(Out))
+    try:
+        seal_records(s.aead, log.tail.data + head, log.tail.len - head, s.salt, &out)
+        memcpy(p + head, out.data, out.len)
+    finally:
+        out_free(&out)
+    return 0
+
+
+cdef int read_pieces(Log log, Segment s, char* p, uint64_t at, uint64_t end, list holes) except -1:
+    cdef uint64_t n
+    while at < end:
+        n = min(<uint64_t>READ_LEAST_BYTES, end - at)
+        try:
+            log.segments.read_at(s, p + at, n, at)
+        except OSError:
+            memset(p + at, 0, n)
+            holes.append(at)
+        at += n
+    return 0
+
+
+cdef list damage_in(Segment s, bytes data):
+    # (offset, end) of bytes that are no record.
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
+    cdef uint64_t expected = s.first
+    cdef uint32_t n
+    cdef Head head
+    cdef list found = []
+    while at < size:
+        n = check_record(p + at, size - at, s.salt, &head)
+        if n == 0:
+            end = resync(p, at, size, s.salt, expected)
+            found.append((at, end))
+            at = end
+            continue
+        if head.seq >= expected:
+            expected = head.seq + 1
+        at += n
+    return found
+
+
+cdef bint misplaced(Log log, Segment s, bytes data) except -1:
+    # Whether a record stands where the index has another one: an older state of the file.
+    cdef uint32_t i
+    cdef Head head
+    log.segments.need(s)
+    i = s.next_live(0)
+    while i < s.count:
+        if s.entries[i].offset + sizeof(Head) > <size_t>PyBytes_GET_SIZE(data):
+            return True
+        memcpy(&head, PyBytes_AS_STRING(data) + s.entries[i].offset, sizeof(Head))
+        if head.seq != s.first + i or head.kind != MESSAGE:
+            return True
+        i = s.next_live(i + 1)
+    return False
+
+
+cdef int give_up(Log log, Segment s, bytes data) except -1:
+    # The messages whose bytes are not what was written are lost. Removals told there are told again.
+    cdef uint32_t i, length
+    cdef Head head
+    cdef Segment older
+    s.damaged = True
+    log.segments.need(s)
+    for older in log.segments.items:
+        if older.first <= s.first:
+            log.say_removed(older)
+    i = s.next_live(0)
+    while i < s.count:
+        length = (s.entries[i].size & SIZE_MASK) + s.extra
+        if s.entries[i].offset + length > <size_t>PyBytes_GET_SIZE(data) or check_record(
+                PyBytes_AS_STRING(data) + s.entries[i].offset, length, s.salt, &head) != length or head.seq != s.first + i:
+            log.quarantine(s, i, "the disk failed before it was written")
+        i = s.next_live(i + 1)
+    return 0
+
+
+cdef int keep_old(Log log, Segment s, bytes data) except -1:
+    # The old file gets a second name; where the file system has no such thing, what was read of it becomes a file.
+    cdef str path = log.segments.path(s, "")
+    cdef int n = 1
+    while log.disk.exists(f"{path}.failed-{n}"):
+        n += 1
+    try:
+        log.disk.link(f"{path}.seg", f"{path}.failed-{n}")
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        log.disk.write_file_atomic(f"{path}.failed-{n}", data, True)
+    return 0
+
+
+cdef int put_in_place(Log log, Segment s, bytes data) except -1:
+    # The file of a segment is a new one with these bytes, which are on the disk; its name may not be yet.
+    cdef int handle = write_beside(log.disk, log.segments.path(s, ".seg"), data)
+    try:
+        log.disk.rename(log.segments.path(s, ".seg.tmp"), log.segments.path(s, ".seg"))
+    except OSError:
+        log.disk.close(handle)
+        raise
+    take_handle(log, s, handle)
+    return 0
+
+
+cdef int write_beside(Disk disk, str path, bytes data) except -1:
+    """Write `<path>.tmp` and sync it; its handle. After an OSError there is no such file, if the disk lets us."""
+    cdef str temporary = path + ".tmp"
+    cdef int handle = disk.open(temporary, True)
+    try:
+        disk.truncate(handle, 0)
+        disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+        disk.sync(handle)
+    except OSError:
+        with suppress(OSError):
+            disk.close(handle)
+        with suppress(OSError):
+            disk.unlink(temporary)
+        raise
+    return handle
+
+
+cdef int take_handle(Log log, Segment s, int handle) except -1:
+    """The segment's file is another one from now on. What closing the old one says is of no interest any more."""
+    with suppress(OSError):
+        log.segments.close_handle(s)
+    s.handle = handle
+    log.segments.open_handles += 1
+    return 0
+
+
+# --- a full disk ---------------------------------------------------------------------------------
+
+def reduce(log: Log, s: Segment) -> int:
+    """Cut the file of a retired segment to a head and a word that its messages are removed, durably; bytes that became free.
+
+    Without a byte more on a disk that is full: written over its first record, then the rest is cut off. OSError: nothing changed,
+    or its messages are removed all the same.
+    """
+    cdef Out out
+    cdef Segment fresh = s
+    cdef size_t at = s.begins, before = s.written_size if s.packed is None else log.disk.size(log.segments.handle(s))
+    cdef uint64_t last = s.first + s.count - 1
+    memset(&out, 0, sizeof(Out))
+    if s.count == 0:
+        return 0
+    try:
+        if s.packed is not None:
+            fresh = Segment()
+            fresh.first, fresh.salt, at = s.first, s.salt, 0
+            log.put_head(fresh, &out)
+        ranges_free(&s.removes)
+        say_gone(log, s, log.removed_below(), min(log.first_seq, last + 1))
+        say_gone(log, s, s.first, last + 1)
+        put_ranges(&out, s.removes.items, s.removes.count, last, s.removed_below, s.salt)
+        if at + out.len > min(REDUCED_MAX_BYTES, before - 1):
+            return 0
+        log.disk.unlink(log.segments.path(s, ".idx"))      # it speaks of what will not be there
+        log.disk.sync_dir(log.folder)
+        s.has_index = False
+        log.disk.write_at(log.segments.handle(s), out.data, out.len, at)
+        log.disk.sync(s.handle)
+        log.disk.truncate(s.handle, at + out.len)
+        s.packed = None
+        s.size = s.written_size = s.synced_size = at + out.len
+        s.relog_low = s.relog_high = 0
+        if s in log.unsynced:
+            log.unsynced.remove(s)
+    finally:
+        out_free(&out)
+    return before - s.size
+
+
+cdef int say_gone(Log log, Segment s, uint64_t at, uint64_t end) except -1:
+    for low, count, _ in log.lost_within(at, end):
+        if at < <uint64_t>low:
+            ranges_add(&s.removes, at, low - at)
+        at = max(at, low + count)
+    if at < end:
+        ranges_add(&s.removes, at, end - at)
+    return 0
+
+
+# --- over a restart ------------------------------------------------------------------------------
+
+def note_unsure(Log log) -> None:
+    """Write down which segments are not to be believed; a disk that refuses this too is asked again with each mend().
+    """
+    cdef Segment s
+    cdef int handle
+    cdef bytes data = b"".join(b"%d\n" % (<Segment>s).first for s in log.unsynced + [log.active])
+    log.unsure_told = False
+    try:
+        handle = log.disk.open(f"{log.folder}/{UNSURE}", True)
+        try:
+            log.disk.write_at(handle, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+            log.disk.truncate(handle, PyBytes_GET_SIZE(data))
+        finally:
+            log.disk.close(handle)
+    except OSError:
+        return
+    log.unsure_told = True
+
+
+def reopened(Log log) -> None:
+    """The log was opened after a process that ended while it had failed: the segments that were named then are made anew, now or
+    when the disk takes them. Until then they are read as they are.
+    """
+    cdef Segment s
+    cdef bytes text = b""
+    with suppress(OSError):
+        text = log.disk.read_file(f"{log.folder}/{UNSURE}")
+    cdef set named = {int(line) for line in text.split(b"\n") if line.isdigit()}
+    for s in log.segments.items:
+        if s.packed is not None or s.size < SEGMENT_HEAD_BYTES or (s.live == 0 and s is not log.active):
+            continue                         # nothing is read from it
+        if not named or s.first in named or s is log.active:
+            s.synced_size = 0
+    with suppress(OSError):
+        log.write()
+    log.condition = FAILED
+    log.failure = log.failure or errno.EIO
+    log.unsure_told = True
+    with suppress(OSError):
+        while not mend(log):
+            pass

@@ -1,0 +1,43 @@
+"""The index file of a sealed segment: written when it is sealed, read when the log is opened. Rebuildable at any time."""
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.log.record cimport Ranges
+from penstock.core.log.segment cimport Segment, SegmentList
+from penstock.core.log.subject_table cimport SubjectTable
+
+
+cdef struct LocalSubject:
+    # One row of a sidecar's subject table, as it lies in the file.
+    uint32_t live
+    uint32_t first           # index of its first and last live entry
+    uint32_t last
+    uint32_t name_len
+
+
+cdef class Sidecar:
+    """What a sidecar says besides the entries."""
+    cdef bytes tables            # the part of the file after the entries
+    cdef const LocalSubject* rows
+    cdef uint32_t row_count
+    cdef uint32_t range_count
+    cdef size_t ranges_at        # offset of the ranges in tables
+    cdef uint64_t last_seq       # highest sequence its records speak of
+
+
+cdef class Evidence:
+    """What a sidecar says of a segment that is not as it was, or is gone."""
+    cdef uint32_t salt
+    cdef uint32_t count
+    cdef uint64_t size           # of the segment when it was written
+    cdef uint64_t last_seq
+    cdef uint64_t last_ts
+    cdef uint64_t removed_below
+    cdef list live               # (first, end) of the sequences that had a message
+    cdef list gone               # ... and of those that had none any more, or never
+    cdef list ranges             # (first, count) of its REMOVE records
+
+
+cdef bint write_sidecar(SegmentList segments, SubjectTable subjects, Segment s, uint64_t last_seq) except -1
+cdef Sidecar read_sidecar(SegmentList segments, SubjectTable subjects, Segment s)     # None when missing, damaged or of another file; else s is filled
+cdef int doubt_sidecar(SegmentList segments, Segment s) except -1
+cdef Evidence read_evidence(SegmentList segments, Segment s)       # None when there is none; s.salt 0: of a segment of any salt
+cdef bint read_ranges(SegmentList segments, Segment s, Ranges* out) except -1         # the ranges a sidecar holds; False when it doesn't hold

@@ -1,0 +1,74 @@
+"""The record log of one stream: append, read, remove, recover; in files or in memory.
+
+Holds: segments, the sequence index, the per-subject index, watermarks. Knows nothing of consumers, retention policy,
+protocol or config: the owner decides what to remove, the log remembers it. Every removal is itself a record, so
+the record files alone are the truth; index files can be deleted at any time.
+
+    accepted (last_seq)  >=  written (in the file)  >=  synced (on the disk)
+"""
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from penstock.core.log.files cimport LogFiles
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.subject_table cimport SubjectState    # msgs, first, last (exact), name, name_len
+
+
+cdef struct Record:
+    # One stored message. The pointers are valid until the next call on the same log.
+    uint64_t seq
+    uint64_t ts_ns
+    const char* subject
+    uint32_t subject_len
+    uint32_t subject_id
+    const char* body           # headers then payload
+    uint32_t hlen              # of which header bytes
+    uint32_t body_len          # headers + payload
+    uint16_t flags             # as given to append (for the owner: TTL, marker, ...)
+
+
+cdef class Log(LogFiles):
+    cdef object __weakref__
+    cdef int segments_found    # when it was begun to be opened
+    cdef object steps          # what is left of opening it (core/log/recovery); None: it is open
+    # Its readable state (first_seq, last_seq, written_seq, synced_seq, msgs, bytes, appended, removed, last_ts_ns, subject_ids,
+    # subject_count, lost, disk, folder, memory) and its per-turn methods (dirty, write, sync, sync_begin, sync_end) are
+    # declared with LogFiles in log_files.pxd.
+
+    # --- per message -------------------------------------------------------------------------------------------------
+    # Append: gives the sequence. Copies into the write buffer; visible to read() at once. flags: 0 or what read() gives back.
+    cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
+                         const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0
+    # The id of a subject (made if new): a caller that publishes the same subject again may keep it until the next call of this;
+    # there is one such caller. NO_SUBJECT never returned.
+    cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295
+    # Like append, with the id known: no hash look-up.
+    cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
+                            uint32_t body_len, uint16_t flags) except 0
+    # Read one message: 1 found, 0 not there (never was, or removed). Sequential reads are the fast case (read-ahead).
+    cdef int read(self, uint64_t seq, Record* out) except -1
+    # Lowest live sequence >= seq, 0 if none. O(1) without holes.
+    cdef uint64_t next_live(self, uint64_t seq) noexcept
+    # Lowest live sequence in [seq, stop] whose subject id is accepted: wanted[id] == 1 (ids >= wanted_len: not). 0 if none.
+    # Sealed segments without any wanted subject are skipped as a whole.
+    cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615
+    # Subject id and accounted size of a live message without reading its bytes: 1 found, 0 not there.
+    cdef int peek(self, uint64_t seq, uint32_t* subject_id, uint32_t* size) except -1
+    # Remove one live message: 1 removed, 0 was not there. Remembered with the next write().
+    cdef int remove(self, uint64_t seq) except -1
+    # Skip sequences: the next append gets seq `next_seq` (> last_seq). Used when a sequence is consumed and nothing stored.
+    cdef int skip_to(self, uint64_t next_seq) except -1
+
+    # --- per subject -------------------------------------------------------------------------------------------------
+    # State of a subject by id; NULL when it has no live message. Valid until the next call on the log.
+    cdef SubjectState* subject(self, uint32_t subject_id) except? NULL
+    cdef int64_t find_subject(self, const char* subject, uint32_t n) noexcept      # its id, or -1 when never seen
+
+    # --- counts ------------------------------------------------------------------------------------------------------
+    cdef uint64_t live_from(self, uint64_t seq) except? 18446744073709551615       # live messages with sequence >= seq; O(segments)
+    cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615
+    cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615        # lowest live sequence with timestamp >= ts_ns; last_seq + 1 if none
+
+    # --- private -----------------------------------------------------------------------------------------------------
+    cdef int give_back(self, uint32_t budget) except -1                     # subjects that may have no message any more: see SubjectTable
+    cdef int drop(self, Segment s, uint32_t i) except -1                    # one live message is gone: counts, subject, head, segment
+    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL    # its bytes, checked; NULL when they are damaged
+    cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1

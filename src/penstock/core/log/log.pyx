@@ -1,0 +1,600 @@
+"""The record log of one stream: append, read, remove; in files or in memory.
+
+Each sequence has an index entry in its segment (core/log/segment); a removal marks a bit. Reads come from the tail in memory,
+else from windows on the files (core/log/read_windows), and a record read from a file is checked: a damaged one is not there from then
+on and told in `lost`. Files, commit and failures are in core/log/files, opening in core/log/recovery, the questions of the
+control plane in core/queries.
+"""
+from collections import namedtuple
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from penstock.core.base.buffer cimport Out, out_reserve
+from penstock.core.base.disk cimport Disk
+from penstock.core.base.quota cimport Usage, use
+from penstock.core.log.encryption cimport open_record
+from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES, LogFiles
+from penstock.core.log.files import LogClosed
+from penstock.core.log.read_windows cimport Pages
+from penstock.core.log.record cimport (
+    GAP_MAX, MESSAGE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, SEALED, SEALED_EXTRA_BYTES, TAG_BYTES,
+    TAGGED, Head, check_record, put_skip, ranges_add, seal_record,
+)
+from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, SegmentList, is_live, push
+from penstock.core.log.subject_table cimport SubjectState, SubjectTable
+
+cdef enum:
+    EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
+    HOLES_MAX = 4096                 # a longer skip starts a new segment
+    MEMORY_SEGMENT_BYTES = 1048576
+    GIVE_BACK = 4                    # subjects that are looked at for each that may be new
+
+StoredMessage = namedtuple("StoredMessage", ["seq", "ts_ns", "subject", "headers", "payload"])
+
+
+cdef class Log(LogFiles):
+    """The record log of one stream. See log.pxd for the compiled methods and log.pyi for those below."""
+
+    def __init__(self, folder: str | None, disk: Disk | None = None, *, segment_bytes: int = 16 * 1024 * 1024,
+                 first_seq: int = 1, create: bool = True, gradually: bool = False, cipher: object = None, numbered: bool = False) -> None:
+        """Open (and recover) the log in a folder, or make a new one; folder None: in memory.
+
+        gradually: not open before open_more() has said so. numbered: messages bring their sequences (a mirror's), a torn one comes again.
+        """
+        if not 1 <= first_seq < 2**63:
+            raise ValueError(f"first_seq is 1 or more, not {first_seq}")
+        if not 4096 <= segment_bytes <= 2**30:
+            raise ValueError(f"segment_bytes is between 4096 and 2^30, not {segment_bytes}")
+        self.memory = folder is None
+        self.folder = folder
+        self.disk = None if folder is None else (Disk() if disk is None else disk)
+        self.segment_bytes = segment_bytes
+        self.size_extra = 16 if self.memory else 30
+        self.header_extra = 0 if self.memory else 4
+        self.cipher = None if self.memory else cipher
+        self.record_extra = RECORD_EXTRA_BYTES
+        self.checks = not self.memory
+        if self.cipher is not None and self.cipher.number:
+            self.record_extra = SEALED_EXTRA_BYTES
+            self.record_state = TAGGED
+            self.checks = False
+        self.usage = Usage()
+        self.lost = []
+        self.notes = []
+        self.doomed, self.unsynced, self.unnamed = [], [], []
+        self.owed, self.late = [], []
+        self.pages = Pages()
+        self.segments = SegmentList()
+        self.segments.disk = self.disk
+        self.segments.folder = folder
+        self.segments.cipher = self.cipher
+        self.subjects_table = SubjectTable(self.segments)
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        if self.memory:
+            self.segment_bytes = min(segment_bytes, MEMORY_SEGMENT_BYTES)
+            self.start_segment(first_seq)
+        else:
+            from penstock.core.log import recovery
+            self.steps = recovery.opening(self, create, numbered, gradually)
+            while not gradually and self.open_more():
+                pass
+            return
+        self.opened()
+
+    def opened(self) -> None:
+        """All of it is there."""
+        self.reading = self.active
+        self.written_seq = self.synced_seq = self.last_seq
+        self.appended = self.msgs
+        if not self.memory and self.disk.exists(f"{self.folder}/unsure"):
+            from penstock.core.log import disk_recovery
+            disk_recovery.reopened(self)
+
+    def go_on(self) -> None:
+        """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
+        from penstock.core.log import maintenance
+        maintenance.go_on(self)
+
+    def open_more(self) -> bool:
+        """Open one more segment of a log that is opened gradually; whether there is more to be done."""
+        if self.steps is None:
+            return False
+        for _ in self.steps:
+            return True
+        self.steps = None
+        self.opened()
+        return False
+
+    def abandon(self) -> None:
+        """End an opening that nobody wants any more; nothing may be asked of the log afterwards."""
+        from penstock.core.log import maintenance
+        maintenance.abandon(self)
+
+    def opening(self) -> tuple[int, int]:
+        """How far the opening is: segments looked at, segments in all."""
+        return len(self.segments.items), self.segments_found
+
+    def __del__(self) -> None:
+        # Dropped without close: what is not written is gone, as when the process ends. Only the handles are given back.
+        if self.segments is not None and self.disk is not None:
+            for s in self.segments.items + self.doomed + self.unsynced:
+                try:
+                    self.segments.close_handle(s)
+                except OSError:
+                    continue
+
+    # --- append ----------------------------------------------------------------------------------
+
+    cdef uint64_t append(self, uint64_t ts_ns, const char* subject, uint32_t subject_len,
+                         const char* body, uint32_t hlen, uint32_t body_len, uint16_t flags) except 0:
+        cdef uint32_t id
+        if self.subjects_table.leaving.len:
+            self.give_back(GIVE_BACK)
+        id = self.subjects_table.intern(subject, subject_len)
+        try:
+            return self.append_id(ts_ns, id, body, hlen, body_len, flags)
+        except BaseException:
+            self.subjects_table.unused(id)
+            raise
+
+    cdef uint32_t subject_id(self, const char* subject, uint32_t n) except? 4294967295:
+        cdef SubjectTable subjects = self.subjects_table
+        cdef uint32_t id
+        if subjects.leaving.len:
+            self.give_back(GIVE_BACK)
+        id = subjects.intern(subject, n)
+        if subjects.kept != id + 1:
+            subjects.keep(id)
+        self.subject_ids = subjects.count
+        return id
+
+    cdef int give_back(self, uint32_t budget) except -1:
+        self.subjects_table.give_back(budget)
+        self.subject_ids = self.subjects_table.count
+        return 0
+
+    cdef uint64_t append_id(self, uint64_t ts_ns, uint32_t subject_id, const char* body, uint32_t hlen,
+                            uint32_t body_len, uint16_t flags) except 0:
+        cdef Segment s = self.active
+        cdef SubjectTable subjects = self.subjects_table
+        cdef uint64_t seq = self.last_seq + 1
+        cdef const char* name
+        cdef uint32_t name_len, n, length
+        cdef Out* out
+        cdef char* p
+        cdef Head head
+        if self.condition != TAKES:
+            self.refuse()
+            s = self.active                # it may have got room, and begun the segment that it could not
+        if subject_id >= subjects.count:
+            raise IndexError("no such subject id")
+        name = subjects.table[subject_id].state.name
+        name_len = subjects.table[subject_id].state.name_len
+        if name_len > 65535 or hlen > body_len or <uint64_t>name_len + body_len > RECORD_MAX_BYTES - SEALED_EXTRA_BYTES:
+            raise ValueError("a subject of more than 65535 bytes, or a message of more than 64 MiB")
+        n = name_len + body_len
+        length = n + self.record_extra
+        if (s.size + length > self.segment_bytes and s.count) or s.count >= GAP_MAX:
+            self.roll(seq)
+            s = self.active
+        # Everything that can fail comes first.
+        if s.count == s.cap:
+            s.reserve(1)
+        out = &s.memory if self.memory else &self.tail
+        p = out_reserve(out, length)
+        if subjects.table[subject_id].seen != s.serial:
+            subjects.join(s, subject_id)
+            subjects.table[subject_id].seen = s.serial
+        subjects.appended(subject_id, seq)
+        head.length = length
+        head.kind = MESSAGE
+        head.state = self.record_state
+        head.flags = flags
+        head.subject_len = <uint16_t>name_len
+        head.mark = RECORD_MARK
+        head.hlen = hlen
+        head.seq = seq
+        head.ts_ns = ts_ns
+        memcpy(p, &head, RECORD_HEAD_BYTES)
+        memcpy(p + RECORD_HEAD_BYTES, name, name_len)
+        memcpy(p + RECORD_HEAD_BYTES + name_len, body, body_len)
+        if self.checks:
+            seal_record(p, length, s.salt)
+        elif self.record_state:
+            memset(p + RECORD_HEAD_BYTES + n, 0, TAG_BYTES)
+        out.len += length
+        s.last_ts = ts_ns
+        push(s, <uint32_t>s.size, subject_id, n | (HAS_HEADERS if hlen else 0))
+        n += self.size_extra + (self.header_extra if hlen else 0)
+        s.size += length
+        s.live += 1
+        s.live_bytes += n
+        self.last_seq = seq
+        self.msgs += 1
+        self.bytes += n
+        use(self.usage, n)
+        self.appended += 1
+        self.last_ts_ns = ts_ns
+        self.subject_ids = subjects.count
+        self.subject_count = subjects.live
+        if not self.memory and self.tail.len - self.tail_written > EARLY_BYTES:
+            self.write_early()
+        return seq
+
+    cdef int skip_to(self, uint64_t next_seq) except -1:
+        cdef uint64_t gap
+        if self.condition != TAKES:
+            self.refuse()
+        if next_seq <= self.last_seq:
+            raise ValueError(f"sequence {next_seq} is given already: the last one is {self.last_seq}")
+        gap = next_seq - 1 - self.last_seq
+        if gap == 0:
+            return 0
+        if gap > HOLES_MAX or self.active.count + gap > GAP_MAX:
+            self.roll(next_seq)
+            if not self.memory:
+                # Said in the new segment, so that nobody takes the gap before it for a file that is gone.
+                ranges_add(&self.ranges, next_seq - gap, gap)
+        else:
+            self.active.push_holes(<uint32_t>gap)
+            if not self.memory:
+                put_skip(&self.tail, next_seq - gap, next_seq - 1, False, self.active.salt)
+                self.active.size += RECORD_EXTRA_BYTES
+        self.last_seq = next_seq - 1
+        if self.msgs == 0:
+            self.first_seq = next_seq
+        return 0
+
+    # --- read ------------------------------------------------------------------------------------
+
+    cdef const char* record_at(self, Segment s, uint32_t i) except? NULL:
+        cdef Entry* e
+        cdef uint32_t length
+        cdef const char* p
+        cdef Head head
+        if s.entries == NULL:
+            self.segments.need(s)
+        e = &s.entries[i]
+        if self.memory:
+            return s.memory.data + e.offset
+        length = (e.size & SIZE_MASK) + s.extra
+        if s is self.active and e.offset >= self.tail_base:
+            return self.tail.data + (e.offset - self.tail_base) if e.offset - self.tail_base + length <= self.tail.len else NULL
+        p = self.pages.get(self.segments, s, e.offset, length)
+        if p == NULL or check_record(p, length, s.salt, &head) != length or head.seq != s.first + i or head.kind != MESSAGE:
+            return NULL
+        if s.aead is None:
+            if head.state & SEALED:
+                return NULL
+            return p
+        return open_record(s.aead, self.cipher, p, &self.unsealed)
+
+    cdef int read(self, uint64_t seq, Record* out) except -1:
+        cdef Segment s = self.reading
+        cdef uint64_t i
+        cdef const char* p
+        cdef Head head
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        if seq < s.first or seq - s.first >= s.count:
+            s = self.segments.find(seq)
+            if s is None:
+                return 0
+            self.reading = s
+        i = seq - s.first
+        if not is_live(s, i):
+            return 0
+        p = self.record_at(s, <uint32_t>i)
+        if p == NULL:
+            if is_live(s, i):                # not when its index was bad, and making it anew has found the damage
+                self.quarantine(s, <uint32_t>i, "checksum")
+            return 0
+        memcpy(&head, p, RECORD_HEAD_BYTES)
+        out.seq = seq
+        out.ts_ns = head.ts_ns
+        out.subject = p + RECORD_HEAD_BYTES
+        out.subject_len = head.subject_len
+        out.subject_id = s.entries[i].subject
+        out.body = p + RECORD_HEAD_BYTES + head.subject_len
+        out.hlen = head.hlen
+        out.body_len = head.length - s.extra - head.subject_len
+        out.flags = head.flags
+        return 1
+
+    cdef uint64_t next_live(self, uint64_t seq) noexcept:
+        if seq <= self.first_seq:
+            return self.first_seq if self.msgs else 0
+        if seq > self.last_seq:
+            return 0
+        return self.segments.next_live(seq)
+
+    cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
+        seq = max(seq, self.first_seq)
+        stop = min(stop, self.last_seq)
+        if seq > stop:
+            return 0
+        return self.segments.next_wanted(seq, stop, wanted, wanted_len)
+
+    cdef int peek(self, uint64_t seq, uint32_t* subject_id, uint32_t* size) except -1:
+        cdef Segment s
+        cdef Entry* e
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        s = self.segments.find(seq)
+        if s is None or not is_live(s, seq - s.first):
+            return 0
+        self.segments.need(s)
+        if not is_live(s, seq - s.first):    # its index was made anew, and the message is damaged
+            return 0
+        e = &s.entries[seq - s.first]
+        subject_id[0] = e.subject
+        size[0] = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
+        return 1
+
+    # --- remove ----------------------------------------------------------------------------------
+
+    cdef int remove(self, uint64_t seq) except -1:
+        cdef Segment s
+        if seq < self.first_seq or seq > self.last_seq:
+            return 0
+        s = self.segments.find(seq)
+        if s is None or not is_live(s, seq - s.first):
+            return 0
+        if s.entries == NULL:
+            self.segments.need(s)
+            if not is_live(s, seq - s.first):
+                return 0
+        if not self.memory:
+            ranges_add(&self.ranges, seq, 1)
+        self.drop(s, <uint32_t>(seq - s.first))
+        return 1
+
+    cdef int drop(self, Segment s, uint32_t i) except -1:
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t seq = s.first + i
+        cdef uint32_t n = (e.size & SIZE_MASK) + self.size_extra + (self.header_extra if e.size & HAS_HEADERS else 0)
+        s.set_dead(i)
+        s.live -= 1
+        s.live_bytes -= n
+        s.index_old = True
+        s.removed_mark = self.write_mark + 1
+        self.msgs -= 1
+        self.bytes -= n
+        use(self.usage, -<int64_t>n)
+        self.removed += 1
+        self.subjects_table.removed(e.subject, seq)
+        self.subject_count = self.subjects_table.live
+        if seq == self.first_seq:
+            self.first_seq = self.segments.next_live(seq + 1) if self.msgs else self.last_seq + 1
+        if s.live == 0 and s is not self.active and not s.damaged:
+            self.retire(s)             # a damaged one stays: its bytes are all there is of what was lost
+        return 0
+
+    cdef int quarantine(self, Segment s, uint32_t i, str reason) except -1:
+        # The record is damaged on the disk: from now on it is not there. Nothing is written about it.
+        s.damaged = True
+        self.lost.append((s.first + i, 1, reason))
+        return self.drop(s, i)
+
+    # --- per subject -----------------------------------------------------------------------------
+
+    cdef SubjectState* subject(self, uint32_t subject_id) except? NULL:
+        return self.subjects_table.state(subject_id)
+
+    cdef int64_t find_subject(self, const char* subject, uint32_t n) noexcept:
+        return self.subjects_table.find(subject, n)
+
+    # --- counts ----------------------------------------------------------------------------------
+
+    cdef uint64_t live_from(self, uint64_t seq) except? 18446744073709551615:
+        cdef Segment s
+        cdef uint64_t total = 0
+        cdef Py_ssize_t k
+        if seq <= self.first_seq:
+            return self.msgs
+        for k in range(self.segments.position(seq), len(self.segments.items)):
+            s = <Segment>self.segments.items[k]
+            total += s.live - (s.live_below(<uint32_t>(seq - s.first)) if seq > s.first else 0)
+        return total
+
+    cdef uint64_t wanted_from(self, uint64_t seq, const uint8_t* wanted, uint32_t wanted_len) except? 18446744073709551615:
+        # Of the two sides of seq the shorter one is counted; all of it comes from the subject table.
+        cdef uint64_t total = 0
+        cdef uint32_t id
+        if seq > self.last_seq:
+            return 0
+        if seq > self.first_seq and self.last_seq - seq < seq - self.first_seq:
+            return self.segments.count_wanted(seq, self.last_seq, wanted, wanted_len)
+        for id in range(min(wanted_len, self.subjects_table.count)):
+            if wanted[id]:
+                total += self.subjects_table.table[id].state.msgs
+        if seq > self.first_seq:
+            total -= self.segments.count_wanted(self.first_seq, seq - 1, wanted, wanted_len)
+        return total
+
+    cdef uint64_t seq_at(self, uint64_t ts_ns) except? 18446744073709551615:
+        # Timestamps are taken to ascend; in a stream where they don't, the answer is one place where they pass ts_ns.
+        cdef Segment s
+        cdef uint32_t low, high, mid, probe
+        cdef Record r
+        for s in list(self.segments.items):
+            if s.live == 0 or s.last_ts < ts_ns:
+                continue
+            low = 0
+            high = s.count
+            while low < high:
+                mid = (low + high) >> 1
+                probe = s.next_live(mid)
+                while probe < s.count and not self.read(s.first + probe, &r):
+                    probe = s.next_live(probe + 1)
+                if probe >= high or r.ts_ns >= ts_ns:
+                    high = mid
+                else:
+                    low = probe + 1
+            low = s.next_live(low)
+            if low < s.count:
+                return s.first + low
+        return self.last_seq + 1
+
+    # --- the Python face -------------------------------------------------------------------------
+
+    @property
+    def first_ts_ns(self) -> int:
+        """Timestamp of the first live message; 0 when there is none, or when the disk does not say."""
+        cdef Record r
+        try:
+            return r.ts_ns if self.msgs and self.read(self.first_seq, &r) else 0
+        except OSError:
+            return 0
+
+    def sync_start(self) -> tuple[list[int], int]:
+        """For an owner that syncs in a worker thread: (handles to fdatasync, what to pass to sync_done); no handles: nothing to do."""
+        cdef int handles[16]
+        cdef uint64_t upto = self.synced_seq
+        cdef int k, n = self.sync_begin(handles, 16, &upto)
+        return [handles[k] for k in range(n)], upto
+
+    def sync_done(self, upto: int, error: int = 0) -> None:
+        """The handles of sync_start are synced, or it failed with that errno (then LogClosed, now and for every append)."""
+        self.sync_end(upto, error)
+
+    def add(self, ts_ns: int, subject: str, payload: bytes, headers: bytes = b"") -> int:
+        """Append one message; its sequence."""
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        cdef bytes body = headers + payload
+        return self.append(ts_ns, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), PyBytes_AS_STRING(body),
+                           len(headers), PyBytes_GET_SIZE(body), 0)
+
+    def get(self, seq: int) -> object:
+        """One message, or None when it is not there."""
+        cdef Record r
+        if seq < 1 or seq > self.last_seq or not self.read(seq, &r):
+            return None
+        return StoredMessage(seq, r.ts_ns, r.subject[:r.subject_len].decode("utf-8", "surrogateescape"),
+                             r.body[:r.hlen], r.body[r.hlen:r.body_len])
+
+    def join(self, Usage usage) -> None:
+        """Count its bytes there from now on (None: nowhere), and no longer where they were counted."""
+        if usage is None:
+            usage = Usage()
+        use(self.usage, -<int64_t>self.bytes)
+        self.usage = usage
+        use(usage, <int64_t>self.bytes)
+
+    def skip(self, next_seq: int) -> None:
+        """The next message gets this sequence; those before it that were not given are holes."""
+        self.skip_to(next_seq)
+
+    def flush(self) -> None:
+        """accepted -> written."""
+        self.write()
+
+    def fsync(self) -> None:
+        """accepted -> written -> synced."""
+        self.sync()
+
+    def at_time(self, ts_ns: int) -> int:
+        """The lowest live sequence with that timestamp or a later one; last_seq + 1 when there is none."""
+        return self.seq_at(min(max(ts_ns, 0), (1 << 63) - 1))
+
+    def delete(self, seq: int, erase: bool = False) -> bool:
+        """Remove one message; with erase, its bytes on disk are overwritten too (before this returns, durably)."""
+        from penstock.core.log import maintenance
+        return maintenance.delete(self, seq, erase)
+
+    def purge(self, below: int | None = None) -> int:
+        """Remove every message (below that sequence); returns how many. One record, whatever the count."""
+        from penstock.core.log import maintenance
+        return maintenance.purge(self, below)
+
+    def purge_subjects(self, pattern: str, below: int | None = None, keep: int = 0) -> int:
+        """Remove messages whose subject matches the pattern, below a sequence and/or all but the newest `keep`."""
+        from penstock.core.log import queries
+        return queries.purge_subjects(self, pattern, below, keep)
+
+    def deleted(self) -> list[tuple[int, int]]:
+        """Holes between first_seq and last_seq, as (first, count), ascending."""
+        from penstock.core.log import queries
+        return queries.deleted(self)
+
+    def deleted_count(self) -> int:
+        """How many sequences the holes have together."""
+        return self.last_seq + 1 - self.first_seq - self.msgs
+
+    def subjects(self, pattern: str = ">") -> dict[str, int]:
+        """Subject -> live messages, for subjects that match."""
+        from penstock.core.log import queries
+        return queries.subjects(self, pattern)
+
+    def subjects_page(self, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and of those in the order of their names `limit` from `offset` on, with their live messages."""
+        from penstock.core.log import queries
+        return queries.subjects_page(self, pattern, offset, limit)
+
+    def last_of_each(self, patterns: list[str], upto: int, most: int) -> list[int] | None:
+        """For each subject that matches one of the patterns, the last sequence <= upto, ascending; None: more than `most`."""
+        from penstock.core.log import queries
+        return queries.last_of_each(self, patterns, upto, most)
+
+    def subject_state(self, subject: str) -> tuple[int, int, int]:
+        """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
+        from penstock.core.log import queries
+        return queries.subject_state(self, subject)
+
+    def size_of(self, seq: int) -> int:
+        """The accounted size of a live message (what it adds to `bytes`); 0 when it is not there."""
+        cdef uint32_t id, size
+        return size if 0 < seq <= self.last_seq and self.peek(seq, &id, &size) else 0
+
+    def count_from(self, seq: int, pattern: str = ">") -> int:
+        """Live messages with that sequence or a higher one whose subject matches."""
+        from penstock.core.log import queries
+        return queries.count_from(self, seq, pattern)
+
+    def last_of(self, pattern: str, upto: int | None = None) -> object:
+        """The newest message (with sequence <= upto) whose subject matches."""
+        from penstock.core.log import queries
+        return queries.last_of(self, pattern, upto)
+
+    def next_of(self, pattern: str, start: int) -> object:
+        """The oldest message with sequence >= start whose subject matches."""
+        from penstock.core.log import queries
+        return queries.next_of(self, pattern, start)
+
+    def next_seq(self, pattern: str, start: int) -> int:
+        """The lowest live sequence >= start whose subject matches; 0 when there is none."""
+        from penstock.core.log import queries
+        return queries.next_seq(self, pattern, start)
+
+    def last_seq_of(self, pattern: str) -> int:
+        """The highest live sequence whose subject matches; 0 when there is none."""
+        from penstock.core.log import queries
+        return queries.last_seq(self, pattern)
+
+    @property
+    def unconverted(self) -> int:
+        """Segments that are not encrypted as new ones are; maintain() makes them anew, but for damaged ones."""
+        from penstock.core.log import maintenance
+        return maintenance.unconverted(self)
+
+    def mend(self) -> bool:
+        """Try to take appends again after a failure, a piece per call; True: they are taken. OSError: the disk is not well yet."""
+        from penstock.core.log import disk_recovery
+        return disk_recovery.mend(self)
+
+    def maintain(self) -> bool:
+        """Compact at most one segment that is mostly dead; whether one was. To be called now and then."""
+        from penstock.core.log import maintenance
+        return maintenance.maintain(self)
+
+    def close(self) -> None:
+        """Flush, fsync, bring the index files up to date; the log takes nothing afterwards."""
+        from penstock.core.log import maintenance
+        maintenance.close(self)
+
+    def destroy(self) -> None:
+        """Close and remove its folder."""
+        from penstock.core.log import maintenance
+        maintenance.destroy(self)

@@ -1,0 +1,185 @@
+"""What of a log is lost: every sequence that is no message, and that no removal and no skip names.
+
+Asked when all segments are there and all removals applied. Knows nothing of what is done about it (core/log/recovery).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memset
+from penstock.core.log.index_file cimport Evidence, read_evidence
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport SEGMENT_HEAD_BYTES, Range, Ranges, ranges_add, ranges_free
+from penstock.core.log.scan cimport Opened
+from penstock.core.log.segment cimport Segment, is_live
+
+from penstock.core.log.lost import Explained
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file name is a segment's: 20 digits and `.seg`; a sequence is 1 to 2^63 - 1."""
+    return len(name) == 24 and name.endswith(".seg") and name[:20].isascii() and name[:20].isdigit() and 1 <= int(name[:20]) < 2**63
+
+
+cdef list find_orphans(Log log, list names, list opened):
+    """(first, evidence) of segments whose sidecar is there and whose file is not."""
+    cdef list found = []
+    cdef Segment s
+    cdef Evidence evidence
+    cdef set there = {(<Opened>o).segment.first for o in opened}
+    for name in names:
+        if name.endswith(".idx") and is_segment_name(f"{name[:20]}.seg") and len(name) == 24 and int(name[:20]) not in there:
+            s = Segment()
+            s.first = int(name[:20])
+            evidence = read_evidence(log.segments, s)
+            if evidence is not None:
+                found.append((int(name[:20]), evidence))
+    return found
+
+
+cdef int ranges_said(Opened o, Ranges* out) except -1:
+    """What its REMOVE records say."""
+    cdef const Range* items
+    cdef uint32_t k
+    if o.sidecar is not None:
+        items = <const Range*>(PyBytes_AS_STRING(o.sidecar.tables) + o.sidecar.ranges_at)
+        for k in range(o.sidecar.range_count):
+            ranges_add(out, items[k].first, items[k].count)
+        return 0
+    for k in range(o.segment.removes.count):
+        ranges_add(out, o.segment.removes.items[k].first, o.segment.removes.items[k].count)
+    if o.evidence is not None:
+        for first, count in o.evidence.ranges:
+            ranges_add(out, first, count)
+    return 0
+
+
+cdef int tell_lost(Log log, list opened, list orphans) except -1:
+    """Every sequence that is no message and that nothing explains goes into `lost`."""
+    cdef Opened o, last = <Opened>opened[len(opened) - 1]
+    cdef Segment s
+    cdef list missing = []
+    cdef uint64_t end = log.first_seq            # what the caller says the log began with
+    for o in opened:
+        s = o.segment
+        if s.first > end:
+            if o is last and o.sidecar is None and (o.scan is None or o.scan.good_end <= SEGMENT_HEAD_BYTES):
+                # A skip begins a segment with a removal that says so; this one was cut off before anything was in it.
+                ranges_add(&log.ranges, end, s.first - end)
+            else:
+                missing.append((end, s.first - end, "gone"))
+        if o.scan is not None:
+            drop_broken(opened, o, o is not last or o.mended)
+            missing.extend(o.scan.missing)
+        if o.evidence is not None:
+            missing.extend((low, high - low, "not there") for low, high in not_there(s, o.evidence.live))
+            s.damaged = s.damaged or o.evidence.size > s.size
+        end = s.first + s.count
+    if log.last_seq >= end:
+        missing.append((end, log.last_seq + 1 - end, "the end is gone"))
+    if missing:
+        log.lost.extend(explain(log, opened, orphans, missing))
+        for first, _, _ in log.lost:
+            doubt(log, opened, first)
+    return 0
+
+
+cdef int doubt(Log log, list opened, uint64_t seq) except -1:
+    """No sidecar is made for the segment in which, or behind which, something is lost."""
+    cdef Py_ssize_t at = log.segments.position(seq)
+    if at < len(opened) and (<Opened>opened[at]).segment.first <= seq:
+        (<Opened>opened[at]).segment.damaged = True
+    elif at:
+        (<Opened>opened[at - 1]).segment.damaged = True
+    return 0
+
+
+cdef list not_there(Segment s, list live):
+    """The parts of runs of sequences that the segment holds no record of; removed ones among them."""
+    cdef list parts = []
+    cdef uint64_t seq, i
+    for low, high in live:
+        for seq in range(low, high):
+            i = seq - s.first
+            if i < s.count and (s.entries == NULL or s.entries[i].offset):
+                continue
+            if parts and parts[len(parts) - 1][1] == seq:
+                parts[len(parts) - 1] = (parts[len(parts) - 1][0], seq + 1)
+            else:
+                parts.append((seq, seq + 1))
+    return parts
+
+
+cdef int drop_broken(list opened, Opened o, bint follows) except -1:
+    """A group with a hole that no single bit explains never was whole, unless the disk is known to have had all of it: of the newest
+    segments any may have reached the disk in part. With `follows`, so is one that the segment ends within (else core/log/recovery cuts it).
+
+    What a removal names makes no hole: bytes that were being erased when the power went were on the disk with all of their group.
+    """
+    cdef Segment s = o.segment
+    cdef uint64_t i, known = o.evidence.count if o.evidence is not None else 0      # a sidecar is written when all it tells is synced
+    cdef list broken = o.scan.broken
+    if s.packed is not None:
+        return 0                       # compressed it is only when it is synced
+    if follows and o.scan.group_at:
+        broken = broken + [(o.scan.group_index, s.count)]
+    for low, high in broken:
+        if high <= known or erased(opened, o, s.first + low, s.first + high):
+            continue
+        for i in range(low, high):
+            if is_live(s, i):
+                s.set_dead(<uint32_t>i)
+                s.live -= 1
+                o.scan.missing.append((s.first + i, 1, "of a group that is not whole"))
+    return 0
+
+
+cdef bint erased(list opened, Opened o, uint64_t begin, uint64_t end) except -1:
+    """Whether removals name all that damaged bytes have taken out of a group which the segment does not end within."""
+    cdef Ranges one
+    cdef size_t k
+    holes = [(first, n, why) for first, n, why in o.scan.missing if why == "damaged bytes" and first < end and first + n > begin]
+    if not holes or o.scan.group_at and o.segment.first + o.segment.count == end:
+        return False
+    named = Explained()
+    for other in opened:
+        memset(&one, 0, sizeof(Ranges))
+        try:
+            ranges_said(other, &one)
+            for k in range(one.count):
+                if one.items[k].first < end and one.items[k].first + one.items[k].count > begin:
+                    named.add(one.items[k].first, one.items[k].first + one.items[k].count)
+        finally:
+            ranges_free(&one)
+    return not named.left(holes)
+
+
+cdef list explain(Log log, list opened, list orphans, list missing):
+    """What is left of missing runs without what was removed or never was a message."""
+    cdef Opened o
+    cdef Ranges one
+    cdef size_t k
+    cdef uint64_t below = 0
+    cdef uint64_t low = min([m[0] for m in missing]), high = max([m[0] + m[1] for m in missing])
+    known = Explained()
+    for o in opened:
+        memset(&one, 0, sizeof(Ranges))
+        try:
+            ranges_said(o, &one)
+            for k in range(one.count):
+                if one.items[k].first < high and one.items[k].first + one.items[k].count > low:
+                    known.add(one.items[k].first, one.items[k].first + one.items[k].count)
+        finally:
+            ranges_free(&one)
+        below = max(below, o.segment.removed_below)
+        if o.evidence is not None:
+            below = max(below, o.evidence.removed_below)
+            for first, end in o.evidence.gone:
+                known.add(first, end)
+    for _, evidence in orphans:
+        below = max(below, (<Evidence>evidence).removed_below)
+        for first, end in (<Evidence>evidence).gone:
+            known.add(first, end)
+        for first, count in (<Evidence>evidence).ranges:
+            known.add(first, first + count)
+    if below:
+        known.add(1, below)
+    return known.left(missing)

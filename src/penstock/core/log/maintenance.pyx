@@ -1,0 +1,600 @@
+"""The rare doings of a record log: purge, erase, compaction, close.
+
+Compaction rewrites a sealed segment of which less than half is live: same name, same sequences, a new salt, without what was
+removed, and with those of its REMOVE ranges that still speak of older segments. It is written beside the old file, synced, and
+renamed over it, so that at any moment one whole version is there.
+
+Compression, when the owner wants it, rewrites a sealed segment likewise (core/log/compressed_segment draws the file): offsets, salt and so the
+index stay as they were. A segment that is compacted while the owner wants compression is compressed with that.
+Knows nothing of the protocol. Called by the methods of Log (core/log/log).
+"""
+import errno
+from contextlib import suppress
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve
+from penstock.core.base.quota cimport use
+from penstock.core.log.compressed_segment cimport PACKED_BLOCK_BYTES, Packed, open_packed, pack
+from penstock.core.log.disk_recovery cimport take_handle, write_beside
+from penstock.core.log.encryption cimport plain_image, seal_records
+from penstock.core.log.files cimport CLOSED, FAILED, FULL, TAKES
+from penstock.core.log.index_file cimport doubt_sidecar, read_ranges, write_sidecar
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport (
+    ERASED, MEMBER, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, SEALED_EXTRA_BYTES, SEALED_HEAD_BYTES, TAGGED, Head, Range, Ranges,
+    is_sealed_head, put_ranges, put_skip, ranges_add, ranges_free, ranges_sort, seal_record,
+)
+from penstock.core.log.segment cimport HAS_HEADERS, SIZE_MASK, Entry, Segment, is_live
+
+cdef enum:
+    COMPACT_MIN_BYTES = 1024         # a smaller segment is left as it is
+    COMPRESS_MAX_BYTES = 67108864    # a larger one (there was a large group in it) is not compressed: it would take too long at once
+    GIVE_BACK = 8192                 # subjects of segments that are gone, looked at for each call of maintain()
+    STATE_AT = 5                     # Head.state
+    EMPTY_MAX_BYTES = 1048576        # an active segment of more bytes and without a live message gives way to a new one
+
+
+# --- purge and erase -----------------------------------------------------------------------------
+
+def purge(Log log, below: object) -> int:
+    """Remove every message (below that sequence); how many. One range, whatever the count."""
+    cdef uint64_t end = log.last_seq + 1 if below is None else min(max(below, 1), log.last_seq + 1)
+    cdef uint64_t before = log.msgs
+    cdef Segment s
+    cdef uint32_t i
+    if log.condition == CLOSED:
+        log.refuse()
+    if not log.memory and (log.lost or (log.msgs and end > log.first_seq)):
+        # What damage took below the first message is purged with it: nothing is kept of it, nothing more told.
+        begin = min(log.removed_below(), log.first_seq)
+        if end > begin:
+            ranges_add(&log.ranges, begin, end - begin)
+            log.lost[:] = [entry for entry in log.lost if entry[0] + entry[1] > end]
+    if log.msgs == 0 or end <= log.first_seq:
+        return 0
+    if end > log.last_seq:
+        purge_all(log)
+        if not log.memory and log.condition < FAILED and log.active.size > EMPTY_MAX_BYTES:
+            try:
+                log.roll(log.last_seq + 1)
+            except OSError:
+                return before         # the turn's write tells of it, and maintain() tries again
+        return before
+    if end > log.active.first and log.msgs - log.active.live > log.subjects_table.count:
+        purge_older(log, end)
+        return before - log.msgs
+    for s in list(log.segments.items):
+        if s.first >= end:
+            break
+        if s.live == 0:
+            continue
+        log.segments.need(s)
+        i = s.next_live(0)
+        while i < s.count and s.first + i < end:
+            log.drop(s, i)
+            i = s.next_live(i + 1)
+    return before - log.msgs
+
+
+cdef int purge_all(Log log) except -1:
+    cdef Segment s
+    cdef uint32_t i
+    log.removed += log.msgs
+    log.msgs = 0
+    use(log.usage, -<int64_t>log.bytes)
+    log.bytes = 0
+    log.first_seq = log.last_seq + 1
+    log.subjects_table.reset()
+    log.subject_count = 0
+    for s in list(log.segments.items):
+        if s is not log.active:
+            s.live = 0
+            s.live_bytes = 0
+            log.retire(s)
+    s = log.active
+    for i in range(s.count):
+        s.set_dead(i)
+    s.live = 0
+    s.live_bytes = 0
+    if log.condition == FULL:
+        forget_unwritten(log, s)
+    return 0
+
+
+cdef int purge_older(Log log, uint64_t end) except -1:
+    # All segments before the active one go as a whole, without a look at their entries: what is left is counted anew.
+    cdef Segment s, active = log.active
+    cdef Entry* e
+    cdef uint32_t i
+    log.removed += log.msgs - active.live
+    log.subjects_table.reset()
+    for s in list(log.segments.items):
+        if s is not active:
+            s.live = 0
+            s.live_bytes = 0
+            s.index_old = True
+            log.retire(s)
+    i = active.next_live(0)
+    while i < active.count:
+        e = &active.entries[i]
+        if active.first + i < end:
+            active.set_dead(i)
+            active.live -= 1
+            active.live_bytes -= (e.size & SIZE_MASK) + log.size_extra + (log.header_extra if e.size & HAS_HEADERS else 0)
+            active.index_old = True
+            log.removed += 1
+        else:
+            log.subjects_table.appended(e.subject, active.first + i)
+        i = active.next_live(i + 1)
+    log.msgs = active.live
+    use(log.usage, <int64_t>active.live_bytes - <int64_t>log.bytes)
+    log.bytes = active.live_bytes
+    log.subject_count = log.subjects_table.live
+    i = active.next_live(0)
+    log.first_seq = active.first + i if i < active.count else log.last_seq + 1
+    return 0
+
+
+cdef int forget_unwritten(Log log, Segment s) except -1:
+    # The disk is full and all messages are removed: those that were not written yet give their room to the removal, as does what a
+    # write that failed left half done. Only that their sequences were given has to be kept.
+    cdef size_t keep = log.tail_written if log.tail_base + log.tail_written else s.begins    # the head, when nothing was written yet
+    if log.tail.len <= keep:
+        return 0
+    log.tail.len = keep
+    s.size = log.tail_base + keep
+    if s.handle >= 0:
+        log.disk.truncate(s.handle, log.tail_base + log.tail_written)
+    put_skip(&log.tail, 0, log.last_seq, False, s.salt)
+    s.size += RECORD_EXTRA_BYTES
+    return 0
+
+
+def delete(Log log, seq: int, erase: bool) -> bool:
+    """Remove one message; with erase, its bytes are overwritten with zeros too, durably, before this returns."""
+    cdef Segment s
+    if log.condition == CLOSED:
+        log.refuse()
+    if seq < 1 or seq > log.last_seq:
+        return False
+    if not erase:
+        return bool(log.remove(seq))
+    s = log.segments.find(seq)
+    if s is not None:
+        log.segments.need(s)
+    if s is None or not is_live(s, seq - s.first):
+        return False
+    # First the removal is on the disk, then the bytes go, then the index forgets it (and may give up the segment).
+    while s.packed is not None and log.cipher is not None and s.key_number != log.cipher.number:
+        compact(log, s, True)                # it would be made anew in the form that is no longer wanted
+    # Whatever the disk says to that, the message is removed.
+    log.segments.need(s)
+    try:
+        if not log.memory:
+            ranges_add(&log.ranges, seq, 1)
+            log.sync()
+        log.segments.need(s)
+        overwrite(log, s, <uint32_t>(seq - s.first))
+    finally:
+        log.segments.need(s)
+        log.drop(s, <uint32_t>(seq - s.first))
+    return True
+
+
+cdef int overwrite(Log log, Segment s, uint32_t i) except -1:
+    cdef uint32_t offset = s.entries[i].offset
+    cdef uint32_t length = (s.entries[i].size & SIZE_MASK) + s.extra
+    cdef const char* p = log.record_at(s, i)
+    cdef Head head
+    cdef bytes data
+    cdef char* q
+    cdef size_t body
+    if p == NULL:
+        # Damaged: nothing says where its parts are, so all of it behind the head goes.
+        body = RECORD_HEAD_BYTES
+        data = bytes(length)
+        q = PyBytes_AS_STRING(data)
+    else:
+        data = PyBytes_FromStringAndSize(p, length)
+        q = PyBytes_AS_STRING(data)
+        memcpy(&head, q, RECORD_HEAD_BYTES)
+        head.state |= ERASED
+        if head.state & TAGGED:
+            head.subject_len = 0             # it can't be encrypted a second time, and must not be there plain
+            head.hlen = 0
+        body = RECORD_HEAD_BYTES + head.subject_len
+        memcpy(q, &head, RECORD_HEAD_BYTES)
+        memset(q + body, 0, length - body)
+        seal_record(q, length, s.salt)
+    if log.memory:
+        memcpy(s.memory.data + offset, q, length)
+        return 0
+    if s is log.active and offset >= log.tail_base:
+        memcpy(log.tail.data + (offset - log.tail_base), q, length)
+    log.pages.forget(s.serial)
+    if s.packed is not None:
+        return overwrite_packed(log, s, q, length, offset)
+    if log.folder_dirty:
+        log.sync_folder()                    # else a power cut might bring back a former file of this segment
+    log.disk.write_at(log.segments.handle(s), q, length, offset)
+    log.disk.sync(s.handle)
+    return 0
+
+
+cdef int overwrite_packed(Log log, Segment s, const char* q, size_t length, uint64_t offset) except -1:
+    # The file is made anew without the bytes; in the old one, which has no name any more, the blocks that held them become zeros.
+    cdef bytes data = all_of(log, s)
+    cdef Packed was = s.packed
+    cdef uint32_t k = <uint32_t>(offset // PACKED_BLOCK_BYTES)
+    cdef uint32_t end = <uint32_t>((offset + length - 1) // PACKED_BLOCK_BYTES) + 1
+    cdef int old
+    memcpy(PyBytes_AS_STRING(data) + offset, q, length)
+    old = log.disk.open(log.segments.path(s, ".seg"), False)
+    try:
+        write_segment(log, s, data, True, None)
+        log.sync_folder()                    # not before no power cut can bring back the old one
+        zeros = bytes(was.starts[end] - was.starts[k])
+        log.disk.write_at(old, PyBytes_AS_STRING(zeros), len(zeros), was.starts[k])
+        log.disk.sync(old)
+    finally:
+        log.disk.close(old)
+    return 0
+
+
+cdef bytes all_of(Log log, Segment s):
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, s.size)
+    if log.segments.read_at(s, PyBytes_AS_STRING(data), s.size, 0) != <int64_t>s.size:
+        raise OSError(errno.EIO, "a segment is shorter than it was", log.segments.path(s, ".seg"))
+    return data
+
+
+cdef bint write_segment(Log log, Segment s, bytes data, bint compress, Segment fresh) except -1:
+    # Replace the file of a sealed segment by one with these bytes (messages plain; encrypted when their head says so), which are on
+    # the disk; whether it is compressed. `fresh`: the head is a new one, of this form. The folder is the caller's to sync: whichever
+    # of the two files a power cut leaves, it is whole. OSError: it is still the old one.
+    cdef str path = log.segments.path(s, ".seg")
+    cdef bytes packed
+    cdef Packed blocks = None
+    cdef int handle
+    cdef object cipher = log.cipher if is_sealed_head(PyBytes_AS_STRING(data)) else None
+    cdef object aead = s.aead if fresh is None else fresh.aead
+    if compress:
+        packed = pack(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), cipher)
+        compress = PyBytes_GET_SIZE(packed) < PyBytes_GET_SIZE(data) - PyBytes_GET_SIZE(data) // 16 or (cipher is not None and aead is None)
+        s.unpackable = not compress
+    if cipher is not None and not compress:
+        data = sealed_image(aead, data, s.salt if fresh is None else fresh.salt)
+    handle = write_beside(log.disk, path, packed if compress else data)
+    try:
+        if compress:
+            blocks = open_packed(log.disk, handle, cipher, path)
+        log.disk.rename(path + ".tmp", path)
+    except OSError:
+        with suppress(OSError):
+            log.disk.close(handle)
+        with suppress(OSError):
+            log.disk.unlink(path + ".tmp")
+        raise
+    take_handle(log, s, handle)
+    log.pages.forget(s.serial)               # what was read is ciphertext where it is plain in blocks
+    s.packed = blocks
+    s.aead = None if compress else aead
+    s.key_number = 0 if cipher is None else cipher.number
+    s.synced_size = s.written_size
+    log.folder_dirty = True
+    return compress
+
+
+cdef bytes sealed_image(object aead, bytes data, uint32_t salt):
+    cdef Out out
+    cdef const char* p = PyBytes_AS_STRING(data)
+    memset(&out, 0, sizeof(Out))
+    try:
+        out_put(&out, p, SEALED_HEAD_BYTES)
+        seal_records(aead, p + SEALED_HEAD_BYTES, PyBytes_GET_SIZE(data) - SEALED_HEAD_BYTES, salt, &out)
+        return PyBytes_FromStringAndSize(out.data, out.len)
+    finally:
+        out_free(&out)
+
+
+# --- compaction ----------------------------------------------------------------------------------
+
+def maintain(Log log) -> bool:
+    """Compact or compress at most one segment; whether one was. OSError when the disk refuses (the log goes on as it was)."""
+    cdef Segment s, worst = None
+    cdef uint32_t wanted
+    if log.subjects_table.leaving.len:
+        log.give_back(GIVE_BACK)
+    if log.memory or log.condition != TAKES:
+        return False
+    for s in log.segments.items:
+        # Its index waited for a removal to be on the disk.
+        if not s.has_index and s.removed_mark and s.removed_mark <= log.synced_mark and s.live and s.sealed and s.synced_size == s.written_size:
+            log.write_index(s)
+    wanted = 0 if log.cipher is None else log.cipher.number
+    if log.active.live == 0 and log.active.count and log.active.size > EMPTY_MAX_BYTES:
+        log.roll(log.last_seq + 1)
+        return True
+    if log.late:
+        from penstock.core.log import deferred_writes
+        return deferred_writes.do_late(log)
+    for s in log.segments.items:
+        if s is log.active or s.live == 0 or s.damaged or s.sync_target or s.size < COMPACT_MIN_BYTES:
+            continue
+        if (s.live_bytes + 6 * <uint64_t>s.live) * 2 < s.size and (worst is None or s.live_bytes < worst.live_bytes):
+            if not still_futile(log, s):
+                worst = s
+    if worst is not None:
+        return compact(log, worst, False)
+    for s in log.segments.items:
+        if s.key_number != wanted and s is not log.active and s.live and not (s.damaged or s.sync_target):
+            return compact(log, s, True)
+    if log.compress:
+        for s in log.segments.items:
+            if s is not log.active and s.live and s.packed is None and s.key_number == wanted and not (s.damaged or s.unpackable or s.sync_target):
+                return compress(log, s)
+    return False
+
+
+def unconverted(Log log) -> int:
+    """Segments that are not encrypted as new ones are."""
+    cdef Segment s
+    cdef uint32_t wanted = 0 if log.cipher is None else log.cipher.number
+    cdef int n = 0
+    for s in log.segments.items:
+        n += s.key_number != wanted
+    return 0 if log.memory else n
+
+
+cdef bint compress(Log log, Segment s) except -1:
+    """Rewrite a sealed segment with its bytes compressed; index and sidecar stay as they are."""
+    cdef bytes data
+    log.write()
+    if s not in log.segments.items or not COMPACT_MIN_BYTES <= s.size <= COMPRESS_MAX_BYTES:
+        s.unpackable = True
+        return False
+    if log.folder_dirty:
+        log.sync_folder()                    # else a compressed segment might be the last one that a power cut leaves
+    data = all_of(log, s)
+    if s.aead is not None:
+        data = plain_image(s.aead, log.cipher, data, s.salt)
+    if data is not None and pack_helps(data):
+        compressed = write_segment(log, s, data, True, None)
+        log.sync_folder()
+        return compressed
+    s.unpackable = True
+    return False
+
+
+cdef bint pack_helps(bytes data):
+    """Whether the first blocks get smaller: what does not compress is not rewritten."""
+    cdef size_t n = min(<size_t>PyBytes_GET_SIZE(data), <size_t>4 * PACKED_BLOCK_BYTES)
+    return len(pack(PyBytes_AS_STRING(data), n, None)) < n - n // 16
+
+
+cdef bint compact(Log log, Segment s, bint convert) except -1:
+    cdef Out out
+    cdef Ranges kept
+    cdef bytes places = PyBytes_FromStringAndSize(NULL, s.count * sizeof(uint32_t))
+    cdef uint32_t* offsets = <uint32_t*>PyBytes_AS_STRING(places)
+    cdef Segment fresh = Segment()
+    cdef size_t before = s.size
+    cdef bint sync_used = log.sync_used
+    memset(&out, 0, sizeof(Out))
+    memset(&kept, 0, sizeof(Ranges))
+    memset(offsets, 0, s.count * sizeof(uint32_t))
+    try:
+        # What is left out is gone for good: first the messages that made it leave, by a limit or a rollup, are on the disk.
+        log.sync()
+        log.sync_used = sync_used
+        if s not in log.segments.items or not ranges_kept(log, s, &kept):
+            return False
+        fresh.first = s.first
+        fresh.salt = s.salt * 2654435761u + 40503u
+        log.put_head(fresh, &out)
+        copy_live(log, s, &out, offsets, fresh)
+        if s.live == 0 or s.damaged:
+            return True
+        put_ranges(&out, kept.items, kept.count, s.first + s.count - 1, s.removed_below, fresh.salt)
+        if out.len >= before and not convert:
+            s.futile_first = (<Segment>log.segments.items[0]).first
+            s.futile_bytes = max(s.live_bytes, 1)
+            return False
+        write_segment(log, s, PyBytes_FromStringAndSize(out.data, out.len), log.compress, fresh)
+        take_over(log, s, fresh, out.len, offsets)
+        ranges_free(&s.removes)
+        s.removes = kept
+        memset(&kept, 0, sizeof(Ranges))
+        log.sync_folder()
+    finally:
+        out_free(&out)
+        ranges_free(&kept)
+    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    return True
+
+
+def first_of(Segment s) -> int:
+    """For sorting: segments by their sequences."""
+    return s.first
+
+
+cdef bint still_futile(Log log, Segment s) except -1:
+    # What made it large was removals of older segments that are still there, and little has changed since.
+    return s.futile_bytes and s.futile_first == (<Segment>log.segments.items[0]).first and s.live_bytes > s.futile_bytes // 8 * 7
+
+
+cdef bint ranges_kept(Log log, Segment s, Ranges* kept) except -1:
+    # Its ranges that name sequences of older segments that are still there.
+    cdef Ranges held
+    cdef Segment older
+    cdef size_t k, low, high, middle
+    cdef uint64_t end
+    cdef list others = sorted([older for older in log.segments.items + log.doomed if older.first < s.first], key=first_of)
+    memset(&held, 0, sizeof(Ranges))
+    try:
+        if s.has_index:
+            if not read_ranges(log.segments, s, &held):
+                # Its sidecar is bad: it is made anew before anything else.
+                s.has_index = False
+                s.drop_entries()
+                log.segments.loaded_bytes -= s.count * sizeof(Entry)
+                log.segments.need(s)
+                return False
+        else:
+            for k in range(s.removes.count):
+                ranges_add(&held, s.removes.items[k].first, s.removes.items[k].count)
+        for k in range(held.count):
+            end = held.items[k].first + held.items[k].count
+            low, high = 0, len(others)           # the first that ends behind the range's start
+            while low < high:
+                middle = (low + high) // 2
+                older = <Segment>others[middle]
+                if older.first + older.count <= held.items[k].first:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < <size_t>len(others) and (<Segment>others[low]).first < end:
+                ranges_add(kept, held.items[k].first, held.items[k].count)
+            elif low and held.items[k].first < s.first:
+                # Of a gap that a removed segment left: all of it was removed, else it is told in `lost`.
+                older = <Segment>others[low - 1]
+                end = (<Segment>others[low]).first if low < <size_t>len(others) else s.first
+                if log.lost:
+                    ranges_add(kept, held.items[k].first, min(end - held.items[k].first, held.items[k].count))
+                else:
+                    ranges_add(kept, older.first + older.count, end - older.first - older.count)
+        # Its own sequences that are not there: a gap that nothing explains is damage.
+        k = 0
+        while k < s.count:
+            low = s.next_live(<uint32_t>k)
+            ranges_add(kept, s.first + k, low - k)
+            k = low + 1
+        ranges_sort(kept)
+    finally:
+        ranges_free(&held)
+    return True
+
+
+cdef int copy_live(Log log, Segment s, Out* out, uint32_t* offsets, Segment fresh) except -1:
+    cdef uint32_t i, length, n
+    cdef const char* p
+    cdef char* to
+    cdef Head head
+    log.segments.need(s)
+    i = s.next_live(0)
+    while i < s.count:
+        p = log.record_at(s, i)
+        if p == NULL:
+            log.quarantine(s, i, "checksum")
+        else:
+            n = RECORD_HEAD_BYTES + (s.entries[i].size & SIZE_MASK)
+            length = n - RECORD_HEAD_BYTES + fresh.extra
+            offsets[i] = <uint32_t>out.len
+            out_put(out, p, n)
+            to = out_reserve(out, length - n) - n
+            memset(to + n, 0, length - n)
+            memcpy(&head, to, RECORD_HEAD_BYTES)
+            head.length = length
+            # it has long been whole, and its last message may be gone
+            head.state = head.state & ~(MORE | MEMBER | TAGGED) | (TAGGED if fresh.extra == SEALED_EXTRA_BYTES else 0)
+            memcpy(to, &head, RECORD_HEAD_BYTES)
+            out.len += length - n
+            seal_record(to, length, fresh.salt)
+        i = s.next_live(i + 1)
+    return 0
+
+
+cdef int take_over(Log log, Segment s, Segment fresh, uint64_t size, const uint32_t* offsets) except -1:
+    # The file is the new one: the index follows.
+    cdef uint32_t i, n = 0
+    cdef uint32_t* subjects = s.subjects
+    cdef Py_ssize_t at = log.segments.position(s.first + s.count)
+    log.pages.forget(s.serial)
+    log.segments.serials += 1
+    s.serial = log.segments.serials
+    s.salt = fresh.salt
+    s.begins = fresh.begins
+    s.head = fresh.head
+    s.extra = fresh.extra
+    s.size = s.written_size = s.synced_size = size
+    s.has_index = False
+    if at == len(log.segments.items) or (<Segment>log.segments.items[at]).first == s.first + s.count:
+        s.relog_low = s.relog_high = 0       # it tells of itself now; of a gap behind it others still do
+    for i in range(s.subject_count):
+        log.subjects_table.table[subjects[i]].local = 0
+    for i in range(s.count):
+        s.entries[i].offset = offsets[i]
+        if offsets[i]:
+            log.subjects_table.table[s.entries[i].subject].local = 1
+    for i in range(s.subject_count):
+        if log.subjects_table.table[subjects[i]].local:
+            subjects[n] = subjects[i]
+            n += 1
+        else:
+            log.subjects_table.leave_one(subjects[i])
+    s.subject_count = n
+    return 0
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+def close(Log log) -> None:
+    """Flush, fsync, bring the index files up to date; the log takes nothing afterwards. Reads go on."""
+    cdef Segment s
+    if log.condition == CLOSED:
+        return
+    try:
+        if log.condition == FAILED and not log.sync_running:
+            while not log.mend():
+                pass
+        if not log.memory and log.condition < FAILED:
+            log.write()
+            log.sync_files()
+            for s in list(log.segments.items):
+                if s.damaged:
+                    doubt_sidecar(log.segments, s)        # each opening looks for the damage itself
+                elif s is log.active or s.index_old or not s.has_index:
+                    write_sidecar(log.segments, log.subjects_table, s, log.last_seq)
+    finally:
+        log.condition = CLOSED
+        if not log.sync_running:
+            log.close_handles()
+        log.pages.forget(0)
+
+
+def go_on(Log log) -> None:
+    """An encrypted log that was opened takes messages from here on; when the disk refuses, as soon as it doesn't."""
+    if log.cipher is None or not (log.active.key_number or log.cipher.number):
+        return
+    log.begin_anew = True
+    try:
+        if log.condition == TAKES:
+            log.resume()
+    except OSError as error:
+        log.condition = FULL
+        log.failure = error.errno or 5
+
+
+def abandon(Log log) -> None:
+    """End an opening that nobody wants any more."""
+    cdef Segment s
+    log.steps = None
+    log.condition = CLOSED
+    for s in log.segments.items:
+        log.segments.close_handle(s)
+
+
+def destroy(Log log) -> None:
+    """Close without writing, forget all messages, remove the folder."""
+    cdef Segment s
+    log.condition = CLOSED
+    if not log.sync_running:
+        log.close_handles()
+    purge_all(log)
+    log.pages.forget(0)
+    log.doomed = []
+    log.unsynced = []
+    if not log.memory:
+        log.disk.remove_tree(log.folder)

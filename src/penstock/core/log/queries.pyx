@@ -1,0 +1,510 @@
+"""What the control plane asks of a record log: by pattern, by subject, holes. Answered from the index, not from the files.
+
+A pattern gives the ids of its subjects (core/log/subject_index); what is known of each subject, its count, its first and last
+sequence, answers most questions at once. Only what falls inside that range is looked for, in the subject's own history or in the
+segments, and between bounds that those numbers set.
+
+Knows nothing of the protocol or of why something is asked. Called by the methods of Log (core/log/log) of the same names.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+from penstock.core.base.buffer cimport Out, out_free, out_put
+from penstock.core.log.log cimport Log
+from penstock.core.log.segment cimport Segment
+from penstock.core.log.subject_index cimport SubjectIndex
+from penstock.core.log.subject_table cimport LAST_STALE, History, Subject, SubjectState
+from penstock.core.protocol.subjects cimport subject_has_wildcard
+
+cdef enum:
+    FEW = 16                     # subjects whose histories are asked one by one
+    SPARSE = 16                  # one message in so many: looking for each is less than looking at all
+
+
+cdef class Wanted:
+    """The subjects of a log that match a pattern and have live messages."""
+
+    def __cinit__(self):
+        memset(&self.ids, 0, sizeof(Out))
+
+    def __dealloc__(self) -> None:
+        out_free(&self.ids)
+
+    cdef uint32_t id(self, size_t k) noexcept:
+        return (<uint32_t*>self.ids.data)[k]
+
+    cdef Subject* subject(self, size_t k) noexcept:
+        return &self.log.subjects_table.table[(<uint32_t*>self.ids.data)[k]]
+
+    cdef const uint8_t* at(self) except NULL:
+        cdef uint8_t* flags
+        cdef size_t k
+        if self.flags is None:
+            self.flags = PyBytes_FromStringAndSize(NULL, max(self.log.subjects_table.count, 1))
+            flags = <uint8_t*>PyBytes_AS_STRING(self.flags)
+            memset(flags, self.every, PyBytes_GET_SIZE(self.flags))
+            for k in range(self.n):
+                flags[self.id(k)] = 1
+        return <const uint8_t*>PyBytes_AS_STRING(self.flags)
+
+    cdef uint32_t count(self) noexcept:
+        return self.log.subjects_table.count
+
+    cdef uint64_t messages(self) noexcept:
+        cdef uint64_t total = 0
+        cdef size_t k
+        if self.every:
+            return self.log.msgs
+        for k in range(self.n):
+            total += self.subject(k).state.msgs
+        return total
+
+
+cdef int find(Wanted w, str pattern) except -1:
+    # Appends the ids of a pattern's subjects, dead ones too.
+    cdef bytes text = pattern.encode("utf-8", "surrogateescape")
+    cdef const char* p = PyBytes_AS_STRING(text)
+    cdef size_t n = PyBytes_GET_SIZE(text)
+    cdef int64_t only
+    cdef uint32_t id
+    if subject_has_wildcard(p, n):
+        (<SubjectIndex>names_of(w.log)).match(p, n, &w.ids)
+        return 0
+    only = w.log.find_subject(p, <uint32_t>n)
+    if only >= 0:
+        id = <uint32_t>only
+        out_put(&w.ids, <const char*>&id, sizeof(uint32_t))
+    return 0
+
+
+cdef object names_of(Log log):
+    if log.subjects_table.names is None:
+        log.subjects_table.names = SubjectIndex(log.subjects_table)
+    return log.subjects_table.names
+
+
+cdef int keep_live(Wanted w) except -1:
+    cdef uint32_t* ids = <uint32_t*>w.ids.data
+    cdef size_t k, found = w.ids.len // sizeof(uint32_t)
+    w.n = 0
+    for k in range(found):
+        if w.log.subjects_table.table[ids[k]].state.msgs:
+            ids[w.n] = ids[k]
+            w.n += 1
+    w.ids.len = w.n * sizeof(uint32_t)                 # kept twice, they are the same
+    return 0
+
+
+cdef Wanted wanted_of(Log log, str pattern, bint listed):
+    # `listed`: the ids are wanted of the pattern `>` too.
+    cdef Wanted w = Wanted()
+    cdef uint32_t id
+    w.log = log
+    w.every = pattern == ">"
+    if w.every and listed:
+        w.every = False
+        for id in range(log.subjects_table.count):
+            out_put(&w.ids, <const char*>&id, sizeof(uint32_t))
+    elif not w.every:
+        find(w, pattern)
+    keep_live(w)
+    if w.n and w.n == log.subjects_table.live and not listed:
+        w.every = True
+    return w
+
+
+cdef object name_of(Log log, uint32_t id):
+    cdef Subject* s = &log.subjects_table.table[id]
+    return s.state.name[:s.state.name_len].decode("utf-8", "surrogateescape")
+
+
+# --- subjects --------------------------------------------------------------------------------------------------------------
+
+def subjects(Log log, pattern: str) -> dict[str, int]:
+    """Subject -> live messages, for subjects that match."""
+    cdef Wanted w = wanted_of(log, pattern, True)
+    cdef size_t k
+    return {name_of(log, w.id(k)): w.subject(k).state.msgs for k in range(w.n)}
+
+
+def subject_state(Log log, subject: str) -> tuple[int, int, int]:
+    """(live messages, first sequence, last sequence) of one subject; zeros when it has none."""
+    cdef bytes name = subject.encode("utf-8", "surrogateescape")
+    cdef int64_t id = log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+    cdef SubjectState* state = log.subject(<uint32_t>id) if id >= 0 else NULL
+    if state == NULL:
+        return (0, 0, 0)
+    return (state.msgs, state.first, state.last)
+
+
+def subjects_page(Log log, pattern: str, offset: int, limit: int) -> tuple[int, dict[str, int]]:
+    """How many subjects match, and of those in the order of their names `limit` from `offset` on."""
+    cdef Wanted w = wanted_of(log, pattern, True)
+    cdef size_t k, first = min(max(offset, 0), w.n), last = min(first + max(limit, 0), w.n)
+    if w.n > 1 and first < last:
+        (<SubjectIndex>names_of(log)).order_by_name(<uint32_t*>w.ids.data, w.n)
+    return w.n, {name_of(log, w.id(k)): w.subject(k).state.msgs for k in range(first, last)}
+
+
+def last_of_each(Log log, patterns: list[str], upto: int, most: int) -> list[int] | None:
+    """For each subject that matches one of the patterns, the last sequence <= upto, ascending; None: more than `most`."""
+    cdef Wanted w = Wanted()
+    cdef list found = []
+    cdef set seen
+    cdef str pattern
+    cdef uint64_t top = min(max(upto, 0), log.last_seq), seq
+    cdef size_t k, straddles
+    w.log = log
+    for pattern in patterns:
+        if pattern == ">":
+            if top == log.last_seq and log.subjects_table.live > <uint64_t>most:
+                return None
+            w = wanted_of(log, pattern, True)
+            break
+        find(w, pattern)
+    keep_live(w)
+    if len(patterns) > 1:
+        seen = set()
+        for k in range(w.n):
+            seen.add(w.id(k))
+        if top == log.last_seq and len(seen) > most:
+            return None
+        w.ids.len = 0
+        for id in seen:
+            put_id(w, id)
+        w.n = len(seen)
+    if top == log.last_seq and w.n > <size_t>most:
+        return None
+    straddles = 0
+    for k in range(w.n):
+        straddles += w.subject(k).state.first <= top < w.subject(k).state.last
+    if straddles > FEW:
+        log.subjects_table.history_of(w.id(0))         # histories are made when such questions have cost enough
+        if not log.subjects_table.tracking:
+            return last_by_walk(w, top, straddles, most)
+    for k in range(w.n):
+        if w.subject(k).state.first > top:             # it may be too low, and never is too high
+            continue
+        seq = log.subjects_table.last_upto(w.id(k), top)
+        if seq:
+            found.append(seq)
+            if len(found) > most:
+                return None
+    found.sort()
+    return found
+
+
+cdef list last_by_walk(Wanted w, uint64_t top, size_t straddles, size_t most):
+    # As last_of_each, for subjects without histories that have messages on both sides: once backwards through the index,
+    # until each is seen.
+    cdef list found = []
+    cdef uint8_t* flags
+    cdef uint64_t seq = top
+    cdef uint32_t id, size
+    cdef Subject* s
+    cdef size_t k
+    w.some_flags = PyBytes_FromStringAndSize(NULL, w.count())
+    flags = <uint8_t*>PyBytes_AS_STRING(w.some_flags)
+    memset(flags, 0, w.count())
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.first <= top < s.state.last:
+            flags[w.id(k)] = 1
+        elif s.state.last <= top:
+            found.append(w.log.subject(w.id(k)).last)
+    while straddles and seq and len(found) <= most:
+        seq = w.log.segments.prev_wanted(seq, flags, w.count())
+        if seq == 0:
+            break
+        w.log.peek(seq, &id, &size)
+        flags[id] = 0
+        straddles -= 1
+        found.append(seq)
+        seq -= 1
+    w.log.subjects_table.debt += top - seq
+    if len(found) > most:
+        return None
+    found.sort()
+    return found
+
+
+cdef int put_id(Wanted w, uint32_t id) except -1:
+    return out_put(&w.ids, <const char*>&id, sizeof(uint32_t))
+
+
+# --- one message -----------------------------------------------------------------------------------------------------------
+
+def next_of(Log log, pattern: str, start: int) -> object:
+    """The oldest message with sequence >= start whose subject matches, or None."""
+    cdef Wanted w = wanted_of(log, pattern, False)
+    cdef uint64_t seq = max(start, 1)
+    while True:
+        if seq > log.last_seq:
+            return None
+        seq = next_wanted(w, seq)
+        if seq == 0:
+            return None
+        found = log.get(seq)
+        if found is not None:
+            return found
+        seq += 1
+
+
+cdef uint64_t next_wanted(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # The lowest live sequence >= seq of a wanted subject; 0: none.
+    cdef uint64_t best = 0, low = 0, high = 0, found
+    cdef Subject* s
+    cdef size_t k
+    if w.every:
+        return w.log.next_live(seq)
+    if w.n > FEW:
+        for k in range(w.n):
+            s = w.subject(k)
+            if s.state.msgs and s.state.last >= seq:
+                if low == 0 or s.state.first < low:
+                    low = s.state.first
+                if s.state.last > high:
+                    high = s.state.last
+        return w.log.next_wanted(max(seq, low), high, w.at(), w.count()) if high else 0
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.msgs and s.state.last >= seq and (best == 0 or s.state.first < best):
+            found = w.log.subjects_table.next_from(w.id(k), seq)
+            if found and (best == 0 or found < best):
+                best = found
+    return best
+
+
+cdef uint64_t walk(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # As next_wanted, for one who goes on from message to message.
+    cdef uint64_t found
+    if w.every or (w.n <= FEW and w.log.subjects_table.tracking):
+        return next_wanted(w, seq)
+    found = w.log.next_wanted(seq, w.log.last_seq, w.at(), w.count())
+    if w.n <= FEW:
+        w.log.subjects_table.debt += (found if found else w.log.last_seq) - seq
+    return found
+
+
+def next_seq(Log log, pattern: str, start: int) -> int:
+    """The lowest live sequence >= start whose subject matches; 0: none."""
+    return next_wanted(wanted_of(log, pattern, False), max(start, 1))
+
+
+def last_seq(Log log, pattern: str) -> int:
+    """The highest live sequence whose subject matches; 0: none."""
+    return prev_wanted(wanted_of(log, pattern, False), log.last_seq)
+
+
+def last_of(Log log, pattern: str, upto: object) -> object:
+    """The newest message (with sequence <= upto) whose subject matches, or None."""
+    cdef Wanted w = wanted_of(log, pattern, False)
+    cdef uint64_t seq = log.last_seq if upto is None else min(max(upto, 0), log.last_seq)
+    while True:
+        seq = prev_wanted(w, seq) if seq else 0
+        if seq == 0:
+            return None
+        found = log.get(seq)
+        if found is not None:
+            return found
+        seq -= 1
+
+
+cdef uint64_t prev_wanted(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # The highest live sequence <= seq of a wanted subject; 0: none.
+    cdef uint64_t best = 0, found
+    cdef Subject* s
+    cdef size_t k
+    if w.every:
+        return w.log.segments.prev_live(seq)
+    if seq >= w.log.last_seq:
+        return newest(w)
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.msgs == 0 or s.state.first > seq:
+            continue
+        if w.n > FEW:
+            found = min(seq, s.state.last)
+        else:
+            found = w.log.subjects_table.last_upto(w.id(k), seq) if s.state.last > best else 0
+        best = max(best, found)
+    return w.log.segments.prev_wanted(best, w.at(), w.count()) if w.n > FEW and best else best
+
+
+cdef uint64_t newest(Wanted w) except? 18446744073709551615:
+    # The highest sequence of all wanted subjects. What is only an upper bound is made exact when it would win.
+    cdef Subject* s
+    cdef uint64_t best = 0
+    cdef size_t k
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.msgs and s.state.last > best:
+            if s.stale & LAST_STALE:
+                w.log.subject(w.id(k))
+                if s.state.last <= best:
+                    continue
+            best = s.state.last
+    return best
+
+
+# --- many ------------------------------------------------------------------------------------------------------------------
+
+def count_from(Log log, seq: int, pattern: str) -> int:
+    """Live messages with that sequence or a higher one whose subject matches."""
+    return wanted_from(wanted_of(log, pattern, False), max(seq, 0))
+
+
+cdef uint64_t wanted_from(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # Subjects that lie on one side of seq are counted by their numbers. The others are looked for between the bounds of all
+    # of them, on the side of seq where that is less.
+    cdef uint64_t total = 0, inside = 0, low = 0, high = 0
+    cdef Subject* s
+    cdef size_t k
+    if w.every:
+        return w.log.live_from(seq)
+    if seq <= w.log.first_seq:
+        return w.messages()
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.last < seq:
+            continue
+        total += s.state.msgs
+        if s.state.first < seq:
+            inside += s.state.msgs
+            if low == 0 or s.state.first < low:
+                low = s.state.first
+            high = max(high, s.state.last)
+    if inside == 0:
+        return total
+    if w.log.subjects_table.tracking and inside * SPARSE < high - low:
+        return total - inside + inside_from(w, seq)
+    # of the ids that straddle, by flags of their own: the others were counted
+    if high - seq < seq - low:
+        return total - inside + w.log.segments.count_wanted(seq, high, straddling(w, seq), w.count())
+    return total - w.log.segments.count_wanted(low, seq - 1, straddling(w, seq), w.count())
+
+
+cdef uint64_t inside_from(Wanted w, uint64_t seq) except? 18446744073709551615:
+    # Live messages from seq on, of the subjects that have some below it, too: from their histories.
+    cdef uint64_t total = 0
+    cdef Subject* s
+    cdef History* h
+    cdef size_t k
+    cdef uint32_t at
+    for k in range(w.n):
+        s = w.subject(k)
+        if s.state.first >= seq or s.state.last < seq:
+            continue
+        h = s.history
+        if h == NULL:
+            total += w.log.subjects_table.last_upto(w.id(k), w.log.last_seq) >= seq        # its only one
+            continue
+        at = h.end
+        while at > h.at and h.seqs[at - 1] >= seq:
+            at -= 1
+            total += w.log.subjects_table.alive(h.seqs[at])
+    return total
+
+
+cdef const uint8_t* straddling(Wanted w, uint64_t seq) except NULL:
+    cdef uint8_t* flags
+    cdef Subject* s
+    cdef size_t k
+    w.some_flags = PyBytes_FromStringAndSize(NULL, w.count())
+    flags = <uint8_t*>PyBytes_AS_STRING(w.some_flags)
+    memset(flags, 0, w.count())
+    for k in range(w.n):
+        s = w.subject(k)
+        flags[w.id(k)] = s.state.first < seq <= s.state.last
+    return flags
+
+
+def deleted(Log log) -> list[tuple[int, int]]:
+    """Holes between first_seq and last_seq, as (first, count), ascending."""
+    cdef list holes = []
+    cdef Segment s
+    cdef uint64_t at = log.first_seq
+    cdef uint32_t i, k
+    for s in log.segments.items:
+        i = <uint32_t>(at - s.first) if at > s.first else 0
+        while i < s.count:
+            k = s.next_live(i)
+            if k < s.count:
+                if s.first + k > at:
+                    holes.append((at, s.first + k - at))
+                at = s.first + k + 1
+                # A run of live ones, quickly when nothing is dead.
+                if s.dead == NULL:
+                    at = s.first + s.count
+                    break
+            i = k + 1
+    if at <= log.last_seq:
+        holes.append((at, log.last_seq + 1 - at))
+    return holes
+
+
+def purge_subjects(Log log, pattern: str, below: object, keep: int) -> int:
+    """Remove messages whose subject matches, below a sequence and/or all but the newest `keep`; how many."""
+    cdef Wanted w = wanted_of(log, pattern, False)
+    cdef uint64_t stop = log.last_seq if below is None else min(max(below, 1) - 1, log.last_seq)
+    cdef uint64_t seq = log.first_seq
+    cdef uint64_t budget, total, n = 0
+    if keep < 0:
+        raise ValueError(f"keep is 0 or more, not {keep}")
+    if log.msgs == 0:
+        return 0
+    total = w.messages()
+    if total <= <uint64_t>keep:
+        return 0
+    budget = total - <uint64_t>keep
+    if not w.every and total * SPARSE < log.msgs:
+        if log.subjects_table.tracking:
+            return purge_known(w, stop, budget)
+        if w.n == 1 or (w.n <= FEW and keep == 0):
+            return purge_each(w, stop, budget)
+    seq = next_wanted(w, log.first_seq)
+    while budget and 0 < seq <= stop:
+        log.remove(seq)
+        n += 1
+        budget -= 1
+        seq = log.next_wanted(seq + 1, stop, w.at(), w.count())
+    return n
+
+
+cdef uint64_t purge_known(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
+    # From the histories, oldest first, so that the index is gone through once.
+    cdef list found = []
+    cdef Subject* s
+    cdef History* h
+    cdef size_t k
+    cdef uint32_t at
+    cdef uint64_t seq, n = 0
+    for k in range(w.n):
+        s = w.subject(k)
+        h = s.history
+        if h == NULL:
+            found.append(w.log.subjects_table.state(w.id(k)).first)
+            continue
+        for at in range(h.at, h.end):
+            if h.seqs[at] <= stop:
+                found.append(h.seqs[at])
+    found.sort()
+    for seq in found:
+        if n == budget or seq > stop:
+            break
+        n += w.log.remove(seq)
+    return n
+
+
+cdef uint64_t purge_each(Wanted w, uint64_t stop, uint64_t budget) except? 18446744073709551615:
+    # Subject by subject: what is between their messages is not looked at.
+    cdef SubjectState* state
+    cdef uint64_t n = 0
+    cdef size_t k
+    for k in range(w.n):
+        state = w.log.subject(w.id(k))
+        while state != NULL and state.first <= stop and n < budget:
+            w.log.remove(state.first)
+            n += 1
+            state = w.log.subject(w.id(k))
+    return n

@@ -1,0 +1,420 @@
+"""Reading a segment from its start: every good record becomes an index entry, what is bad is passed over alone.
+
+Behind bad bytes the next record is looked for byte by byte. What was in them:
+
+    one flipped bit explains it    it is that record. A message is missing, and nothing else; what a removal or a skip says
+                                   counts all the same, for it can be checked against itself (core/log/checksum_repair)
+    else                           every sequence up to the next record that no removal and no skip names is missing
+
+So each sequence of a segment is a message, or named by a removal or a skip, or missing. A group of messages with a hole in it
+that no single bit explains is noted (`broken`): it may be one that never reached the disk whole (core/log/losses).
+
+Knows nothing of the other segments, and decides nothing. See core/log/recovery.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+from penstock.core.base.buffer cimport crc32c
+from penstock.core.log.checksum_repair cimport mend_bytes
+from penstock.core.log.encryption cimport open_record
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport (
+    ERASED, GAP_MAX, LOST, MEMBER, MESSAGE, MORE, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_MARK, RECORD_MAX_BYTES, REMOVE,
+    SEALED, SEGMENT_HEAD_BYTES, SKIP, TAGGED, Head, Range, check_record, get_segment_head, plausible, ranges_add, resync,
+)
+from penstock.core.log.segment cimport HAS_HEADERS, Segment, push
+from penstock.core.log.subject_table cimport SubjectTable
+
+
+cdef class Scan:
+    """What reading a segment from its start found besides the messages."""
+
+
+cdef class Opened:
+    """A segment on its way into the log."""
+
+
+cdef bytes read_all(Log log, Segment s):
+    cdef bytes data
+    if s.packed is None:
+        return log.disk.read_file(log.segments.path(s, ".seg"))
+    data = PyBytes_FromStringAndSize(NULL, s.packed.size)
+    log.segments.read_at(s, PyBytes_AS_STRING(data), s.packed.size, 0)
+    return data
+
+
+cdef class State:
+    """Where a scan is."""
+    cdef Log log
+    cdef Segment segment
+    cdef Scan found
+    cdef bint hole               # bytes that nothing explains came since the last message or skip
+    cdef uint32_t broken_from    # of a group with a hole: index of its first message that is there ...
+    cdef bint breaking           # ... while more of it may come
+
+
+cdef Scan scan(Log log, Segment s):
+    cdef bytes data = read_all(log, s)
+    cdef char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = s.begins, size = PyBytes_GET_SIZE(data), end
+    cdef Scan found = Scan()
+    cdef State state = State()
+    cdef Head head
+    cdef const char* plain
+    cdef uint32_t n
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.last_seq = s.first - 1
+    found.good_end = at
+    state.log, state.segment, state.found = log, s, found
+    while at < size:
+        n = check_record(p + at, size - at, s.salt, &head)
+        plain = p + at
+        if n and head.kind == MESSAGE:
+            plain = message_of(log, s, p + at, &head)
+        if n and plain != NULL and possible(s, &head):
+            take(state, plain, at, &head, False)
+        else:
+            end = resync(p, at, size, s.salt, s.first + s.count)
+            n = mend(p + at, end - at, s, &head)
+            if n == 0:
+                found.damaged.append((at, end))
+                state.hole = True
+                found.bad_end = end == size
+                at = end
+                continue
+            if head.kind == MESSAGE and not head.state & ERASED:
+                found.damaged.append((at, at + n))
+            else:
+                found.notes.append(f"one flipped bit in the record at {at} of segment {s.first} was put right in memory")
+            take(state, p + at, at, &head, True)
+        at += n
+        found.good_end = at
+    if state.breaking:
+        state.found.broken.append((state.broken_from, s.count))
+    return found
+
+
+cdef const char* message_of(Log log, Segment s, const char* p, Head* head) except? NULL:
+    """The record of a message whose checksum holds, decrypted if need be; NULL: it is not what was written there."""
+    if head.length < s.extra or <uint64_t>head.subject_len + head.hlen > head.length - s.extra or (
+            bool(head.state & TAGGED) != (s.extra != RECORD_EXTRA_BYTES)):
+        return NULL
+    if s.aead is None or head.state & ERASED:
+        if head.state & SEALED:
+            return NULL
+        return p
+    return open_record(s.aead, log.cipher, p, &log.unsealed)
+
+
+cdef bint possible(Segment s, Head* head) noexcept:
+    """Whether a good record can stand here."""
+    cdef uint64_t expected = s.first + s.count
+    return head.kind != MESSAGE or (head.seq >= expected and head.seq - expected <= GAP_MAX)
+
+
+cdef uint32_t mend(char* p, size_t n, Segment s, Head* head) except? 0:
+    """The length of the record that bad bytes begin with, put right in place; 0 when one flipped bit does not explain them."""
+    cdef Head claimed
+    cdef uint64_t expected = s.first + s.count
+    cdef size_t length = n
+    if mend_bytes(p, n, s.salt, head) < 0:
+        # More than one record may be bad: the first one by its own length.
+        if not plausible(p, n, &claimed) or claimed.length >= n or mend_bytes(p, claimed.length, s.salt, head) < 0:
+            return 0
+        length = claimed.length
+    if head.seq + 1 < expected or head.seq > expected + GAP_MAX or not possible(s, head):
+        return 0
+    if head.kind == REMOVE and not ranges_possible(p, head):
+        return 0
+    return <uint32_t>length
+
+
+cdef bint ranges_possible(const char* p, Head* head) noexcept:
+    cdef uint32_t k
+    cdef Range r
+    if (head.length - RECORD_EXTRA_BYTES) % sizeof(Range):
+        return False
+    for k in range((head.length - RECORD_EXTRA_BYTES) // sizeof(Range)):
+        memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
+        if r.count > head.seq or r.first > head.seq + 1 - r.count:
+            return False
+    return head.ts_ns <= head.seq + 1
+
+
+# --- one record ----------------------------------------------------------------------------------
+
+cdef int take(State state, const char* p, size_t at, Head* head, bint mended) except -1:
+    """A good record, or one put right: a message of those is missing all the same."""
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    cdef uint64_t expected = s.first + s.count, end = expected
+    if head.kind == MESSAGE:
+        end = head.seq
+    elif head.kind == REMOVE:
+        end = head.seq + 1                      # what was given before it was written before it
+    elif expected <= head.ts_ns <= head.seq:
+        end = head.ts_ns
+    if expected < end <= expected + GAP_MAX:
+        note_gap(state, expected, end, head)
+    elif state.hole:
+        found.missing.append((expected, 0, "damaged bytes"))
+    if head.kind == MESSAGE:
+        take_message(state, p, <uint32_t>at, head, mended)
+        found.last_ts = head.ts_ns
+    else:
+        if head.kind != REMOVE:
+            take_skip(state, head)              # within a group, too: of a message that nobody takes
+        else:
+            if state.breaking:
+                end_broken(state)
+            elif state.hole:
+                found.group_at = 0              # something whole behind the damage: the group was, too
+            take_ranges(s, p, head)
+    state.hole = False
+    if head.seq > found.last_seq:
+        found.last_seq = head.seq
+    return 0
+
+
+cdef int take_skip(State state, Head* head) except -1:
+    cdef Segment s = state.segment
+    cdef uint64_t next = s.first + s.count
+    if next <= head.seq < next + GAP_MAX:
+        if head.state & LOST:
+            state.found.missing.append((next, head.seq + 1 - next, "damaged bytes"))
+            state.found.group_at = 0                # it was whole, before: of another one nothing would be there
+        s.push_holes(<uint32_t>(head.seq + 1 - next))
+    return 0
+
+
+cdef int note_gap(State state, uint64_t first, uint64_t end, Head* head) except -1:
+    """No message has these sequences."""
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    found.missing.append((first, end - first, "damaged bytes" if state.hole else "not there"))
+    if state.hole and found.group_at and not state.breaking:
+        state.breaking = True
+        state.broken_from = found.group_index
+    elif state.hole and head.kind == MESSAGE and head.state & MEMBER and not state.breaking:
+        state.breaking = True
+        state.broken_from = s.count
+    s.push_holes(<uint32_t>(end - first))
+    return 0
+
+
+cdef int end_broken(State state) except -1:
+    state.found.broken.append((state.broken_from, state.segment.count))
+    state.found.group_at = 0
+    state.breaking = False
+    return 0
+
+
+cdef int take_message(State state, const char* p, uint32_t offset, Head* head, bint mended) except -1:
+    cdef Segment s = state.segment
+    cdef Scan found = state.found
+    cdef SubjectTable subjects = state.log.subjects_table
+    cdef uint32_t id, n = head.length - s.extra
+    if state.breaking and not head.state & MEMBER:
+        end_broken(state)                       # another one
+    if head.state & MEMBER and not found.group_at and not state.breaking:
+        state.breaking = True                   # the one before it was in a hole, and a skip between the two is there
+        state.broken_from = s.count
+    if not head.state & MORE:
+        found.group_at = 0
+    elif found.group_at == 0 or not head.state & MEMBER:
+        found.group_at = offset
+        found.group_index = s.count
+    if mended:
+        if not head.state & ERASED:
+            found.missing.append((head.seq, 1, "checksum"))
+        s.push_holes(1)
+        return 0
+    if head.state & ERASED and head.subject_len == 0:
+        s.push_holes(1)                         # an encrypted one: its subject is gone, too
+        return 0
+    id = subjects.intern(p + RECORD_HEAD_BYTES, head.subject_len)
+    if subjects.table[id].seen != s.serial:
+        subjects.join(s, id)
+        subjects.table[id].seen = s.serial
+    s.reserve(1)
+    push(s, offset, id, n | (HAS_HEADERS if head.hlen else 0))
+    if head.state & ERASED:
+        s.set_dead(s.count - 1)
+        return 0
+    s.live += 1
+    s.last_ts = head.ts_ns
+    return 0
+
+
+cdef int take_ranges(Segment s, const char* p, Head* head) except -1:
+    cdef uint32_t k, n = (head.length - RECORD_EXTRA_BYTES) // sizeof(Range)
+    cdef Range r
+    for k in range(n):
+        memcpy(&r, p + RECORD_HEAD_BYTES + k * sizeof(Range), sizeof(Range))
+        # What was not given yet when it was written was not removed by it.
+        if r.first <= head.seq:
+            ranges_add(&s.removes, r.first, min(r.count, head.seq - r.first + 1))
+    s.removed_below = max(s.removed_below, min(head.ts_ns, head.seq + 1))
+    return 0
+
+
+# --- bytes that nobody can read ----------------------------------------------------------------------
+
+cdef uint64_t last_named(const char* p, size_t size, uint32_t salt, uint64_t expected, uint64_t* whole) noexcept:
+    # No head is believed further than the bytes before it have room for records: one in somebody's payload may say anything. One
+    # that can't be read, or whose sequence can't be, was the next message. One that claims more bytes than there are is of a record
+    # that never reached the disk whole, unless another one is found behind it: then its length is damaged.
+    cdef Head head
+    cdef uint64_t last = expected - 1, sure
+    cdef size_t at = 0, known = 0, room      # `last` is that of the bytes before `known`
+    cdef size_t likely = 0                   # parts of heads in what is overlong
+    cdef bint unread = False                 # the bytes from `known` on are the rest of a message whose head can't be read
+    cdef bint overlong = False               # ... or of one that claims more than there is
+    cdef bint rest
+    whole[0] = expected - 1
+    while at + RECORD_EXTRA_BYTES <= size:
+        rest = unread
+        if plausible(p + at, size - at, &head):
+            if overlong and not last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
+                at += 1
+                continue
+            unread = overlong = False
+            if not of_kind(&head):
+                head.kind = MESSAGE
+        else:
+            if overlong and head.mark == RECORD_MARK and last < head.seq <= last + 1 + (at - known) // RECORD_EXTRA_BYTES:
+                overlong = False
+            elif overlong and (head.mark == RECORD_MARK or head.seq == last + 1 + likely):
+                likely += 1                           # it may have been one, or a part of what is overlong
+                at += RECORD_EXTRA_BYTES
+                continue
+            if overlong or head.mark != RECORD_MARK and (at or head.length == 0):
+                at += 1
+                continue
+            if head.mark != RECORD_MARK:
+                head.seq = 0
+            head.kind = MESSAGE
+            head.length = RECORD_EXTRA_BYTES
+            unread = True
+        room = (at - known) // RECORD_EXTRA_BYTES
+        if head.kind == MESSAGE:
+            if last < head.seq <= last + 1 + room:
+                sure = last = head.seq
+            else:
+                # The bytes before it were of one message at least, if they are not the rest of a message.
+                sure = last + 1 + (room > 0 and not rest)
+                last += 1 + min(room, <size_t>UNREADABLE_MAX)
+            if head.length <= size - at or ends_here(p + at, size - at, salt):
+                whole[0] = sure
+        elif head.kind == REMOVE:
+            if last < head.seq <= last + room:
+                whole[0] = last = head.seq                # all that was given was written before it
+            elif last < head.seq <= last + GAP_MAX:
+                last = head.seq
+        else:
+            if last + 1 < head.ts_ns <= last + 1 + room:
+                whole[0] = head.ts_ns - 1
+            if last < head.seq <= last + GAP_MAX:
+                last = head.seq
+            elif last < head.ts_ns <= last + GAP_MAX:
+                last = head.ts_ns
+            elif head.seq != last:
+                last += 1                                 # it said of one at least that nobody gets it
+        if head.length <= size - at:
+            at += head.length
+        elif ends_here(p + at, size - at, salt):
+            at = size
+        else:
+            overlong = True
+            likely = 0
+            at += RECORD_HEAD_BYTES
+        known = at
+    if overlong:
+        return last + min(likely, <size_t>UNREADABLE_MAX)
+    # Behind the last of them are as many messages as there is room for, one is sure. Zeros never reached the disk.
+    at = size
+    while at > known and p[at - 1] == 0:
+        at -= 1
+    if at > known:
+        room = min((min(at + 3, size) - known) // RECORD_EXTRA_BYTES, <size_t>UNREADABLE_MAX)      # a checksum may end in zeros
+        if room and not unread:
+            whole[0] = last + 1
+        last += room
+    return last
+
+
+cdef bint of_kind(const Head* head) noexcept:
+    """Whether a plausible head of a removal or a skip is as they are: else it was a message's."""
+    if head.kind == MESSAGE:
+        return True
+    if head.subject_len or head.hlen:
+        return False
+    return head.length == RECORD_EXTRA_BYTES if head.kind == SKIP else (head.length - RECORD_EXTRA_BYTES) % sizeof(Range) == 0
+
+
+cdef bint ends_here(const char* p, size_t size, uint32_t salt) noexcept:
+    """Whether a record whose length is not to be believed is all of these bytes."""
+    cdef uint32_t length = <uint32_t>size, crc
+    if not RECORD_EXTRA_BYTES <= size <= RECORD_MAX_BYTES:
+        return False
+    memcpy(&crc, p + size - 4, 4)
+    return crc == crc32c(p + 4, size - 8, crc32c(<const char*>&length, 4, salt))
+
+
+cdef bint never_written(const char* p, uint64_t first) noexcept:
+    """Whether a bad head is one of which a part is still zeros: version, salt and checksum may be anything, and so may the number of
+    a data key. Of an encrypted segment p has the 64 bytes of both halves.
+    """
+    cdef const char* magic = b"PNSTKSEG"
+    cdef bint sealed = p[8] == 3
+    cdef uint64_t named
+    cdef uint32_t salt
+    cdef int i
+    for i in range(28):
+        if p[i] == 0 or 8 <= i < 16 or (sealed and i >= 24):
+            continue
+        if p[i] != (magic[i] if i < 8 else (<const char*>&first)[i - 16] if i < 24 else 0):
+            return False
+    if sealed and get_segment_head(p, SEGMENT_HEAD_BYTES, &named, &salt) and (p[60] or p[61] or p[62] or p[63]):
+        return False                             # both halves were there
+    return True
+
+
+cdef Scan nothing(Segment s, uint64_t last_seq):
+    """As when there was nothing but a head."""
+    cdef Scan found = Scan()
+    found.last_seq = last_seq
+    found.missing = []
+    found.damaged = []
+    found.notes = []
+    found.broken = []
+    found.good_end = SEGMENT_HEAD_BYTES
+    return found
+
+
+cdef Scan guessed(Log log, Segment s):
+    # Without its salt no record of a segment can be believed. Their heads still say how far the sequences went, and
+    # those must not be given again. Lengths are not believed either: within what a record claims others are looked for, but no
+    # further on than there is room for, for there they may be somebody's payload.
+    cdef bytes data = read_all(log, s)
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef size_t at = 0, size = PyBytes_GET_SIZE(data)
+    cdef Head head
+    cdef uint64_t last = s.first - 1
+    cdef Scan found
+    cdef size_t heads_end = min(<size_t>s.begins, size), after = 0
+    while at + RECORD_EXTRA_BYTES <= size:
+        if not plausible(p + at, size - at, &head) or not s.first <= head.seq <= last + GAP_MAX or (
+                at < heads_end and not last < head.seq <= last + 1 + (at - after) // RECORD_EXTRA_BYTES):
+            at += 1
+            continue
+        last = max(last, head.seq)
+        heads_end = max(heads_end, at + min(<size_t>head.length, size - at))
+        at += RECORD_HEAD_BYTES
+        after = at
+    found = nothing(s, last)
+    found.heads_end = heads_end
+    return found

@@ -1,0 +1,501 @@
+"""Segments and their ordered list. See segment.pxd for what each field means; core/log/index_file for the index files."""
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+from penstock.core.base.buffer cimport crc32c, out_free
+from penstock.core.base.disk cimport Disk
+from penstock.core.log.encryption cimport open_entries
+from penstock.core.log.record cimport RECORD_EXTRA_BYTES, SEGMENT_HEAD_BYTES, ranges_free
+
+cdef extern from *:
+    int popcount "__builtin_popcountll"(uint64_t) nogil
+    int low_bit "__builtin_ctzll"(uint64_t) nogil
+    int high_zeros "__builtin_clzll"(uint64_t) nogil
+
+cdef enum:
+    LOADED_LIMIT_BYTES = 4194304         # entry arrays of sealed segments kept in memory ...
+    LOADED_LIMIT_MAX_BYTES = 67108864    # ... and what that may grow to when they are asked for all over the place
+    HANDLES_MAX = 8                      # open files of sealed segments
+    INDEX_HEAD_BYTES = 112               # core/log/index_file: entries follow its head
+
+
+cdef class Segment:
+    """A run of consecutive sequences: index entries, the bitmap of the removed, and where the records are."""
+
+    def __cinit__(self) -> None:
+        self.handle = -1
+        self.begins = SEGMENT_HEAD_BYTES
+        self.extra = RECORD_EXTRA_BYTES
+
+    def __dealloc__(self) -> None:
+        free(self.entries)
+        free(self.dead)
+        free(self.subjects)
+        ranges_free(&self.removes)
+        out_free(&self.memory)
+
+    cdef int reserve(self, uint32_t more) except -1:
+        cdef uint64_t cap = self.cap if self.cap else 64
+        cdef void* grown
+        cdef uint32_t words
+        if <uint64_t>self.count + more <= self.cap:
+            return 0
+        while cap < <uint64_t>self.count + more:
+            cap *= 2
+        grown = realloc(self.entries, cap * sizeof(Entry))
+        if grown == NULL:
+            raise MemoryError
+        self.entries = <Entry*>grown
+        if self.dead != NULL:
+            words = <uint32_t>((cap + 63) >> 6)
+            grown = realloc(self.dead, words * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError
+            self.dead = <uint64_t*>grown
+            memset(self.dead + self.dead_words, 0, (words - self.dead_words) * sizeof(uint64_t))
+            self.dead_words = words
+        self.cap = <uint32_t>cap
+        return 0
+
+    cdef int push_holes(self, uint32_t n) except -1:
+        cdef uint32_t i
+        self.reserve(n)
+        for i in range(self.count, self.count + n):
+            self.set_dead(i)
+            push(self, 0, 0, 0)
+        return 0
+
+    cdef int set_dead(self, uint32_t i) except -1:
+        cdef uint32_t words = ((self.cap if self.cap > self.count else self.count) + 63) >> 6
+        if self.dead == NULL:
+            self.dead = <uint64_t*>calloc(words if words else 1, sizeof(uint64_t))
+            if self.dead == NULL:
+                raise MemoryError
+            self.dead_words = words
+        self.dead[i >> 6] |= <uint64_t>1 << (i & 63)
+        return 0
+
+    cdef int add_subject(self, uint32_t subject) except -1:
+        cdef void* grown
+        cdef uint32_t cap
+        if self.subject_count == self.subject_cap:
+            cap = self.subject_cap * 2 if self.subject_cap else 4
+            grown = realloc(self.subjects, cap * sizeof(uint32_t))
+            if grown == NULL:
+                raise MemoryError
+            self.subjects = <uint32_t*>grown
+            self.subject_cap = cap
+        self.subjects[self.subject_count] = subject
+        self.subject_count += 1
+        return 0
+
+    cdef void trim(self) noexcept:
+        cdef void* p
+        cdef uint32_t words = (self.count + 63) >> 6
+        if self.entries != NULL and self.count and self.cap > self.count:
+            p = realloc(self.entries, self.count * sizeof(Entry))
+            if p != NULL:
+                self.entries = <Entry*>p
+                self.cap = self.count
+        if self.dead != NULL and words and self.dead_words > words:
+            p = realloc(self.dead, words * sizeof(uint64_t))
+            if p != NULL:
+                self.dead = <uint64_t*>p
+                self.dead_words = words
+        if self.subject_count and self.subject_cap > self.subject_count:
+            p = realloc(self.subjects, self.subject_count * sizeof(uint32_t))
+            if p != NULL:
+                self.subjects = <uint32_t*>p
+                self.subject_cap = self.subject_count
+
+    cdef void drop_entries(self) noexcept:
+        free(self.entries)
+        self.entries = NULL
+        self.cap = 0
+
+    cdef uint32_t next_live(self, uint32_t i) noexcept:
+        cdef uint32_t word
+        cdef uint64_t bits
+        if i >= self.count or self.live == 0:
+            return self.count
+        if self.dead == NULL:
+            return i
+        word = i >> 6
+        bits = ~self.dead[word] & (<uint64_t>0xFFFFFFFFFFFFFFFFu << (i & 63))
+        while True:
+            if bits:
+                i = (word << 6) + low_bit(bits)
+                return i if i < self.count else self.count
+            word += 1
+            if <uint64_t>word << 6 >= self.count:
+                return self.count
+            bits = ~self.dead[word]
+
+    cdef int64_t prev_live(self, int64_t i) noexcept:
+        cdef int64_t word
+        cdef uint64_t bits
+        if i >= <int64_t>self.count:
+            i = <int64_t>self.count - 1
+        if i < 0 or self.live == 0:
+            return -1
+        if self.dead == NULL:
+            return i
+        word = i >> 6
+        bits = ~self.dead[word] & (<uint64_t>0xFFFFFFFFFFFFFFFFu >> (63 - (i & 63)))
+        while True:
+            if bits:
+                return (word << 6) + 63 - high_zeros(bits)
+            word -= 1
+            if word < 0:
+                return -1
+            bits = ~self.dead[word]
+
+    cdef uint32_t live_below(self, uint32_t i) noexcept:
+        cdef uint32_t word, gone = 0
+        if i >= self.count:
+            return self.live
+        if self.dead == NULL:
+            return i
+        for word in range(i >> 6):
+            gone += popcount(self.dead[word])
+        if i & 63:
+            gone += popcount(self.dead[i >> 6] & ((<uint64_t>1 << (i & 63)) - 1))
+        return i - gone
+
+    cdef bint wants(self, const uint8_t* wanted, uint32_t wanted_len) noexcept:
+        cdef uint32_t k, id
+        for k in range(self.subject_count):
+            id = self.subjects[k]
+            if id < wanted_len and wanted[id]:
+                return True
+        return False
+
+
+cdef class SegmentList:
+    """The segments of one log, in order of their sequences."""
+
+    def __cinit__(self) -> None:
+        self.items = []
+        self.loaded_limit = LOADED_LIMIT_BYTES
+
+    cdef str path(self, Segment s, str suffix):
+        return f"{self.folder}/{s.first:020d}{suffix}"
+
+    cdef int add(self, Segment s) except -1:
+        self.serials += 1
+        s.serial = self.serials
+        self.items.append(s)
+        self.active = s
+        return 0
+
+    cdef int discard(self, Segment s) except -1:
+        # Takes a segment off the list (its file stays); its arrays go.
+        cdef Py_ssize_t k
+        for k in range(len(self.items)):
+            if self.items[k] is s:
+                del self.items[k]
+                break
+        if s.entries != NULL and s.sealed and self.disk is not None:
+            self.loaded_bytes -= s.count * sizeof(Entry)
+        s.drop_entries()
+        return 0
+
+    cdef Py_ssize_t position(self, uint64_t seq) noexcept:
+        cdef Py_ssize_t low = 0, high = PyList_GET_SIZE(self.items), mid = self.hint
+        cdef Segment s
+        if mid < high:
+            s = <Segment>PyList_GET_ITEM(self.items, mid)
+            if seq >= s.first and seq - s.first < s.count:
+                return mid
+        while low < high:
+            mid = (low + high) >> 1
+            s = <Segment>PyList_GET_ITEM(self.items, mid)
+            if s.first + s.count > seq:
+                high = mid
+            else:
+                low = mid + 1
+        self.hint = low
+        return low
+
+    cdef Segment find(self, uint64_t seq):
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        if k == PyList_GET_SIZE(self.items):
+            return None
+        s = <Segment>PyList_GET_ITEM(self.items, k)
+        return s if seq >= s.first else None
+
+    # --- entries and files of sealed segments ----------------------------------------------------
+
+    cdef int need(self, Segment s) except -1:
+        self.tick += 1
+        s.used = self.tick
+        if s.entries == NULL and s.count:
+            self.load(s)
+        return 0
+
+    cdef int load(self, Segment s) except -1:
+        # Reads the entry array back: from the sidecar, or by scanning the segment when the sidecar does not hold.
+        cdef uint32_t i, crc
+        cdef size_t n = s.count * sizeof(Entry)
+        cdef char head[INDEX_HEAD_BYTES]
+        cdef Entry* entries = NULL
+        cdef int handle
+        cdef bint good = False
+        # Asked for again and again: the limit grows rather than that each access reads a whole array.
+        self.loads += 1
+        if self.loads & 31 == 0 and self.loaded_limit < LOADED_LIMIT_MAX_BYTES:
+            self.loaded_limit *= 2
+        if s.has_index:
+            entries = <Entry*>malloc(n)
+            if entries == NULL:
+                raise MemoryError
+            try:
+                handle = self.disk.open(self.path(s, ".idx"), False)
+                try:
+                    if self.disk.read_at(handle, head, INDEX_HEAD_BYTES, 0) == INDEX_HEAD_BYTES:
+                        if self.disk.read_at(handle, <char*>entries, n, INDEX_HEAD_BYTES) == <int64_t>n:
+                            memcpy(&crc, head + 100, 4)
+                            good = crc == crc32c(<char*>entries, n, 0) and open_entries(
+                                self.cipher, self.disk, handle, head, <char*>entries, n)
+                finally:
+                    self.disk.close(handle)
+            except OSError:
+                good = False
+            if good:
+                for i in range(s.count):
+                    if entries[i].offset:
+                        if entries[i].subject >= s.subject_count:
+                            good = False
+                            break
+                        entries[i].subject = s.subjects[entries[i].subject]
+                    elif is_live(s, i):      # a message without a place: an index that contradicts itself
+                        good = False
+                        break
+            if not good:
+                free(entries)
+                s.has_index = False
+        if good:
+            s.entries = entries
+            s.cap = s.count
+        else:
+            self.rebuild(s)
+        self.loaded_bytes += n
+        self.make_room(s)
+        return 0
+
+    cdef int make_room(self, Segment keep) except -1:
+        # Drops entry arrays used longest ago. One that no sidecar holds stays: reading it back would mean a scan.
+        cdef Segment s, oldest
+        while self.loaded_bytes > self.loaded_limit:
+            oldest = None
+            for s in self.items:
+                if s.entries != NULL and s.sealed and s.has_index and s is not keep and s is not self.active:
+                    if oldest is None or s.used < oldest.used:
+                        oldest = s
+            if oldest is None:
+                return 0
+            self.loaded_bytes -= oldest.count * sizeof(Entry)
+            oldest.drop_entries()
+        return 0
+
+    cdef int handle(self, Segment s) except -1:
+        self.tick += 1
+        s.used = self.tick
+        if s.handle >= 0:
+            return s.handle
+        self.spare_handles()
+        s.handle = self.disk.open(self.path(s, ".seg"), False)
+        self.open_handles += 1
+        return s.handle
+
+    cdef int64_t read_at(self, Segment s, char* p, size_t n, uint64_t offset) except -1:
+        cdef int handle = self.handle(s)
+        return self.disk.read_at(handle, p, n, offset) if s.packed is None else s.packed.read_at(self.disk, handle, p, n, offset)
+
+    cdef int spare_handles(self) except -1:
+        # Room for one more open file: the sealed one used longest ago is closed.
+        cdef Segment s, oldest = None
+        if self.open_handles < HANDLES_MAX:
+            return 0
+        for s in self.items:
+            if s.handle >= 0 and s is not self.active and s.sync_target == 0:
+                if oldest is None or s.used < oldest.used:
+                    oldest = s
+        if oldest is not None:
+            self.close_handle(oldest)
+        return 0
+
+    cdef int close_handle(self, Segment s) except -1:
+        cdef int handle = s.handle
+        if handle >= 0:
+            s.handle = -1
+            self.open_handles -= 1
+            self.disk.close(handle)
+        return 0
+
+    # --- looking for live messages ---------------------------------------------------------------
+
+    cdef uint64_t next_headed(self, uint64_t seq) except? 18446744073709551615:
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i
+        while k < PyList_GET_SIZE(self.items):
+            s = <Segment>self.items[k]
+            k += 1
+            if s.plain:
+                continue
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            if i < s.count:
+                self.need(s)
+            while i < s.count:
+                if s.entries[i].size & HAS_HEADERS:
+                    return s.first + i
+                i = s.next_live(i + 1)
+        return 0
+
+    cdef uint64_t next_live(self, uint64_t seq) noexcept:
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i
+        while k < PyList_GET_SIZE(self.items):
+            s = <Segment>PyList_GET_ITEM(self.items, k)
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            if i < s.count:
+                return s.first + i
+            k += 1
+        return 0
+
+    cdef uint64_t prev_live(self, uint64_t seq) noexcept:
+        # The highest live sequence <= seq, 0 if none.
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef int64_t i
+        if k == PyList_GET_SIZE(self.items):
+            k -= 1
+        while k >= 0:
+            s = <Segment>PyList_GET_ITEM(self.items, k)
+            if s.count and s.first <= seq:
+                i = s.prev_live(<int64_t>(seq - s.first) if seq - s.first < s.count else <int64_t>s.count - 1)
+                if i >= 0:
+                    return s.first + i
+            k -= 1
+        return 0
+
+    cdef uint64_t next_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615:
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i, end, id
+        while k < PyList_GET_SIZE(self.items):
+            s = <Segment>self.items[k]
+            k += 1
+            if s.first > stop:
+                break
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            if i >= s.count or (i == 0 and s.sealed and not s.wants(wanted, n)):
+                continue
+            self.need(s)
+            i = s.next_live(i)                   # an index made anew may have found it damaged
+            end = s.count if stop - s.first >= s.count else <uint32_t>(stop - s.first) + 1
+            while i < end:
+                id = s.entries[i].subject
+                if id < n and wanted[id]:
+                    return s.first + i
+                i = s.next_live(i + 1)
+        return 0
+
+    cdef uint64_t prev_wanted(self, uint64_t seq, const uint8_t* wanted, uint32_t n) except? 18446744073709551615:
+        # The highest live sequence <= seq with a wanted subject, 0 if none.
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef int64_t i
+        cdef uint32_t id
+        if k == len(self.items):
+            k -= 1
+        while k >= 0:
+            s = <Segment>self.items[k]
+            k -= 1
+            if s.first > seq or s.live == 0 or not s.wants(wanted, n):
+                continue
+            self.need(s)
+            i = s.prev_live(<int64_t>(seq - s.first) if seq - s.first < s.count else <int64_t>s.count - 1)
+            while i >= 0:
+                id = s.entries[i].subject
+                if id < n and wanted[id]:
+                    return s.first + i
+                i = s.prev_live(i - 1)
+        return 0
+
+    cdef uint64_t count_wanted(self, uint64_t seq, uint64_t stop, const uint8_t* wanted, uint32_t n) except? 18446744073709551615:
+        # Live messages in [seq, stop] with a wanted subject.
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i, end, id
+        cdef uint64_t total = 0
+        while k < len(self.items):
+            s = <Segment>self.items[k]
+            k += 1
+            if s.first > stop:
+                break
+            if s.live == 0 or not s.wants(wanted, n):
+                continue
+            self.need(s)
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            end = s.count if stop - s.first >= s.count else <uint32_t>(stop - s.first) + 1
+            while i < end:
+                id = s.entries[i].subject
+                if id < n and wanted[id]:
+                    total += 1
+                i = s.next_live(i + 1)
+        return total
+
+    cdef bint holds(self, Segment s, uint32_t subject) noexcept:
+        cdef uint32_t k
+        for k in range(s.subject_count):
+            if s.subjects[k] == subject:
+                return True
+        return False
+
+    cdef uint64_t next_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615:
+        # The lowest live sequence >= seq of one subject, 0 if none; adds the entries looked at to cost.
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef uint32_t i
+        while k < len(self.items):
+            s = <Segment>self.items[k]
+            k += 1
+            i = s.next_live(<uint32_t>(seq - s.first) if seq > s.first else 0)
+            cost[0] += 1 + (s.subject_count >> 2)
+            if i >= s.count or not self.holds(s, subject):
+                continue
+            self.need(s)
+            i = s.next_live(i)
+            while i < s.count:
+                cost[0] += 1
+                if s.entries[i].subject == subject:
+                    return s.first + i
+                i = s.next_live(i + 1)
+        return 0
+
+    cdef uint64_t prev_of(self, uint64_t seq, uint32_t subject, uint64_t* cost) except? 18446744073709551615:
+        # The highest live sequence <= seq of one subject, 0 if none; adds the entries looked at to cost.
+        cdef Py_ssize_t k = self.position(seq)
+        cdef Segment s
+        cdef int64_t i
+        if k == len(self.items):
+            k -= 1
+        while k >= 0:
+            s = <Segment>self.items[k]
+            k -= 1
+            cost[0] += 1 + (s.subject_count >> 2)
+            if s.first > seq or s.live == 0 or not self.holds(s, subject):
+                continue
+            self.need(s)
+            i = s.prev_live(<int64_t>(seq - s.first) if seq - s.first < s.count else <int64_t>s.count - 1)
+            while i >= 0:
+                cost[0] += 1
+                if s.entries[i].subject == subject:
+                    return s.first + i
+                i = s.prev_live(i - 1)
+        return 0

@@ -1,0 +1,82 @@
+"""Segment files read without a server; see segment_reader.pyi for what Python sees."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.base.disk cimport Disk
+from penstock.core.base.readonly_disk cimport OverlayDisk
+from penstock.core.bulk.columns cimport Columns
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport Head
+from penstock.core.log.segment cimport Segment
+
+cdef enum:
+    AT_END = 0              # what SegmentReader.step returns besides the kinds of records
+    DAMAGE = 16
+
+
+cdef class SegmentReader:
+    """The records of one segment, one after the other."""
+    cdef readonly str path
+    cdef readonly uint64_t first         # sequence that its name says
+    cdef readonly uint64_t size          # bytes of the segment, decompressed
+    cdef readonly uint64_t stored        # bytes of the file
+    cdef readonly bint packed            # the file is compressed
+    cdef readonly bint sealed            # it is encrypted
+    cdef readonly bint locked            # ... and compressed, and there is no key: its records can't be looked at
+    cdef size_t begins                   # bytes of its head
+    cdef readonly uint32_t mended_blocks # of a compressed one: flipped bits put right in memory
+    cdef readonly bint headless          # its head is damaged beyond mending, or of another segment
+    cdef readonly bint mended            # one flipped bit of the head was put right, in memory
+    cdef readonly bint unmade            # shorter than a head: its making was cut short
+    cdef public uint32_t salt            # of a headless one, who knows it may say it
+    cdef uint64_t low                    # only the bytes of the records from there ...
+    cdef uint64_t high                   # ... to there (0: to the end) are looked at; 0 and 0: all of the file
+    cdef size_t base                     # offset of the first byte in `data`
+    cdef bytes data
+    cdef const char* p                   # where offset 0 is, or would be
+    cdef size_t end                      # where reading ends
+    cdef size_t at                       # of the next record
+    cdef uint64_t expected               # sequence of the next message if nothing is missing
+    cdef Head head                       # of the record that step() came to
+    cdef size_t record                   # ... and its offset; damage: the first damaged byte
+    cdef int load(self, Disk disk, object cipher) except -1
+    cdef uint64_t part_end(self, uint64_t size) noexcept
+    cdef int ready(self, int64_t end, bint good) except -1
+    cdef int step(self) noexcept nogil   # goes to the next record: its kind, DAMAGE (bytes from `record` to `at`), or AT_END
+
+
+cdef class SegmentScan:
+    """One segment as the log has it, and its damage."""
+    cdef readonly str path
+    cdef readonly uint64_t first
+    cdef readonly uint64_t count         # sequences covered, holes included
+    cdef readonly uint64_t live          # messages that are there and not removed
+    cdef readonly uint64_t live_bytes    # their accounted size
+    cdef readonly uint64_t size
+    cdef readonly uint64_t stored
+    cdef readonly bint packed
+    cdef readonly bint headless
+    cdef readonly bint mended            # its head is damaged, and known all the same
+    cdef readonly uint32_t mended_blocks
+    cdef readonly uint32_t salt
+    cdef readonly list faults            # see the stub
+
+
+cdef class LogReader:
+    """The messages of a folder, as an opening would find them, and a place in them."""
+    cdef readonly Log log                # on a disk that keeps what it writes to itself
+    cdef readonly OverlayDisk overlay
+    cdef readonly str folder
+    cdef readonly list segments          # SegmentScan, ascending
+    cdef readonly uint64_t next_seq      # fill goes on here
+    cdef readonly size_t damages         # runs of damaged bytes that fill has passed over
+    cdef Disk disk
+    cdef readonly object cipher          # data keys of an encrypted stream; None
+    cdef SegmentReader current
+    cdef Segment segment                 # that `current` reads
+    cdef Py_ssize_t index                # of it in the log
+    cdef dict wanted                     # subject -> whether one of `patterns` matches
+    cdef tuple patterns
+    cdef bint wants(self, const char* subject, size_t n) except -1
+    cdef bint find_segment(self, uint64_t upto) except -1
+    cdef uint32_t part_of(self, Segment s, uint64_t upto, uint64_t* low, uint64_t* high) except? 4294967295
+    cdef SegmentScan facts_of(self, uint64_t first, dict by_first)
+    cdef int find_faults(self, SegmentScan s, Segment segment, uint64_t following) except -1

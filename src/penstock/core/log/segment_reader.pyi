@@ -1,0 +1,135 @@
+"""Segment files read without a log: for tools, and for readers beside a server."""
+
+from collections.abc import Callable
+
+from penstock.core.base.disk import Disk
+from penstock.core.base.readonly_disk import OverlayDisk
+from penstock.core.bulk.columns import Columns
+from penstock.core.log.log import Log
+
+_Patterns = tuple[bytes, ...]
+
+HEAD_BYTES: int
+INDEX_HEAD_BYTES: int
+
+def doubted(head: bytes) -> bytes:
+    """The head of an index file that is evidence only; what is none stays as it is."""
+
+def segment_head(first: int, salt: int) -> bytes:
+    """The head of a segment that is not compressed."""
+
+def pack_segment(data: bytes) -> bytes:
+    """The compressed file of a segment's bytes."""
+
+class SegmentReader:
+    """The records of one segment file, all of it in memory; damaged bytes are a step of their own."""
+
+    path: str
+    first: int
+    size: int
+    stored: int
+    packed: bool
+    sealed: bool  # encrypted
+    locked: bool  # ... and compressed, and there is no key: its records can't be looked at
+    headless: bool
+    mended: bool
+    mended_blocks: int
+    unmade: bool
+    salt: int
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        first: int,
+        cipher: object = None,
+        *,
+        low: int = 0,
+        high: int = 0,
+    ) -> None:
+        """Read the file; `first` is the sequence in its name, `cipher` the stream's data keys. OSError.
+
+        With `low`, the offset of a record, only what is from there to `high` (0: to the end) is read and looked at, if
+        the segment's head is good.
+        """
+    def piece(self, at: int, end: int) -> bytes:
+        """Bytes of the segment, decompressed."""
+    def sound(self) -> bool:
+        """Whether what is left to read has no damaged bytes but an unfinished end."""
+    def steps(self) -> list[tuple[int, int, int, int, int]]:
+        """(kind, offset, end, sequence, time in ns) of what is left to read; kind 16: damaged bytes."""
+
+class SegmentScan:
+    """One segment as the log has it, and its damage."""
+
+    path: str
+    first: int
+    count: int
+    live: int
+    live_bytes: int
+    size: int
+    stored: int
+    packed: bool
+    headless: bool
+    mended: bool
+    mended_blocks: int
+    salt: int
+    faults: list[tuple[int, int, list[tuple[int, int, str]], bool]]
+    """(offset, end, what it costs as in `lost`, whether one flipped bit explains it) of damaged bytes."""
+
+class LogReader:
+    """The messages of a folder, as an opening would find them, and a place in them."""
+
+    log: Log
+    """Opened on the overlay: counts, what is lost, notes."""
+    overlay: OverlayDisk
+    folder: str
+    segments: list[SegmentScan]
+    lost: list[tuple[int, int, str]]
+    next_seq: int
+    damages: int
+    """Runs of damaged bytes that `fill` has passed over, an unfinished end aside."""
+    cipher: object
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        *,
+        quick: bool = False,
+        survey: bool = True,
+        progress: Callable[[int], object] | None = None,
+        cipher: object = None,
+    ) -> None:
+        """Open a folder without changing anything in it; OSError, LogLocked when it is encrypted and
+        `cipher` (the stream's data keys) does not open it.
+
+        Each segment is read record by record; with `quick`, those whose index file holds are taken from it.
+        Without `survey` nothing is said of segments (`segments` stays empty), which saves reading the last one once
+        more. `progress` is called with the bytes of large reads.
+
+        While a server writes into the folder, hold it first (core.readonly): what is read is then a state
+        that the log had, up to some message that was accepted by then.
+        """
+    def close(self) -> None:
+        """Close the files that are open; nothing may be asked afterwards."""
+    def live_sum(self, first: int) -> int:
+        """A checksum of the sequences of the live messages of the segment with that first sequence."""
+    def lost_in(self, low: int, high: int) -> list[tuple[int, int, str]]:
+        """The parts of what is lost from sequence `low` on, below `high`."""
+    def seek(self, seq: int) -> None:
+        """The next fill begins with the first message of that sequence or a higher one."""
+    def fill(
+        self,
+        columns: Columns,
+        *,
+        upto: int = 0,
+        patterns: _Patterns = (),
+        since_ns: int = 0,
+        until_ns: int = 0,
+    ) -> bool:
+        """Add live messages until the columns are full; False: there are no more (up to sequence `upto`).
+
+        `patterns`: subjects to take, all when there are none; times: since <= time < until, 0 for no limit.
+        Each record's checksum is checked. ``next_seq`` is then behind the last message added. OSError.
+        """

@@ -1,0 +1,43 @@
+"""Which subjects of a log match a pattern, without looking at each: runs of ids in the order of their names.
+
+Knows nothing of messages; subjects without live ones may be found too. Grows and changes by itself with the table it is of.
+"""
+from libc.stdint cimport uint32_t
+from penstock.core.base.buffer cimport Out
+from penstock.core.log.subject_table cimport SubjectTable
+
+cdef enum:
+    TOKENS_MAX = 256         # a pattern of more is compared with every subject
+
+
+cdef struct Pattern:
+    # A pattern taken apart. `prefix`: the bytes before its first wildcard token.
+    const char* text
+    size_t n
+    uint32_t tokens
+    uint32_t start[256]
+    uint32_t length[256]
+    size_t prefix
+
+
+cdef class SubjectIndex:
+    cdef SubjectTable table
+    cdef uint32_t* order             # ids; each run of RUN_IDS of them is sorted by name
+    cdef uint32_t cap
+    cdef uint32_t run                # ids of a run
+    cdef uint32_t* scratch
+    cdef Out key                     # where to go on in a run
+
+    # The ids whose subjects match, appended to `found` as uint32s: in no order, each once.
+    cdef int match(self, const char* pattern, size_t n, Out* found) except -1
+    # The ids, which are of the table, in the order of their names.
+    cdef int order_by_name(self, uint32_t* ids, size_t n) except -1
+    cdef int compare(self, uint32_t one, uint32_t other) noexcept
+    cdef int compare_key(self, uint32_t id) noexcept
+    cdef int advance(self) except -1
+    cdef int compare_each(self, uint32_t first, uint32_t end, const char* pattern, size_t n, Out* found) except -1
+    cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept
+    cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1
+    cdef int step(self, Pattern* pattern, const char* s, size_t n) except -1
+    cdef size_t seek(self, const uint32_t* run, size_t at) noexcept
+    cdef int behind(self, size_t at) noexcept

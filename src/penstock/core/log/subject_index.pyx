@@ -1,0 +1,252 @@
+"""Which subjects of a log match a pattern, without looking at each.
+
+Ids come in the order in which subjects were first seen, and are given out again when a subject is forgotten. Each full run of them
+is sorted by name when a question is asked, and again when names in it have changed; a few runs for each question, so that none takes
+long. What is in no run yet, or in one that is changing, is compared one by one.
+
+In a run all subjects that begin with the same tokens stand together, so a subject that does not match says where the next one that
+could is: behind the branch that can't, or at the token that is wanted. `a.*.c` in a million subjects is a few looks for each
+second token there is; a pattern that is one branch, such as `a.b.>`, is one look and then only subjects that match.
+"""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve
+from penstock.core.log.subject_table cimport Subject, SubjectTable
+from penstock.core.protocol.subjects cimport subject_matches
+
+cdef enum:
+    RUNS_EACH = 4            # sorted for one question at most: some milliseconds each
+    # what `step` finds
+    MATCH = 0
+    NEXT = 1                 # not this one; perhaps the next
+    SEEK = 2                 # none before `key`
+    DONE = 3                 # none any more
+
+
+cdef class SubjectIndex:
+    """The names of a SubjectTable in order, as far as questions have asked for it."""
+
+    def __init__(self, SubjectTable table) -> None:
+        self.table = table
+        self.run = table.run_ids
+        self.scratch = <uint32_t*>malloc(self.run * sizeof(uint32_t))
+        if self.scratch == NULL:
+            raise MemoryError
+
+    def __cinit__(self):
+        memset(&self.key, 0, sizeof(Out))
+
+    def __dealloc__(self) -> None:
+        free(self.order)
+        free(self.scratch)
+        out_free(&self.key)
+
+    cdef int match(self, const char* pattern, size_t n, Out* found) except -1:
+        cdef Pattern taken
+        cdef uint32_t first = 0
+        self.advance()
+        if take_apart(&taken, pattern, n):
+            while first < self.table.ordered:
+                if self.table.runs[first // self.run].mixed:
+                    self.compare_each(first, first + self.run, pattern, n, found)
+                else:
+                    self.scan(&taken, self.order + first, found)
+                first += self.run
+        return self.compare_each(first, self.table.count, pattern, n, found)
+
+    cdef int compare_each(self, uint32_t first, uint32_t end, const char* pattern, size_t n, Out* found) except -1:
+        cdef uint32_t id
+        cdef Subject* s
+        for id in range(first, end):
+            s = &self.table.table[id]
+            if s.state.msgs and subject_matches(s.state.name, s.state.name_len, pattern, n):
+                out_put(found, <const char*>&id, sizeof(uint32_t))
+        return 0
+
+    cdef int compare(self, uint32_t one, uint32_t other) noexcept:
+        cdef uint32_t n = self.table.table[one].state.name_len, m = self.table.table[other].state.name_len
+        cdef int c = memcmp(self.table.table[one].state.name, self.table.table[other].state.name, n if n < m else m) if n and m else 0
+        return c if c else (n > m) - (n < m)
+
+    cdef int compare_key(self, uint32_t id) noexcept:
+        cdef size_t n = self.table.table[id].state.name_len, m = self.key.len
+        cdef int c = memcmp(self.table.table[id].state.name, self.key.data, n if n < m else m) if n and m else 0
+        return c if c else (n > m) - (n < m)
+
+    # --- the order -----------------------------------------------------------------------------------------------------
+
+    cdef int advance(self) except -1:
+        cdef SubjectTable table = self.table
+        cdef uint32_t k, id, cap, budget = RUNS_EACH
+        cdef void* grown
+        while budget and table.count - table.ordered >= self.run:
+            if table.ordered + self.run > self.cap:
+                cap = 2 * self.cap if self.cap else self.run
+                grown = realloc(self.order, <size_t>cap * sizeof(uint32_t))
+                if grown == NULL:
+                    raise MemoryError
+                self.order = <uint32_t*>grown
+                self.cap = cap
+            for id in range(self.run):
+                self.order[table.ordered + id] = table.ordered + id
+            table.runs[table.ordered // self.run].mixed = True
+            table.ordered += self.run
+            budget -= 1
+        budget = RUNS_EACH
+        for k in range(table.ordered // self.run):
+            if budget and table.runs[k].mixed and k != table.filling:
+                self.sort(self.order + k * self.run, self.run, self.scratch)
+                table.runs[k].mixed = False
+                budget -= 1
+        return 0
+
+    cdef int order_by_name(self, uint32_t* ids, size_t n) except -1:
+        cdef uint32_t* scratch
+        if n < 2:
+            return 0
+        scratch = <uint32_t*>malloc(n * sizeof(uint32_t))
+        if scratch == NULL:
+            raise MemoryError
+        self.sort(ids, n, scratch)
+        free(scratch)
+        return 0
+
+    cdef int sort(self, uint32_t* ids, size_t n, uint32_t* scratch) noexcept:
+        # Merges neighbours, from pairs up; two that are in order already are left as they are.
+        cdef size_t width = 1, low, mid, high, i, j, k
+        while width < n:
+            low = 0
+            while low + width < n:
+                mid = low + width
+                high = mid + width if mid + width < n else n
+                if self.compare(ids[mid - 1], ids[mid]) > 0:
+                    memcpy(scratch, ids + low, (mid - low) * sizeof(uint32_t))
+                    i = 0
+                    j = mid
+                    k = low
+                    while i < mid - low and j < high:
+                        if self.compare(scratch[i], ids[j]) <= 0:
+                            ids[k] = scratch[i]
+                            i += 1
+                        else:
+                            ids[k] = ids[j]
+                            j += 1
+                        k += 1
+                    memcpy(ids + k, scratch + i, (mid - low - i) * sizeof(uint32_t))
+                low = high
+            width *= 2
+        return 0
+
+    # --- looking in one run ----------------------------------------------------------------------------------------------
+
+    cdef int scan(self, Pattern* pattern, const uint32_t* run, Out* found) except -1:
+        cdef size_t at
+        cdef int what
+        cdef Subject* s
+        self.key.len = 0
+        out_put(&self.key, pattern.text, pattern.prefix)
+        at = self.seek(run, 0)
+        while at < self.run:
+            s = &self.table.table[run[at]]
+            if s.state.name_len == 0:                   # without a subject: they stand before all others
+                at += 1
+                continue
+            what = self.step(pattern, s.state.name, s.state.name_len)
+            if what == MATCH:
+                out_put(found, <const char*>&run[at], sizeof(uint32_t))
+            elif what == SEEK:
+                at = self.seek(run, at + 1)
+                continue
+            elif what == DONE:
+                return 0
+            at += 1
+        return 0
+
+    cdef size_t seek(self, const uint32_t* run, size_t at) noexcept:
+        # The first place from `at` on whose name is not below the key: in growing steps, then by halves.
+        cdef size_t step = 1, low = at, high, mid
+        if at >= self.run or self.compare_key(run[at]) >= 0:
+            return at
+        while at + step < self.run and self.compare_key(run[at + step]) < 0:
+            low = at + step
+            step *= 2
+        high = at + step if at + step < self.run else self.run
+        low += 1
+        while low < high:
+            mid = (low + high) >> 1
+            if self.compare_key(run[mid]) < 0:
+                low = mid + 1
+            else:
+                high = mid
+        return low
+
+    cdef int step(self, Pattern* pattern, const char* s, size_t n) except -1:
+        # `at`: where the token of s stands that is compared with token k of the pattern; n + 1: s has no more tokens.
+        cdef size_t at = 0, end, wanted
+        cdef uint32_t k
+        cdef int c
+        cdef const char* literal
+        cdef const char* dot
+        for k in range(pattern.tokens):
+            if at > n:
+                return NEXT
+            literal = pattern.text + pattern.start[k]
+            wanted = pattern.length[k]
+            if wanted == 1 and literal[0] == c'>' and k == pattern.tokens - 1:
+                return MATCH
+            dot = <const char*>memchr(s + at, c'.', n - at)
+            end = n if dot == NULL else <size_t>(dot - s)
+            if not (wanted == 1 and literal[0] == c'*') and (end - at != wanted or memcmp(s + at, literal, wanted) != 0):
+                self.key.len = 0
+                out_put(&self.key, s, at)
+                out_put(&self.key, literal, wanted)
+                c = memcmp(s + at, literal, wanted if wanted < n - at else n - at)
+                if c < 0 or (c == 0 and n - at < wanted):
+                    return SEEK                         # the wanted token comes later in this branch
+                if k < pattern.tokens - 1:
+                    out_put(&self.key, ".", 1)
+                    c = memcmp(s + at, literal, wanted if wanted < n - at else n - at)
+                    if c == 0 and n - at > wanted and <unsigned char>s[at + wanted] < c'.':
+                        return SEEK                     # between `token` and `token.`
+                return self.behind(at)
+            at = end + 1
+        if at > n:
+            return MATCH
+        # longer than the pattern: so is all that begins like it
+        self.key.len = 0
+        out_put(&self.key, s, at)
+        return self.behind(at)
+
+    cdef int behind(self, size_t at) noexcept:
+        # Go on behind all subjects that begin like the first `at` bytes of the key, of which the last is a dot.
+        if at == 0:
+            return DONE
+        self.key.len = at
+        self.key.data[at - 1] = c'/'
+        return SEEK
+
+
+cdef bint take_apart(Pattern* pattern, const char* text, size_t n) noexcept:
+    # False: it has too many tokens.
+    cdef const char* dot
+    cdef size_t at = 0, end
+    cdef bint plain = True
+    pattern.text = text
+    pattern.n = n
+    pattern.tokens = 0
+    pattern.prefix = 0
+    while at <= n:
+        if pattern.tokens == TOKENS_MAX:
+            return False
+        dot = <const char*>memchr(text + at, c'.', n - at)
+        end = n if dot == NULL else <size_t>(dot - text)
+        pattern.start[pattern.tokens] = <uint32_t>at
+        pattern.length[pattern.tokens] = <uint32_t>(end - at)
+        pattern.tokens += 1
+        if end - at == 1 and (text[at] == c'*' or text[at] == c'>'):
+            plain = False
+        if plain:
+            pattern.prefix = end + 1 if end < n else n
+        at = end + 1
+    return True

@@ -1,0 +1,1 @@
+"""Header blocks for Python callers; compiled callers look into a block with core/protocol/publish_headers."""

@@ -1,0 +1,51 @@
+"""What one connection may publish, subscribe to and receive.
+
+Knows nothing of connections: core/broker/session asks for each PUB and SUB of a connection that has a Permits, core/broker/router for each
+delivery to one that is marked for it. A connection without a Permits may do everything and asks nobody.
+"""
+from libc.stdint cimport int64_t, uint64_t
+from penstock.core.base.maps cimport BytesMap
+
+
+cdef enum Verdict:
+    SUB_REFUSED = 0
+    SUB_ALLOWED = 1
+    SUB_FILTERED = 2       # allowed, but a part of what it matches is denied: each delivery has to be asked for
+
+
+cdef class Patterns:
+    """Subject patterns; whether one of them matches a literal subject."""
+    cdef readonly tuple patterns           # as given
+    cdef set literals                      # bytes
+    cdef dict by_first                     # first token -> list of patterns with wildcards behind it
+    cdef list anywhere                     # patterns whose first token is a wildcard
+    cdef bint matches(self, const char* s, size_t n) except -1
+    cdef list written(self)
+
+
+cdef class Rules:
+    """What is allowed and denied, compiled; shared by all connections of a user, together with the decisions taken so far."""
+    cdef Patterns publish_allow            # None: everything
+    cdef Patterns publish_deny
+    cdef tuple subscribe_allow             # of (pattern, queue pattern or None); None: everything
+    cdef tuple subscribe_deny
+    cdef BytesMap publishes                # subject -> 0 or 1
+    cdef BytesMap deliveries               # subject -> 0 or 1, for subscriptions without a queue
+    cdef bint may_publish(self, const char* s, size_t n) except -1
+    cdef bint publish_decision(self, const char* s, size_t n) except -1
+    cdef bint may_deliver(self, const char* s, size_t n, bytes queue) except -1
+    cdef bint delivery_decision(self, const char* s, size_t n, bytes queue) except -1
+    cdef int may_subscribe(self, bytes subject, bytes queue) except -1
+
+
+cdef class Permits:
+    cdef Rules rules
+    cdef readonly int64_t responses_max            # 0: no leave to answer; below 0: any number of answers
+    cdef readonly int64_t responses_expires_ns     # 0 or below: never
+    cdef object replies                            # OrderedDict: reply subject -> (deadline ns or 0, answers left or -1)
+    cdef readonly size_t reply_bytes               # of those subjects
+    # A PUB on this subject; uses up an answer when only a received message gives leave.
+    cdef bint publishable(self, const char* s, size_t n, uint64_t now_ns) except -1
+    # A message was delivered that asks for an answer there.
+    cdef int note_reply(self, const char* s, size_t n, uint64_t now_ns) except -1
+    cdef int forget_reply(self, bytes subject) except -1

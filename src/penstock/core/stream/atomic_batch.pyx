@@ -1,0 +1,219 @@
+"""Messages that are stored whole or not at all: checked drafts become consecutive records that recovery keeps or cuts together.
+
+    segment    ... │ m1 MORE │ m2 MORE │ m3 │ remove (what the three have pushed out) │ ...
+                   └──────── one group ─────┘
+
+A group lies in one segment, which is begun early or grows beyond its size for it, and its bytes go to the file in one write.
+The records of all its messages but the last say that more belongs to them. When a segment ends within a group, recovery puts
+what is there of it aside like any torn end. What the group removes (limits, rollups) is recorded behind it, so what it has
+pushed out is never missing without it.
+
+A message waits as its bytes; it becomes a Draft, a Python object, when a rule is to look at it.
+
+Knows nothing of batches, of headers or of checks: the messages have passed them.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+from penstock.core.base.buffer cimport Out, out_free, out_put, out_reserve
+from penstock.core.base.quota cimport full
+from penstock.core.broker.router cimport Message
+from penstock.core.log.files cimport HOLDS, TAKES
+from penstock.core.log.log cimport Log
+from penstock.core.log.record cimport GAP_MAX, MEMBER, MORE, RECORD_HEAD_BYTES, Head, seal_record
+from penstock.core.log.segment cimport SIZE_MASK, Segment
+from penstock.core.protocol.publish_headers cimport RARE_BATCH, PublishHeaders, scan_headers
+from penstock.core.stream.draft cimport Draft, draft_of
+from penstock.core.stream.publish cimport REFUSED, Intake
+
+from penstock.core.stream.publish import StreamRefused
+from penstock.core.stream.refusals import STAGE_STORED
+
+cdef enum:
+    EARLY_BYTES = 524288             # unwritten bytes that are written before the turn's end
+    SEGMENT_MAX_BYTES = 4227858432   # offsets in a segment are 32 bits
+
+
+cdef class Group:
+    """Messages that wait to be stored together."""
+
+    def __cinit__(self):
+        memset(&self.bytes, 0, sizeof(Out))
+        memset(&self.members, 0, sizeof(Out))
+        self.drafts = {}
+
+    def __dealloc__(self):
+        out_free(&self.bytes)
+        out_free(&self.members)
+
+    cdef int add(self, Message* m, Draft draft) except -1:
+        cdef Member member
+        memset(&member, 0, sizeof(Member))
+        if draft is not None:
+            self.drafts[self.count] = draft
+        else:
+            member.at = self.bytes.len
+            member.subject_len = m.subject_len
+            member.hlen = m.hlen
+            member.body_len = m.body_len
+            out_reserve(&self.bytes, <size_t>m.subject_len + m.body_len)
+            out_put(&self.bytes, m.subject, m.subject_len)
+            out_put(&self.bytes, m.body, m.body_len)
+        out_put(&self.members, <const char*>&member, sizeof(Member))
+        self.count += 1
+        return 0
+
+    cdef int point(self, size_t i, Message* m) except -1:
+        cdef Draft draft = self.known(i)
+        cdef Member* member
+        memset(m, 0, sizeof(Message))
+        if draft is not None:
+            return draft.point(m)
+        member = &(<Member*>self.members.data)[i]
+        m.subject = self.bytes.data + member.at
+        m.subject_len = member.subject_len
+        m.body = m.subject + member.subject_len
+        m.hlen = member.hlen
+        m.body_len = member.body_len
+        return 0
+
+    cdef Draft known(self, size_t i):
+        return self.drafts.get(i) if self.drafts else None
+
+    cdef Draft draft(self, size_t i):
+        cdef Message m
+        cdef Draft draft = self.known(i)
+        if draft is None:
+            self.point(i, &m)
+            draft = self.drafts[i] = draft_of(&m)
+        return draft
+
+    cdef int end_with(self, const char* line, uint32_t n) except -1:
+        cdef size_t i = self.count - 1
+        cdef Draft draft = self.known(i)
+        cdef Member* member
+        cdef char* end
+        if draft is not None:
+            draft.change(headers=draft.headers[:len(draft.headers) - 2] + line[:n] + b"\r\n")
+            return 0
+        out_reserve(&self.bytes, n)
+        member = &(<Member*>self.members.data)[i]
+        end = self.bytes.data + member.at + member.subject_len + member.hlen - 2
+        memmove(end + n, end, member.body_len - member.hlen + 2)
+        memcpy(end, line, n)
+        member.hlen += n
+        member.body_len += n
+        self.bytes.len += n
+        return 0
+
+
+def store_whole(Intake stream, list drafts) -> list:
+    """Store drafts that have passed their checks, all or none of them, as one group; their sequences.
+
+    Each is as if it had been published by itself: its id is remembered, limits and rules after the store apply. StreamRefused:
+    the disk takes nothing, or it is too much for one segment; nothing was stored then.
+    """
+    cdef Draft draft
+    cdef Group group = Group()
+    for draft in drafts:
+        group.add(NULL, draft)
+    store_group(stream, group)
+    return [(<Draft>each).seq for each in drafts]
+
+
+cdef uint64_t store_group(Intake stream, Group group) except? 0:
+    cdef Draft draft
+    cdef Message m
+    cdef PublishHeaders h
+    cdef Log log = stream.log
+    cdef uint64_t size = 0, seq = 0, first, ts_ns, known = log.appended
+    cdef size_t i
+    cdef bint asked
+    for i in range(group.count):
+        group.point(i, &m)
+        size += m.subject_len + m.body_len + log.record_extra
+    if full(log.usage, size):
+        stream.refuse_for_room()
+        raise StreamRefused(*stream.refusal)
+    try:
+        hold(log, size, <uint32_t>group.count)
+    except OSError as error:
+        raise StreamRefused(503, 10077, error.strerror or str(error)) from error
+    first = log.last_seq + 1
+    ts_ns = max(stream.reactor.now_ns, log.last_ts_ns)
+    failure = None
+    try:
+        for i in range(group.count):
+            group.point(i, &m)
+            scan_headers(m.body, m.hlen, &h)
+            asked = stream.rules is not None and (stream.every or h.rare & ~RARE_BATCH)
+            draft = group.draft(i) if asked else group.known(i)
+            if stream.append(&m, &h, ts_ns, 0 if draft is None else draft.flags, &seq) == REFUSED:
+                raise StreamRefused(*stream.refusal)
+            if draft is not None:
+                draft.seq = seq
+                draft.skipped = log.appended == known
+            known = log.appended
+            if asked:
+                try:
+                    stream.rules.ask(STAGE_STORED, draft)
+                except OSError:
+                    pass                       # it is stored: what the disk does not say of older ones goes with a later one
+                except Exception as error:
+                    failure = error            # the others are stored all the same
+    except BaseException:
+        let_go(log, first, False)
+        raise
+    let_go(log, first, True)
+    stream.trim()
+    stream.commit()
+    if failure is not None:
+        raise failure
+    return seq
+
+
+cdef int hold(Log log, uint64_t size, uint32_t count) except -1:
+    cdef Segment s = log.active
+    if log.condition != TAKES:
+        log.refuse()
+        s = log.active
+    if log.memory:
+        return 0
+    if (s.size + size > log.segment_bytes and s.count) or s.count + count >= GAP_MAX:
+        log.roll(log.last_seq + 1)
+        s = log.active
+    if s.size + size > SEGMENT_MAX_BYTES or count >= GAP_MAX:
+        raise OSError(27, "too much for one segment")
+    out_reserve(&log.tail, size)
+    log.condition = HOLDS
+    return 0
+
+
+cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1:
+    cdef Segment s = log.active
+    cdef Head head
+    cdef char* p
+    cdef uint32_t i, last, end, length
+    cdef bint member = False
+    if log.memory:
+        return 0
+    log.condition = TAKES
+    end = s.count
+    while end and s.first + end > first_seq and s.entries[end - 1].offset == 0:
+        end -= 1                       # sequences that were consumed without a message
+    last = end
+    i = <uint32_t>(first_seq - s.first) if first_seq > s.first else 0
+    if not whole:
+        last += 1                      # recovery puts them aside: nobody was told of them
+    while i < end:
+        if s.entries[i].offset:
+            p = log.tail.data + (s.entries[i].offset - log.tail_base)
+            length = (s.entries[i].size & SIZE_MASK) + s.extra
+            memcpy(&head, p, RECORD_HEAD_BYTES)
+            head.state |= (MORE if i + 1 < last else 0) | (MEMBER if member else 0)
+            memcpy(p, &head, RECORD_HEAD_BYTES)
+            seal_record(p, length, s.salt)
+            member = True
+        i += 1
+    if log.tail.len - log.tail_written > EARLY_BYTES:
+        log.write_early()
+    return 0

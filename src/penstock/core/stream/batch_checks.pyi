@@ -1,0 +1,9 @@
+"""The checks of an atomic batch at its commit."""
+
+from penstock.core.stream.draft import Draft
+
+class Staged:
+    """The messages of a batch that come before the one which a rule looks at; `Draft.notes[STAGED]`."""
+
+    def get(self, subject: str, default: None = None) -> Draft | None:
+        """The latest of them on a subject, as it will be stored; None: there is none."""

@@ -1,0 +1,227 @@
+"""The checks of an atomic batch at its commit: each message against the stream as the batch's earlier ones would leave it.
+
+The same stages as for a single publish (core/stream/refusals), with what only holds within a batch between them, in the protocol's
+order for batches. Nothing is stored here, and no message knows of later ones. A message without headers that are a rule's
+affair is checked as the bytes it is; for the others the stream's rules are asked, and they find in `draft.notes["staged"]` the
+latest message of the batch on a subject.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+from penstock.core.base.buffer cimport hash_bytes, parse_u63
+from penstock.core.base.maps cimport BytesMap
+from penstock.core.broker.router cimport Message
+from penstock.core.log.log cimport Log
+from penstock.core.log.subject_table cimport SubjectState
+from penstock.core.protocol.publish_headers cimport (
+    RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
+)
+from penstock.core.stream.atomic_batch cimport Group
+from penstock.core.stream.draft cimport Draft
+from penstock.core.stream.publish cimport REFUSED, STORED, Intake
+
+from penstock.core.stream.refusals import STAGED, parse_ttl
+
+cdef enum:
+    HEADER_MAX = 65535             # bytes of a stored header block
+    RECORD_MAX = 33554432          # bytes of a record of a file stream
+    ASKED = RARE_COUNTER | RARE_TTL | RARE_SCHEDULE | RARE_ROLLUP
+    # refusals.STAGE_*
+    COUNTER = 1
+    TTL = 2
+    SCHEDULE = 3
+    ROLLUP = 4
+    TTL_VALUE = 5
+    COUNT = 9
+
+
+cdef class Staged:
+    """One batch on its way into one stream."""
+
+    cdef int check(self, size_t i) except -1:
+        cdef Intake stream = self.stream
+        cdef Draft draft
+        cdef Message m
+        cdef PublishHeaders h
+        cdef int outcome
+        self.group.point(i, &m)
+        scan_headers(m.body, m.hlen, &h)
+        draft = self.group.draft(i) if stream.every or h.rare & ASKED else self.group.known(i)
+        if draft is not None:
+            draft.notes[STAGED] = self
+        if self.check_shape(&m, &h):
+            return REFUSED
+        if h.rare & RARE_COUNTER:
+            outcome = stream.ask(COUNTER, &m, &h, draft)
+            if outcome:
+                return outcome
+        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(stream.name_bytes)
+                                    or memcmp(h.stream.at, PyBytes_AS_STRING(stream.name_bytes), h.stream.n) != 0):
+            return stream.refuse(400, 10060, "expected stream does not match")
+        if h.rare & RARE_TTL:
+            outcome = self.check_ttl(&m, &h, draft)
+            if outcome:
+                return outcome
+        if h.message_id.at != NULL and self.check_id(&h):
+            return REFUSED
+        if h.rare & RARE_SOURCE:
+            return stream.refuse(400, 10227, "message stream source header is not allowed")
+        if stream.every:
+            outcome = stream.ask(COUNT, &m, &h, draft)
+            if outcome:
+                return outcome
+            if stream.check_size(&m):          # what a rule has made of it
+                return REFUSED
+        if self.check_sequences(&m, &h):
+            return REFUSED
+        if h.rare & RARE_SCHEDULE:
+            outcome = stream.ask(SCHEDULE, &m, &h, draft)
+            if outcome:
+                return outcome
+        if h.rare & RARE_ROLLUP:
+            outcome = stream.ask(ROLLUP, &m, &h, draft)
+            if outcome:
+                return outcome
+            if self.check_rollup(&m):
+                return REFUSED
+        self.checked += 1
+        return self.check_room(&m, &h) if stream.discard_new else 0
+
+    cdef int check_shape(self, Message* m, PublishHeaders* h) except -1:
+        if h.last_id.at != NULL:
+            return self.stream.refuse(400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id")
+        if not self.stream.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.stream.refuse(503, 10077, "message too large")
+        if m.hlen > HEADER_MAX:
+            return self.stream.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        return 0
+
+    cdef int check_ttl(self, Message* m, PublishHeaders* h, object draft) except -1:
+        cdef Text ttl = header_value(m.body, m.hlen, b"Nats-TTL", 8)
+        cdef int outcome
+        if not self.ttl and parse_ttl(PyBytes_FromStringAndSize(ttl.at, ttl.n).decode("utf-8", "replace")) is None:
+            return self.stream.refuse(400, 10166, "per-message TTL is disabled")
+        outcome = self.stream.ask(TTL, m, h, draft)
+        return outcome if outcome else self.stream.ask(TTL_VALUE, m, h, draft)
+
+    cdef int check_id(self, PublishHeaders* h) except -1:
+        id = PyBytes_FromStringAndSize(h.message_id.at, h.message_id.n)
+        there = self.stream.duplicate_of(id)
+        if there and self.stream.in_doubt(there):
+            return REFUSED
+        if there or id in self.ids:
+            return self.stream.refuse(400, 10201, "atomic publish batch contains duplicate message id")
+        self.ids.add(id)
+        return 0
+
+    cdef int check_sequences(self, Message* m, PublishHeaders* h) except -1:
+        cdef Log log = self.stream.log
+        cdef Text subject = h.subject
+        cdef uint64_t actual = log.last_seq + self.checked
+        cdef SubjectState* state
+        cdef int64_t id
+        if h.last_sequence.at != NULL:
+            if <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != actual:
+                return self.stream.refuse(400, 10071, f"wrong last sequence: {actual}")
+            if self.checked:
+                return self.stream.refuse(400, 10164, "wrong last sequence")
+        if h.subject_sequence.at == NULL:
+            if subject.at == NULL:
+                return 0
+            return self.stream.refuse(400, 10193, "missing sequence for expected last sequence per subject")
+        if subject.at == NULL:
+            subject.at, subject.n = m.subject, m.subject_len
+        if self.latest_on(subject.at, subject.n) >= 0:
+            return self.stream.refuse(400, 10164, "wrong last sequence")
+        actual = 0
+        if h.subject.at != NULL:
+            actual = log.last_seq_of(PyBytes_FromStringAndSize(subject.at, subject.n).decode("utf-8", "surrogateescape"))
+        else:
+            id = log.find_subject(subject.at, subject.n)
+            state = log.subject(<uint32_t>id) if id >= 0 else NULL
+            actual = state.last if state != NULL else 0
+        if <uint64_t>parse_u63(h.subject_sequence.at, h.subject_sequence.n) != actual:
+            return self.stream.refuse(400, 10071, f"wrong last sequence: {actual}")
+        return 0
+
+    cdef int check_rollup(self, Message* m) except -1:
+        cdef Text t = header_value(m.body, m.hlen, b"Nats-Rollup", 11)
+        wanted = PyBytes_FromStringAndSize(t.at, t.n).lower()
+        if wanted == b"sub" and self.latest_on(m.subject, m.subject_len) >= 0:
+            return self.stream.refuse(500, 10111, "batch rollup sub invalid")
+        if wanted == b"all" and self.checked:
+            return self.stream.refuse(500, 10111, "batch rollup all invalid")
+        return 0
+
+    cdef int check_room(self, Message* m, PublishHeaders* h) except -1:
+        """Whether a stream that discards new messages has room for all so far."""
+        cdef Intake stream = self.stream
+        cdef Log log = stream.log
+        cdef uint64_t hash, most, there = 0
+        cdef uint64_t* on
+        cdef SubjectState* state
+        cdef int64_t id
+        self.bytes += stream.size_of(m)
+        if self.checked == self.group.count:
+            self.bytes += self.more
+        if stream.max_msgs > 0 and log.msgs + self.checked > <uint64_t>stream.max_msgs:
+            return stream.refuse(503, 10077, "maximum messages exceeded")
+        if stream.max_bytes > 0 and log.bytes + self.bytes > <uint64_t>stream.max_bytes:
+            return stream.refuse(503, 10077, "maximum bytes exceeded")
+        if not stream.discard_new_per_subject:
+            return 0
+        hash = hash_bytes(m.subject, m.subject_len)
+        on = self.counts.find(m.subject, m.subject_len, hash)
+        if on == NULL:
+            on = self.counts.put(m.subject, m.subject_len, hash, 0)
+        on[0] += 1
+        if h.rare & RARE_ROLLUP:
+            return 0
+        id = log.find_subject(m.subject, m.subject_len)
+        state = log.subject(<uint32_t>id) if id >= 0 else NULL
+        if state != NULL:
+            there = state.msgs
+        most = <uint64_t>max(stream.max_msgs_per_subject, 0)
+        if there + on[0] > most:
+            return stream.refuse(503, 10077, "maximum messages per subject exceeded")
+        return 0
+
+    cdef int64_t latest_on(self, const char* subject, size_t n) except -2:
+        cdef Message m
+        cdef uint64_t* found
+        while self.indexed < self.checked:
+            self.group.point(self.indexed, &m)
+            self.latest.put(m.subject, m.subject_len, hash_bytes(m.subject, m.subject_len), self.indexed)
+            self.indexed += 1
+        found = self.latest.find(subject, n, hash_bytes(subject, n))
+        return -1 if found == NULL else <int64_t>found[0]
+
+    def get(self, str subject, default=None):
+        """The latest message before the one which a rule looks at, on a subject, as it will be stored; None: there is none."""
+        cdef bytes name = subject.encode("utf-8", "surrogateescape")
+        cdef int64_t i
+        if self.group is None:
+            return default
+        i = self.latest_on(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        return default if i < 0 else self.group.draft(<size_t>i)
+
+
+cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1:
+    cdef Staged staged = Staged()
+    cdef size_t i
+    cdef int outcome
+    staged.stream = stream
+    staged.group = group
+    staged.ttl = ttl
+    staged.latest = BytesMap()
+    staged.counts = BytesMap()
+    staged.ids = set()
+    staged.more = more
+    try:
+        for i in range(group.count):
+            outcome = staged.check(i)
+            if outcome:
+                return outcome
+    finally:
+        staged.group = None                # the drafts know this, and this the drafts
+    return STORED

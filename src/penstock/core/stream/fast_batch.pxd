@@ -1,0 +1,65 @@
+"""Fast-ingest batches of one stream: publishes whose reply subject says where in which batch they are."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.base.buffer cimport Out
+from penstock.core.base.maps cimport BytesMap
+from penstock.core.broker.router cimport Message
+from penstock.core.stream.publish cimport Batched
+from penstock.core.stream.stream cimport Stream
+
+
+cdef enum Operation:
+    START = 0                  # the first message
+    APPEND = 1
+    COMMIT = 2                 # store this one and end the batch
+    COMMIT_EOB = 3             # end the batch; this one is not stored
+    PING = 4                   # say again how far you are; nothing is stored
+
+
+cdef struct Place:
+    # What a reply subject says.
+    const char* id
+    uint32_t id_len
+    uint32_t flow              # at most so many messages between two flow acks
+    bint gap_ok
+    uint64_t seq
+    int operation
+
+
+cdef class Inflight:
+    cdef public int64_t count              # batches open on all streams that share this
+    cdef public int64_t limit
+
+
+cdef class FastBatch:
+    cdef bytes id
+    cdef uint64_t last                     # highest batch sequence seen
+    cdef uint64_t stored                   # highest batch sequence dealt with in the log
+    cdef uint64_t told                     # batch sequence of the last flow ack
+    cdef uint64_t stream_seq               # of the last stored message
+    cdef uint32_t every, most              # messages between two flow acks: now, and the publisher's wish
+    cdef bint gap_ok
+    cdef uint64_t due_ns                   # given up when nothing comes until then
+
+
+cdef class Ingest(Batched):
+    cdef readonly Stream stream
+    cdef readonly dict batches             # id -> FastBatch
+    cdef BytesMap places                   # id -> address of the FastBatch
+    cdef FastBatch latest
+    cdef public Inflight inflight
+    cdef public int64_t limit              # open batches of this stream
+    cdef public uint64_t timeout_ns
+    cdef Out scratch                       # a message without its Nats-Required-Api-Level
+
+    cdef FastBatch find(self, Place* place)
+    cdef FastBatch begin(self, Place* place)
+    cdef int end(self, FastBatch b) except -1
+    cdef int store(self, FastBatch b, Place* place, Message* m) except -1
+    cdef int ping(self, FastBatch b, Place* place, Message* m) except -1
+    cdef bint gap(self, FastBatch b, Place* place, Message* m) except -1       # True: the batch has ended
+    cdef int commit(self, FastBatch b, Message* m) except -1
+    cdef bint flow(self, FastBatch b, Message* m) except -1                    # True: a flow ack was sent
+    cdef int flow_ack(self, FastBatch b, Message* m) except -1
+    cdef int say(self, Message* m, uint64_t barrier, bytes text) except -1
+    cdef int refuse(self, Message* m, tuple refusal) except -1
+    cdef bint level_refused(self, Message* m) except -1

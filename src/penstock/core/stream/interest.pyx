@@ -1,0 +1,158 @@
+"""Interest and workqueue retention: which messages of a stream some consumer still needs.
+
+A consumer takes a message when its filters pass the subject; it is done with it when the message is acknowledged, or handed out
+where nothing is acknowledged. A message that all who take it are done with leaves the stream. The consumers are found by
+subject: those with filters through the stream's routes, those without in a list. Nothing is kept per message: the first consumer
+that still needs it ends the search, and each search begins where the last one ended, since whoever kept a message is likely to
+keep the next one, too. So an ack costs a few look-ups also with thousands of consumers.
+
+    ack -> settled(seq) -> verdict: NEEDED  stays          DONE  goes          ORPHAN (filters changed since)  goes
+
+A removal is written with the turn, and nobody waits for its sync. What a crash leaves of it does no harm: a removal without the
+ack that caused it takes away what all had acknowledged; an ack without its removal leaves a message that the sweep of the next
+start removes. A sweep looks at one message after the other, a bounded number per turn.
+
+Knows nothing of ack policies or of how consumers remember: it asks Listener.needs.
+"""
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from penstock.core.log.log cimport Log
+from penstock.core.log.subject_table cimport SubjectState
+from penstock.core.protocol.subjects cimport Route
+from penstock.core.stream.stream cimport Keeper, Listener, Stream
+
+cdef enum:
+    SWEEP_FIRST = 32768            # messages looked at at once when a sweep begins
+    SWEEP_STEP = 8192              # ... and in each turn after that
+
+
+cdef class Interest(Keeper):
+    """The retention of one stream. Handed to Stream.configure."""
+
+    def __init__(self, Stream stream) -> None:
+        self.stream = stream
+
+    # --- one message ---------------------------------------------------------------------------------------------------
+    cdef int settled(self, uint64_t seq) except -1:
+        cdef int verdict
+        try:
+            verdict = self.verdict(seq)
+            if verdict == DONE or verdict == ORPHAN:
+                self.drop(seq)
+        except OSError as error:
+            self.later(seq, error)
+        return 0
+
+    cdef int later(self, uint64_t seq, object error) except -1:
+        """The disk does not say what is to be known of a message: it is looked at again when the stream asks for it."""
+        self.stream.read_failed(error)
+        if self.sweep_next == 0 or seq < self.sweep_next:
+            self.sweep_orphans = self.sweep_orphans and self.sweep_next > 0
+            self.sweep_next = seq
+            self.sweep_last = self.stream.log.last_seq
+        return 0
+
+    cdef int verdict(self, uint64_t seq) except -1:
+        cdef Stream stream = self.stream
+        cdef uint32_t subject_id = 0, size = 0
+        cdef SubjectState* subject
+        cdef Route route
+        cdef bint taken = PyList_GET_SIZE(stream.unfiltered) > 0
+        if taken and self.needed_by_unfiltered(seq):
+            return NEEDED
+        if not stream.log.peek(seq, &subject_id, &size):
+            return MISSING
+        if stream.filters.count:
+            subject = &stream.log.subjects_table.table[subject_id].state
+            route = stream.route_for(subject_id, subject.name, subject.name_len)
+            if route.n:
+                if self.needed_by_route(route, seq):
+                    return NEEDED
+                taken = True
+        return DONE if taken else ORPHAN
+
+    cdef bint needed_by_unfiltered(self, uint64_t seq) except -1:
+        cdef list members = self.stream.unfiltered
+        cdef Py_ssize_t n = PyList_GET_SIZE(members), k, i = self.hint
+        for k in range(n):
+            if i >= n:
+                i = 0
+            if (<Listener>PyList_GET_ITEM(members, i)).needs(seq):
+                self.hint = i
+                return True
+            i += 1
+        return False
+
+    cdef bint needed_by_route(self, Route route, uint64_t seq) except -1:
+        cdef int k, i = self.filtered_hint
+        for k in range(route.n):
+            if i >= route.n:
+                i = 0
+            if (<Listener>route.items[i]).needs(seq):
+                self.filtered_hint = i
+                return True
+            i += 1
+        return False
+
+    cdef int drop(self, uint64_t seq) except -1:
+        # No consumer counts it as ahead any more. One whose filters have changed may hold it: it finds out when it looks for it.
+        self.stream.log.remove(seq)
+        if not self.queued:
+            self.stream.reactor.enlist_commit(self)
+        return 0
+
+    # --- all messages --------------------------------------------------------------------------------------------------
+    cdef int sweep(self, uint64_t start, bint orphans) except -1:
+        if self.sweep_next and self.sweep_next < start:
+            start = self.sweep_next
+        self.sweep_orphans = orphans or (self.sweep_next > 0 and self.sweep_orphans)
+        self.sweep_next = max(start, 1)
+        self.sweep_last = self.stream.log.last_seq
+        self.sweep_some(SWEEP_FIRST)
+        if not self.queued:
+            self.stream.reactor.enlist_commit(self)
+        return 0
+
+    cdef int sweep_some(self, int budget) except -1:
+        cdef Log log = self.stream.log
+        cdef uint64_t seq = self.sweep_next
+        cdef int verdict
+        while budget:
+            seq = log.next_live(seq)
+            if seq == 0 or seq > self.sweep_last:
+                self.sweep_next = 0
+                return 0
+            try:
+                verdict = self.verdict(seq)
+                if verdict == DONE or (verdict == ORPHAN and self.sweep_orphans):
+                    self.drop(seq)
+            except OSError as error:
+                self.sweep_next = seq
+                return self.stream.read_failed(error)
+            seq += 1
+            budget -= 1
+        self.sweep_next = seq
+        return 0
+
+    # --- the commit phase ----------------------------------------------------------------------------------------------
+    cdef int run(self) except -1:
+        if self.stream.closed or self.stream.keeper is not self:
+            return 0
+        if self.sweep_next:
+            self.sweep_some(SWEEP_STEP)
+        self.write()
+        return 1 if self.sweep_next and not self.stream.unread else 0
+
+    cdef int write(self) except -1:
+        """The removals go to the file; the next sync takes them along. Segments that are empty now can't wait for that long."""
+        cdef Stream stream = self.stream
+        if stream.committer.queued:
+            return 0
+        if stream.log.doomed:
+            return stream.commit()
+        if stream.log.dirty():
+            try:
+                stream.log.write()
+            except OSError as error:
+                return stream.write_failed(error)
+        return 0

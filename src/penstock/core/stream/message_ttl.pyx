@@ -1,0 +1,213 @@
+"""Messages that end by themselves: found in a log, and removed from a stream when their time has come.
+
+The header of a message says when it ends: its timestamp and its Nats-TTL. An agenda remembers that and is never trusted:
+a message is read before it goes. Knows nothing of configuration or of delete markers, which the caller makes.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.base.deadlines cimport DeadlineHeap, Item
+from penstock.core.log.log cimport Log, Record
+from penstock.core.log.segment cimport HAS_HEADERS, Segment
+from penstock.core.log.subject_table cimport SubjectState
+from penstock.core.protocol.publish_headers cimport Text, header_value
+from penstock.core.stream.stream cimport Stream
+
+from penstock.core.stream.refusals import parse_ttl
+
+cdef extern from "string.h" nogil:
+    void* memmem(const void* haystack, size_t haystack_len, const void* needle, size_t needle_len)
+
+cdef enum:
+    NONE = 0
+    NEVER = -1
+    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
+    READ_AGAIN_NS = 1000000000     # after the disk did not give a message back
+    DIGITS_MAX = 9                 # a longer number takes the slow way
+
+cdef uint64_t LAST_NS = 1ull << 62       # what would end later ends then
+
+
+cdef int64_t seconds_of(Record* r) except -2:
+    """Of a message's Nats-TTL: seconds, NONE or NEVER."""
+    cdef Text t
+    cdef int64_t n = 0
+    cdef uint32_t i
+    if r.hlen == 0:
+        return NONE
+    t = header_value(r.body, r.hlen, b"Nats-TTL", 8)
+    if t.at == NULL or t.n == 0:
+        return NONE
+    if t.n <= DIGITS_MAX:
+        for i in range(t.n):
+            if not c'0' <= t.at[i] <= c'9':
+                break
+            n = n * 10 + (t.at[i] - c'0')
+        else:
+            return n
+    text = PyBytes_FromStringAndSize(t.at, t.n).decode("utf-8", "replace")
+    found = parse_ttl(text)
+    if found is None:  # a number that is refused today for its digits, and once was not, is far away
+        return 1 << 40 if text.isascii() and text.isdigit() and text.strip("0") else NONE
+    return min(<object>found, 1 << 40)
+
+
+cdef inline uint64_t end_of(Record* r, int64_t seconds) noexcept:
+    if <uint64_t>seconds >= (LAST_NS - min(r.ts_ns, LAST_NS)) // 1000000000u:
+        return LAST_NS
+    return r.ts_ns + <uint64_t>seconds * 1000000000u
+
+
+def learn(DeadlineHeap agenda, Log log, start: int) -> int:
+    """Put the messages with a Nats-TTL from a sequence on into the agenda; how many have `never`."""
+    cdef Segment s
+    cdef Record r
+    cdef uint64_t first = start, never = 0
+    cdef uint32_t i
+    cdef int64_t seconds
+    for s in list(log.segments.items):
+        if s.first + s.count <= first or s.live == 0:
+            continue
+        i = s.next_live(<uint32_t>(first - s.first) if first > s.first else 0)
+        while i < s.count:
+            if s.entries == NULL:
+                log.segments.need(s)
+            if s.entries[i].size & HAS_HEADERS and log.read(s.first + i, &r):
+                seconds = seconds_of(&r)
+                if seconds == NEVER:
+                    never += 1
+                elif seconds != NONE:
+                    agenda.put(end_of(&r, seconds), r.seq)
+            i = s.next_live(i + 1)
+    return never
+
+
+def marked(Log log, start: int, bytes prefix) -> list[int]:
+    """The messages from a sequence on with a header whose name starts so."""
+    cdef Segment s
+    cdef Record r
+    cdef uint64_t first = start
+    cdef uint32_t i
+    cdef bytes line = b"\n" + prefix
+    cdef list found = []
+    for s in list(log.segments.items):
+        if s.first + s.count <= first or s.live == 0:
+            continue
+        i = s.next_live(<uint32_t>(first - s.first) if first > s.first else 0)
+        while i < s.count:
+            if s.entries == NULL:
+                log.segments.need(s)
+            if s.entries[i].size & HAS_HEADERS and log.read(s.first + i, &r):
+                if memmem(r.body, r.hlen, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line)) != NULL:
+                    found.append(r.seq)
+            i = s.next_live(i + 1)
+    return found
+
+
+def prune(DeadlineHeap agenda, Log log) -> int:
+    """Let go of the items whose message is gone; how many went."""
+    cdef size_t i, n = 0, before = agenda.count
+    cdef uint64_t seq
+    for i in range(before):
+        seq = agenda.items[i].seq
+        if log.next_live(seq) == seq:
+            agenda.items[n] = agenda.items[i]
+            n += 1
+    agenda.count = n
+    agenda.order()
+    return before - n
+
+
+cdef bint is_only(Log log, uint32_t subject_id) except -1:
+    cdef SubjectState* state = log.subject(subject_id)
+    return state != NULL and state.msgs == 1
+
+
+cdef int gone(Stream stream, list doomed) except -1:
+    """Remove messages and tell the consumers."""
+    if len(doomed) <= FEW:
+        for seq in doomed:
+            stream.evict(seq)
+        stream.settle()
+    else:
+        for seq in doomed:
+            stream.log.remove(seq)
+        stream.told()
+    return 0
+
+
+def end_due(DeadlineHeap agenda, Stream stream, limit: int, markers: bool) -> tuple[int, list[int]]:
+    """Remove the messages whose TTL is over at the reactor's time."""
+    cdef uint64_t now = stream.reactor.now_ns
+    cdef size_t left = limit
+    cdef Log log = stream.log
+    cdef Record r
+    cdef int64_t seconds
+    cdef bint wanted = markers
+    cdef list due = [], doomed = [], last = []
+    while left and agenda.count and agenda.items[0].due_ns <= now:
+        due.append(agenda.pop().seq)
+        left -= 1
+    due.sort()
+    for seq in due:
+        try:
+            if not log.read(seq, &r):
+                continue
+        except OSError as error:
+            stream.read_failed(error)
+            agenda.put(now + READ_AGAIN_NS, seq)
+            continue
+        seconds = seconds_of(&r)
+        if seconds <= 0 or end_of(&r, seconds) > now:
+            continue
+        doomed.append(seq)
+        if wanted:
+            # the counts of a subject are asked for as each message goes
+            if is_only(log, r.subject_id):
+                last.append(doomed.pop())
+            else:
+                stream.evict(seq)
+    if wanted:
+        stream.settle()
+    else:
+        gone(stream, doomed)
+    return len(due), last
+
+
+def end_aged(Stream stream, start: int, max_age_ns: int, limit: int, markers: bool) -> tuple[int, int, list[int]]:
+    """Remove the messages from a sequence on that are older than max_age and not `never` to end."""
+    cdef Log log = stream.log
+    cdef uint64_t now = stream.reactor.now_ns, age = max_age_ns, seq = start
+    cdef size_t left = limit
+    cdef Record r
+    cdef bint wanted = markers
+    cdef int found
+    cdef list doomed = [], last = []
+    cdef uint64_t due = 0
+    seq = log.next_live(seq)
+    while seq and left:
+        try:
+            found = log.read(seq, &r)
+        except OSError as error:
+            stream.read_failed(error)
+            due = now + READ_AGAIN_NS
+            break
+        if found:
+            if r.ts_ns + age > now:
+                due = r.ts_ns + age
+                break
+            if seconds_of(&r) != NEVER:
+                if not wanted:
+                    doomed.append(seq)
+                elif is_only(log, r.subject_id):
+                    last.append(seq)
+                else:
+                    stream.evict(seq)
+        left -= 1
+        seq = log.next_live(seq + 1)
+    if wanted:
+        stream.settle()
+    else:
+        gone(stream, doomed)
+    if seq and not left:
+        due = now
+    return (seq if seq else log.last_seq + 1), due, last

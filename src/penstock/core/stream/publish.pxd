@@ -1,0 +1,84 @@
+"""What a stream takes: header scan -> expectations -> dedupe -> limits -> append."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.base.buffer cimport Out
+from penstock.core.broker.reactor cimport Reactor
+from penstock.core.broker.router cimport Message, Router, Sink
+from penstock.core.log.log cimport Log
+from penstock.core.protocol.publish_headers cimport PublishHeaders
+from penstock.core.stream.dedupe cimport MessageIds
+from penstock.core.stream.draft cimport Draft
+from penstock.core.stream.puback_queue cimport AckQueue
+
+
+cdef enum Outcome:
+    STORED = 0
+    DUPLICATE = 1              # the sequence is that of the original
+    REFUSED = 2                # Intake.refusal says why
+    HANDLED = 3                # a rule has dealt with it
+    ANSWERED = 4               # stored; Intake.answer_text is its PubAck
+
+
+cdef class Batched:
+    # Takes publishes whose reply subject ends in .$FI, and answers them (core/stream/fast_batch).
+    cdef int take(self, Message* m) except -1
+
+
+cdef class Gathered:
+    # Takes the messages of atomic batches, and answers them (core/stream/open_batches).
+    cdef int take(self, Message* m, Draft draft) except -1             # REFUSED or HANDLED
+
+
+cdef class Intake(Sink):
+    cdef readonly Router router
+    cdef Reactor reactor
+    cdef readonly str name
+    cdef bytes name_bytes
+    cdef readonly Log log
+    # rules
+    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size
+    cdef uint64_t max_age_ns, duplicate_window_ns
+    cdef bint discard_new, discard_new_per_subject, no_ack, sealed
+    cdef bint selective                      # what nobody takes gets a sequence and is not stored
+    cdef bint configured
+    cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
+    cdef bint batching                       # the message being accepted is of a fast-ingest batch
+    cdef public Batched batched              # None: fast-ingest batches are refused
+    cdef public Gathered gathered            # None: atomic batches are refused
+    cdef public bint every                   # rules are asked for each message, not only those with rare headers
+    cdef AckQueue acks
+    cdef MessageIds ids
+    cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
+    cdef bytes refusal_text                  # its PubAck
+    cdef bytes answer_text                   # the PubAck of the last ANSWERED
+    cdef dict refusal_texts                  # those seen before
+    cdef Out scratch                         # a message whose headers had to be tidied
+    cdef Out last_subject                    # subject of the last message, whose id is last_subject_id
+    cdef uint32_t last_subject_id
+    cdef Out last_id                         # message id of the last stored message
+
+    cdef int accept(self, Message* m, uint64_t* seq) except -1         # an Outcome
+    cdef int refuse(self, int code, int err_code, str description) except -1
+    cdef int weigh(self, Message* m) except -1
+    cdef bint gathers(self, PublishHeaders* h) noexcept
+    cdef bint in_doubt(self, uint64_t seq) except -1         # whether it may come to be stored, or not: it is refused then
+    cdef int check_size(self, Message* m) except -1
+    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED
+    cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1
+    # A message of an origin (mirrored: with the origin's sequence and time); an Outcome
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1
+    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1
+    cdef uint64_t size_of(self, Message* m) noexcept
+    cdef int refuse_for_room(self) except -1
+    cdef int check_room(self, bint rollup, Message* m) except -1
+    cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295
+    cdef int tidied(self, Message* m) except -1
+    cdef int trim_subject(self, uint32_t subject_id) except -1
+    cdef int trim(self) except -1
+    # of the other half
+    cdef int commit(self) except -1                                    # let the commit phase see to the log
+    cdef bint anyone(self, Message* m) except -1                       # somebody takes messages of this subject
+    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1
+    cdef int evict(self, uint64_t seq) except -1

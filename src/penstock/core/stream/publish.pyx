@@ -1,0 +1,594 @@
+"""What a stream takes: header scan -> expectations -> dedupe -> limits -> append. The order of the checks is nats-server's.
+
+An accepted message has its sequence and is in the log's hands; a refused one has used no sequence. Headers whose rules most
+streams have switched off (rollup, TTL, counters, schedules, batches) take the slow path: a hook in Python, or a fixed refusal.
+Knows nothing of acks, durability or consumers.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memset
+from penstock.core.base.buffer cimport Out, out_free, out_put, parse_u63
+from penstock.core.base.quota cimport Usage, full
+from penstock.core.broker.reactor cimport Connection, Trace
+from penstock.core.broker.router cimport Message, Router, Sink
+from penstock.core.log.log cimport Log
+from penstock.core.log.subject_table cimport SubjectState
+from penstock.core.protocol.publish_headers cimport (
+    RARE_BATCH, RARE_COUNTER, RARE_ROLLUP, RARE_SCHEDULE, RARE_SOURCE, RARE_TTL, PublishHeaders, Text, header_value, scan_headers,
+    tidy,
+)
+from penstock.core.stream.dedupe cimport MessageIds
+from penstock.core.stream.draft cimport Draft, draft_of
+from penstock.core.stream.puback_queue cimport AckQueue
+
+from penstock.core.stream.refusals import not_allowed
+
+cdef enum:
+    HEADER_MAX = 65535             # bytes of a stored header block
+    RECORD_MAX = 33554432          # bytes of a record of a file stream
+    # refusals.STAGE_*
+    BATCH = 0
+    COUNTER = 1
+    TTL = 2
+    SCHEDULE = 3
+    ROLLUP = 4
+    TTL_VALUE = 5
+    AFTER = 6
+    FAST_BATCH = 7
+    ARRIVED = 8
+    COUNT = 9
+
+
+class StreamRefused(Exception):
+    """A publish was refused: what its PubAck would say."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+
+cdef class Batched:
+    """What a stream hands the messages of fast-ingest batches to."""
+
+    cdef int take(self, Message* m) except -1:
+        return 0
+
+
+cdef class Gathered:
+    """What a stream hands the messages of atomic batches to."""
+
+    cdef int take(self, Message* m, Draft draft) except -1:
+        return REFUSED
+
+
+cdef class Intake(Sink):
+    """The taking half of a Stream."""
+
+    def __cinit__(self):
+        memset(&self.scratch, 0, sizeof(Out))
+        memset(&self.last_subject, 0, sizeof(Out))
+        memset(&self.last_id, 0, sizeof(Out))
+
+    def __init__(self, Router router, str name, Log log, str domain) -> None:
+        self.router = router
+        self.reactor = router.reactor
+        self.name = name
+        self.name_bytes = name.encode("utf-8", "surrogateescape")
+        self.log = log
+        self.acks = AckQueue(name, domain)
+        self.ids = MessageIds()
+        self.refusal_texts = {}
+
+    def __dealloc__(self):
+        out_free(&self.scratch)
+        out_free(&self.last_subject)
+        out_free(&self.last_id)
+
+    cdef int commit(self) except -1:
+        return 0
+
+    cdef bint anyone(self, Message* m) except -1:
+        return True
+
+    cdef int stored(self, uint32_t subject_id, Message* m, uint64_t seq) except -1:
+        return 0
+
+    cdef int evict(self, uint64_t seq) except -1:
+        return self.log.remove(seq)
+
+    cdef bint in_doubt(self, uint64_t seq) except -1:
+        return False
+
+    cdef int traced(self, Connection source, Message* m) except -1:
+        """As take(), and the trace says which stream it was, whether anybody wanted it, and why it was refused."""
+        cdef Trace trace = self.reactor.trace
+        cdef bint unwanted = self.selective and not self.anyone(m)
+        subject = PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape")
+        cdef int took
+        self.refusal = None
+        if trace.only:
+            took = 1
+            self.weigh(m)
+        else:
+            took = Sink.traced(self, source, m)
+        trace.events.append(("js", self.name, subject, unwanted, "" if self.refusal is None else self.refusal[2]))
+        return took
+
+    cdef int weigh(self, Message* m) except -1:
+        """Refuse what would be refused whatever other messages there are; nothing is stored."""
+        cdef PublishHeaders h
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if self.check_size(m):
+            return REFUSED
+        scan_headers(m.body, m.hlen, &h)
+        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
+                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
+            return self.refuse(400, 10060, "expected stream does not match")
+        if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, &h):
+            return REFUSED
+        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
+            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
+        if self.discard_new:
+            return self.check_room((h.rare & RARE_ROLLUP) != 0, m)
+        return 0
+
+    cdef int accept(self, Message* m, uint64_t* seq) except -1:
+        """Check and store one message; an Outcome. The order of the checks is nats-server's."""
+        cdef PublishHeaders h
+        cdef Message own
+        cdef Draft draft = None
+        cdef int outcome
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if self.check_size(m):
+            scan_headers(m.body, m.hlen, &h)
+            own = m[0]
+            if not h.untidy or self.tidied(&own) or self.check_size(&own):         # what counts is what would be stored
+                return REFUSED
+            self.refusal = None
+        h.present = False
+        h.rare = 0
+        h.message_id.at = NULL
+        if self.every:
+            own = m[0]
+            m = &own
+            draft = draft_of(m)
+            outcome = self.ask(ARRIVED, m, &h, draft)
+            if outcome:
+                return outcome
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                return self.refuse(400, 10054, "message size exceeds maximum allowed")
+            return self.ask(FAST_BATCH, m, &h, None)       # who takes them has got it by now (core/stream/fast_batch)
+        if m.hlen:
+            scan_headers(m.body, m.hlen, &h)
+            if h.untidy:
+                own = m[0]
+                m = &own
+                self.tidied(m)
+                scan_headers(m.body, m.hlen, &h)
+                if draft is not None:
+                    draft.headers = PyBytes_FromStringAndSize(m.body, m.hlen)
+            if draft is None and h.rare and self.rules is not None and not self.gathers(&h):
+                own = m[0]
+                m = &own
+                draft = draft_of(m)
+            if h.present:
+                outcome = self.check_headers(m, &h, seq, draft)
+                if outcome != STORED:
+                    return outcome
+        if self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
+            if self.check_size(m):                 # what a rule has made of it
+                return REFUSED
+        if self.selective and not self.anyone(m):
+            outcome = self.skip(&h, seq)
+            if draft is not None:
+                draft.skipped = True
+        else:
+            if full(self.log.usage, self.size_of(m)):
+                return self.refuse_for_room()
+            if h.rare & RARE_TTL:
+                outcome = self.ask(TTL_VALUE, m, &h, draft)
+                if outcome:
+                    return outcome
+            if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+                return REFUSED
+            outcome = self.append(m, &h, max(self.reactor.now_ns, self.log.last_ts_ns), 0 if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+            if draft.extra is not None:
+                self.answer_text = self.acks.stored_text(seq[0], draft.extra)
+                outcome = ANSWERED
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
+
+    cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1:
+        """Store a message that passed the checks; STORED or REFUSED. The limits of the whole stream are the caller's."""
+        cdef uint32_t subject_id
+        if self.selective and not self.anyone(m):
+            return self.skip(h, seq)
+        try:
+            subject_id = self.id_of(m.subject, m.subject_len)
+            seq[0] = self.log.append_id(ts_ns, subject_id, m.body, m.hlen, m.body_len, <uint16_t>(flags | h.rare))
+        except (OSError, ValueError) as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.remember(h, seq[0])
+        self.stored(subject_id, m, seq[0])
+        if self.max_msgs_per_subject > 0:
+            self.trim_subject(subject_id)
+        return STORED
+
+    cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1:
+        """Nobody takes the message: it gets its sequence and its id is remembered, and that is all. STORED or REFUSED."""
+        seq[0] = self.log.last_seq + 1
+        try:
+            self.log.skip_to(seq[0] + 1)
+        except OSError as error:
+            return self.refuse(503, 10077, getattr(error, "strerror", None) or str(error))
+        self.log.last_ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
+        self.remember(h, seq[0])
+        return STORED
+
+    cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1:
+        """The message's id is the last one, and is known inside the duplicate window."""
+        self.last_id.len = 0
+        if h.message_id.at != NULL:
+            out_put(&self.last_id, h.message_id.at, h.message_id.n)
+            if self.duplicate_window_ns:
+                self.ids.add(h.message_id.at, h.message_id.n, seq, self.reactor.now_ns)
+        return 0
+
+    # --- for rules -----------------------------------------------------------------------------------------------------
+    def store(self, str subject, bytes payload, bytes headers = b"", *, seq: int = 0, ts_ns: int = 0, flags: int = 0) -> int:
+        """Store a message as it is, after the limits of discard new only; its sequence.
+
+        For messages whose checks were made elsewhere or that are the server's own: committed batches, markers, sourced messages.
+        Rules are asked at STAGE_STORED only. Nats-Msg-Id is remembered.
+        `seq`: the sequence it must have (a mirror; what is between is skipped); `ts_ns`: 0 = now.
+        Raises StreamRefused (discard new, disk); ValueError when the sequence is taken.
+        """
+        cdef Message m
+        cdef PublishHeaders h
+        cdef Draft draft = None
+        cdef uint64_t given = 0
+        cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
+        m.subject = PyBytes_AS_STRING(s)
+        m.subject_len = <uint32_t>PyBytes_GET_SIZE(s)
+        m.reply = NULL
+        m.reply_len = 0
+        m.body = PyBytes_AS_STRING(body)
+        m.hlen = <uint32_t>PyBytes_GET_SIZE(headers)
+        m.body_len = <uint32_t>PyBytes_GET_SIZE(body)
+        scan_headers(m.body, m.hlen, &h)
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, &m):
+            raise StreamRefused(*self.refusal)
+        if seq and seq != self.log.last_seq + 1:
+            if seq <= self.log.last_seq:
+                raise ValueError(f"sequence {seq} is taken: the stream is at {self.log.last_seq}")
+            self.log.skip_to(seq)
+        if self.rules is not None and (h.rare or self.every):
+            draft = draft_of(&m)
+            draft.flags = flags
+            draft.notes["previous"] = self.log.subject_state(subject)[2]
+        if self.append(&m, &h, ts_ns or max(self.reactor.now_ns, self.log.last_ts_ns), flags, &given) == REFUSED:
+            raise StreamRefused(*self.refusal)
+        if draft is not None:
+            draft.seq = given
+            draft.skipped = self.selective and not self.anyone(&m)
+            self.ask(AFTER, &m, &h, draft)
+        self.trim()
+        self.commit()
+        return given
+
+    cdef int land(self, Message* m, uint64_t* seq, uint64_t ts_ns, int flags, bint mirrored) except -1:
+        """Store a message of an origin, which has checked what its headers ask for; an Outcome.
+
+        `seq`: with `mirrored`, the sequence that it must have, above the last one: what is between is skipped.
+        """
+        cdef PublishHeaders h
+        cdef Draft draft = None
+        cdef int outcome
+        if self.sealed:
+            return self.refuse(400, 10109, "invalid operation on sealed stream")
+        if not self.log.memory and <uint64_t>m.subject_len + m.body_len + 34 > RECORD_MAX:
+            return self.refuse(503, 10077, "message too large")
+        scan_headers(m.body, m.hlen, &h)
+        if self.rules is not None and (self.every or h.rare):
+            draft = draft_of(m)
+            draft.sourced = True
+            draft.flags = flags
+            if self.every:
+                outcome = self.ask(ARRIVED, m, &h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_ROLLUP:
+                outcome = self.ask(ROLLUP, m, &h, draft)
+                if outcome:
+                    return outcome
+        if h.message_id.at != NULL and self.duplicate_window_ns and not mirrored:
+            if self.reactor.now_ns > self.duplicate_window_ns:
+                self.ids.forget_until(self.reactor.now_ns - self.duplicate_window_ns)
+            if self.ids.find(h.message_id.at, h.message_id.n):
+                return DUPLICATE
+        if draft is not None and self.every:
+            outcome = self.ask(COUNT, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        if self.selective and not self.anyone(m):
+            if draft is not None:
+                draft.skipped = True
+        elif full(self.log.usage, self.size_of(m)):
+            return self.refuse_for_room()
+        if draft is not None and h.rare & RARE_TTL:
+            outcome = self.ask(TTL_VALUE, m, &h, draft)
+            if outcome:
+                return outcome
+        if self.discard_new and self.check_room((h.rare & RARE_ROLLUP) != 0, m):
+            return REFUSED
+        if mirrored and seq[0] > self.log.last_seq + 1:
+            try:
+                self.log.skip_to(seq[0])
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
+        if not mirrored:
+            ts_ns = max(self.reactor.now_ns, self.log.last_ts_ns)
+        outcome = self.append(m, &h, ts_ns, flags if draft is None else draft.flags, seq)
+        if outcome == STORED and draft is not None:
+            draft.seq = seq[0]
+            self.ask(AFTER, m, &h, draft)
+        if outcome != REFUSED:
+            self.trim()
+        return outcome
+
+    def answer(self, str reply, bytes text, *, after_seq: int = 0) -> None:
+        """Send a publisher its answer in the order of the stream's acks, once the stream is durable up to a sequence."""
+        cdef bytes r = reply.encode("utf-8", "surrogateescape")
+        if len(r) and not self.no_ack:
+            self.acks.push_text(PyBytes_AS_STRING(r), <uint32_t>PyBytes_GET_SIZE(r), after_seq, text)
+            self.commit()
+
+    def announce(self, str subject, bytes payload, bytes headers, *, after_seq: int) -> None:
+        """Publish a message in the order of the stream's acks, once the stream is durable up to a sequence."""
+        self.acks.push_message(subject.encode("utf-8", "surrogateescape"), after_seq, headers, payload)
+        self.commit()
+
+    def duplicate_of(self, bytes message_id) -> int:
+        """The sequence of the message with this id inside the duplicate window, or 0."""
+        cdef uint64_t now = self.reactor.now_ns
+        if not self.duplicate_window_ns:
+            return 0
+        if now > self.duplicate_window_ns:
+            self.ids.forget_until(now - self.duplicate_window_ns)
+        return self.ids.find(PyBytes_AS_STRING(message_id), <uint32_t>PyBytes_GET_SIZE(message_id))
+
+    def ack_text(self, seq: int, extra: bytes = b"") -> bytes:
+        """The PubAck of a stored message; `extra`: further members, b',"batch":"x","count":2'."""
+        return self.acks.stored_text(seq, extra)
+
+    def error_text(self, int code, int err_code, str description) -> bytes:
+        """The PubAck that says why not."""
+        return self.acks.error(code, err_code, description)
+
+    cdef uint32_t id_of(self, const char* subject, uint32_t n) except? 4294967295:
+        """The log's id of a subject; the last one asked for is at hand."""
+        if n == self.last_subject.len and memcmp(self.last_subject.data, subject, n) == 0:
+            return self.last_subject_id
+        self.last_subject_id = self.log.subject_id(subject, n)
+        self.last_subject.len = 0
+        out_put(&self.last_subject, subject, n)
+        return self.last_subject_id
+
+    cdef int tidied(self, Message* m) except -1:
+        """Let m point at a copy whose header block is as it will be stored."""
+        cdef uint32_t hlen
+        self.scratch.off = self.scratch.len = 0
+        tidy(m.body, m.hlen, &self.scratch)
+        hlen = <uint32_t>self.scratch.len
+        out_put(&self.scratch, m.body + m.hlen, m.body_len - m.hlen)
+        m.body = self.scratch.data
+        m.body_len = m.body_len - m.hlen + hlen
+        m.hlen = hlen
+        return 0
+
+    cdef int refuse(self, int code, int err_code, str description) except -1:
+        """Remember why; returns REFUSED."""
+        self.refusal = (code, err_code, description)
+        text = self.refusal_texts.get(self.refusal)
+        if text is None:
+            text = self.acks.error(code, err_code, description)
+            if len(self.refusal_texts) < 64:
+                self.refusal_texts[self.refusal] = text
+        self.refusal_text = text
+        return REFUSED
+
+    cdef bint gathers(self, PublishHeaders* h) noexcept:
+        """Whether a message is of an atomic batch, and so kept as it is until the batch is whole."""
+        return h.rare & RARE_BATCH and self.gathered is not None and not self.batching
+
+    cdef int check_size(self, Message* m) except -1:
+        """REFUSED for what is too large for the stream; 0: it is not."""
+        if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+            return self.refuse(400, 10054, "message size exceeds maximum allowed")
+        if m.hlen > HEADER_MAX:
+            return self.refuse(400, 10097, "header size exceeds maximum allowed of 64k")
+        return 0
+
+    cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1:
+        """What the publisher expects, and whether the message is here already; STORED means: go on."""
+        cdef uint64_t now = self.reactor.now_ns
+        cdef int outcome
+        if h.rare:
+            if h.rare & RARE_BATCH and not self.batching:
+                if full(self.log.usage, self.size_of(m)):
+                    return self.refuse_for_room()
+                if self.max_msg_size >= 0 and m.body_len > <uint64_t>self.max_msg_size:
+                    return self.refuse(400, 10054, "message size exceeds maximum allowed")
+                if self.gathered is not None:
+                    return self.gathered.take(m, draft)
+                outcome = self.ask(BATCH, m, h, draft)
+                if outcome:
+                    return outcome
+            if h.rare & RARE_COUNTER:
+                outcome = self.ask(COUNTER, m, h, draft)
+                if outcome:
+                    return outcome
+        if h.stream.at != NULL and (h.stream.n != <uint32_t>PyBytes_GET_SIZE(self.name_bytes)
+                                    or memcmp(h.stream.at, PyBytes_AS_STRING(self.name_bytes), h.stream.n) != 0):
+            return self.refuse(400, 10060, "expected stream does not match")
+        if h.rare & RARE_TTL:
+            outcome = self.ask(TTL, m, h, draft)
+            if outcome:
+                return outcome
+        if (h.subject_sequence.at != NULL or h.subject.at != NULL) and self.check_subject_sequence(m, h):
+            return REFUSED
+        if h.last_sequence.at != NULL and <uint64_t>parse_u63(h.last_sequence.at, h.last_sequence.n) != self.log.last_seq:
+            return self.refuse(400, 10071, f"wrong last sequence: {self.log.last_seq}")
+        if h.rare & RARE_SCHEDULE:
+            outcome = self.ask(SCHEDULE, m, h, draft)
+            if outcome:
+                return outcome
+        if h.rare & RARE_SOURCE:
+            return self.refuse(400, 10227, "message stream source header is not allowed")
+        if h.message_id.at != NULL and self.duplicate_window_ns:
+            if now > self.duplicate_window_ns:
+                self.ids.forget_until(now - self.duplicate_window_ns)
+            seq[0] = self.ids.find(h.message_id.at, h.message_id.n)
+            if seq[0]:
+                return REFUSED if self.in_doubt(seq[0]) else DUPLICATE
+        if h.last_id.at != NULL and (h.last_id.n != self.last_id.len or memcmp(h.last_id.at, self.last_id.data, h.last_id.n) != 0):
+            last = PyBytes_FromStringAndSize(self.last_id.data, self.last_id.len) if self.last_id.len else b""
+            return self.refuse(400, 10070, f"wrong last msg ID: {last.decode('utf-8', 'replace')}")
+        if h.rare & RARE_ROLLUP:
+            outcome = self.ask(ROLLUP, m, h, draft)
+            if outcome:
+                return outcome
+        return STORED
+
+    cdef int check_subject_sequence(self, Message* m, PublishHeaders* h) except -1:
+        cdef uint64_t last = 0
+        cdef int64_t subject_id
+        cdef SubjectState* state
+        if h.subject_sequence.at == NULL:
+            return self.refuse(400, 10193, "missing sequence for expected last sequence per subject")
+        if h.subject.at != NULL:
+            try:
+                last = self.log.last_seq_of(PyBytes_FromStringAndSize(h.subject.at, h.subject.n).decode("utf-8", "surrogateescape"))
+            except OSError as error:
+                return self.refuse(503, 10077, error.strerror or str(error))
+        else:
+            subject_id = self.log.find_subject(m.subject, m.subject_len)
+            if subject_id >= 0:
+                state = self.log.subject(<uint32_t>subject_id)
+                last = state.last if state != NULL else 0
+        if <uint64_t>parse_u63(h.subject_sequence.at, h.subject_sequence.n) != last:
+            return self.refuse(400, 10071, f"wrong last sequence: {last}")
+        return 0
+
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1:
+        """The slow path: the rule's verdict at a stage, or what a stream answers that has such features switched off.
+
+        0: go on, with what the rule made of the message; else an Outcome.
+        """
+        cdef tuple names = (b"Nats-Batch-Id", b"Nats-Incr", b"Nats-TTL", b"Nats-Schedule", b"Nats-Rollup", b"Nats-TTL", b"", b"")
+        cdef bytes name
+        cdef Text t
+        if self.rules is None or draft is None:
+            if stage >= len(names):
+                return 0
+            name = names[stage]
+            if stage == SCHEDULE:
+                t.at = m.body
+                t.n = m.hlen
+            else:
+                t = header_value(m.body, m.hlen, PyBytes_AS_STRING(name), <uint32_t>PyBytes_GET_SIZE(name))
+            verdict = not_allowed(stage, PyBytes_FromStringAndSize(t.at, t.n) if t.at != NULL else b"",
+                                  PyBytes_FromStringAndSize(m.subject, m.subject_len))
+        else:
+            try:
+                verdict = self.rules.ask(stage, draft)
+            except OSError as error:
+                verdict = (503, 10077, error.strerror or str(error))
+            if draft.changed:
+                draft.point(m)
+                scan_headers(m.body, m.hlen, h)
+        if verdict is None:
+            return 0
+        if verdict is True:
+            return HANDLED
+        code, err_code, description = verdict
+        return self.refuse(code, err_code, description)
+
+    cdef uint64_t size_of(self, Message* m) noexcept:
+        """The bytes that a message counts for."""
+        return <uint64_t>m.subject_len + m.body_len + self.log.size_extra + (self.log.header_extra if m.hlen else 0)
+
+    cdef int refuse_for_room(self) except -1:
+        """The server has no room left, or the account."""
+        cdef Usage usage = self.log.usage
+        if usage.whole is not None and usage.whole.used > usage.whole.limit:
+            return self.refuse(503, 10023, "insufficient resources")
+        return self.refuse(400, 10002, "resource limits exceeded for account")
+
+    # --- limits --------------------------------------------------------------------------------------------------------
+    cdef int check_room(self, bint rollup, Message* m) except -1:
+        """Discard new: refuse what would exceed a limit, unless it replaces the oldest message of its subject."""
+        cdef int64_t subject_id = self.log.find_subject(m.subject, m.subject_len)
+        cdef SubjectState* state = self.log.subject(<uint32_t>subject_id) if subject_id >= 0 else NULL
+        cdef bint replaces = self.max_msgs_per_subject > 0 and state != NULL and state.msgs >= <uint64_t>self.max_msgs_per_subject
+        cdef uint64_t size = self.size_of(m)
+        cdef uint32_t oldest_id = 0, oldest_size = 0
+        if replaces and self.discard_new_per_subject and not rollup:
+            return self.refuse(503, 10077, "maximum messages per subject exceeded")
+        if self.max_msgs > 0 and self.log.msgs >= <uint64_t>self.max_msgs and not replaces:
+            return self.refuse(503, 10077, "maximum messages exceeded")
+        if self.max_bytes > 0 and self.log.bytes + size > <uint64_t>self.max_bytes:
+            if replaces:
+                self.log.peek(state.first, &oldest_id, &oldest_size)
+            if not replaces or oldest_size < size:
+                return self.refuse(503, 10077, "maximum bytes exceeded")
+        return 0
+
+    cdef int trim_subject(self, uint32_t subject_id) except -1:
+        """Remove what a subject has above its limit, oldest first."""
+        cdef SubjectState* state
+        state = self.log.subject(subject_id)
+        if state == NULL or state.msgs <= <uint64_t>self.max_msgs_per_subject or self.max_msgs_per_subject <= 0:
+            return 0
+        try:
+            while state != NULL and state.msgs > <uint64_t>self.max_msgs_per_subject:
+                self.evict(state.first)
+                state = self.log.subject(subject_id)
+        except OSError:
+            return 0                           # what the disk does not say of old messages: they go with a later one
+        return 0
+
+    cdef int trim(self) except -1:
+        """Remove what is above the limits of the whole stream, oldest first."""
+        if self.discard_new or not (
+                (self.max_msgs > 0 and self.log.msgs > <uint64_t>self.max_msgs)
+                or (self.max_bytes > 0 and self.log.bytes > <uint64_t>self.max_bytes)):
+            return 0
+        try:
+            if self.max_msgs > 0:
+                while self.log.msgs > <uint64_t>self.max_msgs:
+                    self.evict(self.log.first_seq)
+            if self.max_bytes > 0:
+                while self.log.msgs and self.log.bytes > <uint64_t>self.max_bytes:
+                    self.evict(self.log.first_seq)
+        except OSError:
+            return 0                           # as above
+        return 0

@@ -1,0 +1,44 @@
+"""Rollups: what is older than a message is removed, on its subject or on all.
+
+Knows nothing of headers, nor of what a rollup is allowed on (engine/rules).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from penstock.core.log.subject_table cimport SubjectState
+from penstock.core.stream.stream cimport Stream
+
+cdef enum:
+    FEW = 16                       # consumers are told of each removal up to here, of all together beyond
+
+
+def roll_up(Stream stream, below: int, str subject = "") -> int:
+    """Remove what is older than a sequence, on one literal subject or ("") on all; how many.
+
+    Costs what it removes, not what the stream holds.
+    """
+    cdef bytes name = subject.encode("utf-8", "surrogateescape")
+    cdef uint64_t end = below, n = 0, first = stream.log.first_seq
+    cdef SubjectState* state
+    cdef int64_t id = -1
+    if name:
+        id = stream.log.find_subject(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        state = stream.log.subject(<uint32_t>id) if id >= 0 else NULL
+        if state == NULL or state.first >= end:
+            return 0
+        if state.msgs <= FEW:
+            while state != NULL and state.first < end:
+                n += stream.evict(state.first)
+                state = stream.log.subject(<uint32_t>id)
+            if stream.log.first_seq != first:
+                stream.told()            # consumers that were before the first message go to it
+            stream.settle()
+            return n
+    if id < 0 or state.msgs == stream.log.msgs:
+        n = stream.log.purge(below)
+    else:
+        while state != NULL and state.first < end:
+            n += stream.log.remove(state.first)
+            state = stream.log.subject(<uint32_t>id)
+    if n:
+        stream.told()
+    return n

@@ -1,0 +1,336 @@
+"""Encrypted logs: what is read back, what can be seen in the files, what damage and forgery cost."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.log.encryption import LogLocked
+from penstock.core.log.log import Log, StoredMessage
+from penstock.vault import StreamCipher, Vault
+
+SEGMENT = 8192
+HEAD_BYTES = 64
+
+
+def vault(key: str = "one", previous: str = "", cipher: str = "aes") -> Vault:
+    made = Vault.of(key, previous, cipher, random=random.Random(key).randbytes)
+    assert made is not None
+    return made
+
+
+@pytest.fixture(params=["chacha", "aes"])
+def cipher(request: pytest.FixtureRequest) -> StreamCipher:
+    return vault(cipher=request.param).new()
+
+
+def opened(folder: Path, cipher: StreamCipher | None, compress: bool = False) -> Log:
+    log = Log(str(folder), segment_bytes=SEGMENT, cipher=cipher)
+    log.compress = compress
+    return log
+
+
+def fill(log: Log, count: int, start: int = 0) -> None:
+    for i in range(start, start + count):
+        headers = b"NATS/1.0\r\nMarkerHeader: %d\r\n\r\n" % i if i % 3 == 0 else b""
+        log.add(
+            i + 1, f"markersubject.{i % 7}", b"markerpayload-%d-" % i + b"x" * (i % 90), headers
+        )
+        if i % 11 == 0:
+            log.flush()
+    log.flush()
+
+
+def everything(log: Log) -> dict[int, StoredMessage]:
+    return {
+        seq: message for seq in range(1, log.last_seq + 1) if (message := log.get(seq)) is not None
+    }
+
+
+def texts(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path, path.read_bytes()
+
+
+def nothing_plain(folder: Path) -> None:
+    for path, data in texts(folder):
+        for marker in (b"markersubject", b"markerpayload", b"MarkerHeader"):
+            assert marker not in data, (path, marker)
+
+
+def drop_indexes(folder: Path) -> None:
+    for path in folder.glob("*.idx"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_what_was_stored_is_read_back_and_never_plain_in_a_file(
+    tmp_path: Path, cipher: StreamCipher, compress: bool
+) -> None:
+    folder = tmp_path / "log"
+    log = opened(folder, cipher, compress)
+    fill(log, 400)
+    whole = everything(log)
+    assert len(whole) == 400
+    for seq in range(100, 200, 3):
+        log.delete(seq)
+        del whole[seq]
+    log.flush()
+    while log.maintain():
+        assert everything(log) == whole
+    assert log.delete(5, erase=True)
+    assert log.delete(390, erase=True)
+    del whole[5], whole[390]
+    nothing_plain(folder)
+    state = (log.msgs, log.bytes, log.first_seq, log.last_seq, log.deleted())
+    assert (folder / f"{1:020d}.seg").read_bytes()[8] == (4 if compress else 3)
+    for how in ("killed", "no indexes", "closed"):
+        if how == "closed":
+            log.close()
+        else:
+            log.fsync()
+        del log
+        if how == "no indexes":
+            drop_indexes(folder)
+        log = opened(folder, cipher, compress)
+        assert everything(log) == whole, how
+        assert (log.msgs, log.bytes, log.first_seq, log.last_seq, log.deleted()) == state
+        assert log.lost == []
+        nothing_plain(folder)
+    fill(log, 5, 1000)
+    assert len(everything(log)) == len(whole) + 5
+
+
+def test_no_key_or_another_one_opens_nothing_and_touches_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = opened(folder, vault().new())
+    fill(log, 100)
+    log.close()
+    before = dict(texts(folder))
+    for wrong in (None, vault("other").new()):
+        with pytest.raises(LogLocked):
+            opened(folder, wrong)
+    assert dict(texts(folder)) == before
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("start", ["plain", "sealed", "other key"])
+@pytest.mark.parametrize("end", ["plain", "sealed"])
+def test_a_log_is_brought_to_the_form_that_is_wanted(
+    tmp_path: Path, start: str, end: str, compress: bool
+) -> None:
+    folder = tmp_path / "log"
+    box = vault()
+    keys = box.new()
+    if start == "plain":
+        keys.number = 0
+    log = opened(folder, keys, compress)
+    fill(log, 300)
+    while log.maintain():
+        pass
+    whole = everything(log)
+    log.close()
+    if start == "plain":
+        keys = box.new()
+    if start == "other key":
+        keys.begin(2)
+    if end == "plain":
+        keys.number = 0
+    log = opened(folder, keys, compress)
+    assert everything(log) == whole
+    fill(log, 30, 300)
+    whole = everything(log)
+    log.delete(17, erase=True)
+    del whole[17]
+    steps = 0
+    while log.maintain():
+        steps += 1
+        assert everything(log) == whole
+    assert log.unconverted == 0
+    assert steps >= (start == end == "sealed" and not compress) or log.unconverted == 0
+    log.close()
+    for remade in (keys, keys if end == "sealed" else None):
+        drop_indexes(folder)
+        log = opened(folder, remade, compress)
+        assert everything(log) == whole
+        assert log.lost == []
+        log.close()
+    if end == "sealed":
+        nothing_plain(folder)
+    else:
+        assert any(b"markerpayload" in data for _, data in texts(folder))
+
+
+def test_an_opened_log_writes_to_another_file_under_another_key(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    keys = vault().new()
+    log = opened(folder, keys)
+    fill(log, 10)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    del log
+    heads = set()
+    for where in (folder, copy, folder):
+        log = opened(where, keys)
+        assert log.last_seq == 10
+        log.add(1, "a", b"same")
+        log.flush()
+        newest = max(where.glob("*.seg"))
+        assert int(newest.stem) == 11
+        heads.add(newest.read_bytes()[32:56])
+        log.purge()
+        del log
+        newest.unlink()
+        drop_indexes(where)
+    assert len(heads) == 3
+
+
+def test_an_empty_log_is_opened_again_and_again_without_more_files(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    keys = vault().new()
+    heads = set()
+    for _ in range(4):
+        log = opened(folder, keys)
+        log.close()
+        (only,) = folder.glob("*.seg")
+        heads.add(only.read_bytes())
+    assert len(heads) == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), compress=st.booleans(), indexes=st.booleans())
+def test_a_flipped_bit_costs_one_message_or_none_and_never_alters_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, compress: bool, indexes: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("flip") / "log"
+    keys = vault().new()
+    log = opened(folder, keys, compress)
+    fill(log, 150)
+    while compress and log.maintain():
+        pass
+    whole = everything(log)
+    log.close()
+    path = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    raw = bytearray(path.read_bytes())
+    bit = data.draw(st.integers(0, len(raw) * 8 - 1))
+    raw[bit >> 3] ^= 1 << (bit & 7)
+    path.write_bytes(bytes(raw))
+    if not indexes:
+        drop_indexes(folder)
+    log = opened(folder, keys, compress)
+    found = everything(log)
+    assert all(whole[seq] == message for seq, message in found.items())
+    packed = raw[8] == 4
+    if path.suffix == ".idx":
+        assert len(found) == 150
+    elif not packed:
+        assert len(found) >= 149
+        if len(found) < 150:
+            assert log.lost
+    nothing_plain(folder)
+    fill(log, 3, 2000)
+    assert log.last_seq >= 153
+
+
+def records(data: bytes) -> list[tuple[int, bytes]]:
+    at, found = HEAD_BYTES, []
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        found.append((at, data[at : at + length]))
+        at += length
+    return found
+
+
+def reseal(record: bytes, salt: int) -> bytes:
+    """What somebody can do who has no key: make the checksum right."""
+    from penstock.core.base.buffer import crc32c_of
+
+    return record[:-4] + crc32c_of(record[:-4], salt).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("indexes", [True, False])
+@pytest.mark.parametrize(
+    "what", ["another's body", "another segment's", "altered", "plain", "time"]
+)
+def test_a_record_that_was_put_there_is_not_believed(
+    tmp_path: Path, what: str, indexes: bool
+) -> None:
+    folder = tmp_path / "log"
+    keys = vault().new()
+    log = opened(folder, keys)
+    for i in range(100):
+        log.add(i + 1, "orders.new", b"amount %05d" % i + b"." * 150)
+    whole = everything(log)
+    log.close()
+    first, second, *_ = sorted(folder.glob("*.seg"))
+    raw = bytearray(first.read_bytes())
+    salt = int.from_bytes(raw[12:16], "little")
+    rows = records(bytes(raw))
+    at, victim = rows[4]
+    if what == "another's body":
+        forged = victim[:32] + rows[7][1][32:]
+    elif what == "another segment's":
+        forged = victim[:32] + records(second.read_bytes())[4][1][32:]
+    elif what == "altered":
+        forged = victim[:60] + bytes([victim[60] ^ 1]) + victim[61:]
+    elif what == "time":
+        forged = victim[:24] + bytes([victim[24] ^ 1]) + victim[25:]
+    else:
+        forged = victim[:5] + b"\x02" + victim[6:32] + b"orders.new" + bytes(len(victim) - 42)
+    raw[at : at + len(victim)] = reseal(forged, salt)
+    first.write_bytes(bytes(raw))
+    if not indexes:
+        drop_indexes(folder)
+    log = opened(folder, keys)
+    found = everything(log)
+    assert found == {seq: message for seq, message in whole.items() if seq != 5}
+    assert [(first, count) for first, count, _ in log.lost] == [(5, 1)]
+
+
+def test_a_segment_of_another_stream_or_place_is_not_believed(tmp_path: Path) -> None:
+    logs = [tmp_path / "a", tmp_path / "b"]
+    box = vault()
+    ours = [box.new(), box.new()]
+    for folder, keys in zip(logs, ours, strict=True):
+        log = opened(folder, keys)
+        fill(log, 100)
+        log.close()
+    names = sorted(path.name for path in logs[0].glob("*.seg"))
+    shutil.copy(logs[1] / names[0], logs[0] / names[0])
+    with pytest.raises(LogLocked):
+        opened(logs[0], ours[0])
+    ours[1].take(1, [*ours[0].rows()])
+    drop_indexes(logs[0])
+    theirs = ours[1]
+    theirs.take(2, ours[0].rows())
+    log = opened(logs[0], theirs)
+    assert all(m.subject.startswith("markersubject") for m in everything(log).values())
+
+
+def test_an_erased_message_is_gone_from_the_file_and_stays_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    keys = vault().new()
+    log = opened(folder, keys)
+    fill(log, 60)
+    (path, *_) = sorted(folder.glob("*.seg"))
+    before = path.read_bytes()
+    assert log.delete(3, erase=True)
+    after = path.read_bytes()
+    at, record = records(before)[2]
+    assert after[at + 32 : at + len(record) - 4] == bytes(len(record) - 36)
+    del log
+    drop_indexes(folder)
+    log = opened(folder, keys)
+    assert log.get(3) is None
+    assert log.lost == []
+    assert log.msgs == 59
+    assert log.subjects() == {
+        f"markersubject.{k}": len(range(k, 60, 7)) - (k == 2) for k in range(7)
+    }

@@ -1,0 +1,106 @@
+"""Subjects by pattern against comparing each: any names, any patterns, runs and what is in none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.log.log import Log
+from penstock.core.protocol.subjects import matches
+
+RUN = 16384
+# bytes around the dot, so that `a-b` stands between `a` and `a.b`
+TOKENS = st.text(alphabet="ab-./~", min_size=1, max_size=2).map(lambda t: t.replace(".", "!"))
+WILD = st.one_of(TOKENS, st.just("*"))
+PATTERNS = st.tuples(st.lists(WILD, min_size=1, max_size=4), st.booleans()).map(
+    lambda parts: ".".join(parts[0] + [">"] * parts[1])
+)
+
+
+def expected(names: dict[str, int], pattern: str) -> dict[str, int]:
+    return {name: n for name, n in names.items() if matches(name, pattern)}
+
+
+@pytest.fixture(scope="module")
+def full() -> tuple[Log, dict[str, int]]:
+    """Three full runs and a rest, some subjects dead."""
+    seeded = random.Random(5)
+    log = Log(None)
+    names: dict[str, int] = {}
+    while len(names) < 3 * RUN + 100:
+        tokens = ["".join(seeded.choices("ab-!/~", k=seeded.choice((1, 1, 2)))) for _ in range(4)]
+        name = ".".join(tokens[: seeded.randrange(1, 5)]) + seeded.choice(("", f".{len(names)}"))
+        log.add(1, name, b"")
+        names[name] = names.get(name, 0) + 1
+    for seq in range(1, log.last_seq, 3):
+        found = log.get(seq)
+        assert found is not None
+        log.delete(seq)
+        names[found.subject] -= 1
+    live = {name: n for name, n in names.items() if n}
+    assert 0 < len(live) < len(names)
+    return log, live
+
+
+@settings(max_examples=150, deadline=None)
+@given(pattern=PATTERNS)
+def test_finds_what_comparing_each_finds(full: tuple[Log, dict[str, int]], pattern: str) -> None:
+    log, names = full
+    assert log.subjects(pattern) == expected(names, pattern)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pattern=PATTERNS, offset=st.integers(0, 60000), limit=st.integers(0, 60000))
+def test_pages_are_in_the_order_of_the_names(
+    full: tuple[Log, dict[str, int]], pattern: str, offset: int, limit: int
+) -> None:
+    log, names = full
+    found = expected(names, pattern)
+    total, page = log.subjects_page(pattern, offset, limit)
+    assert total == len(found)
+    assert list(page.items()) == sorted(found.items())[offset : offset + limit]
+
+
+def test_a_pattern_of_very_many_tokens_is_compared_with_each(
+    full: tuple[Log, dict[str, int]],
+) -> None:
+    log, _ = full
+    log.add(1, ".".join(["a"] * 300), b"")
+    assert list(log.subjects(".".join(["*"] * 300))) == [".".join(["a"] * 300)]
+    assert log.subjects(".".join(["*"] * 299)) == {}
+
+
+@settings(max_examples=30, deadline=None)
+@given(upto=st.integers(0, 320), most=st.sampled_from([5, 60, 1024]), seed=st.integers(0, 9))
+def test_the_last_of_many_subjects_up_to_a_sequence(upto: int, most: int, seed: int) -> None:
+    """Without histories and with them."""
+    seeded = random.Random(seed)
+    log = Log(None)
+    live: dict[int, str] = {}
+    for _ in range(300):
+        subject = f"a.{seeded.randrange(60)}"
+        live[log.add(1, subject, b"")] = subject
+    for seq in seeded.sample(sorted(live), 100):
+        log.delete(seq)
+        del live[seq]
+    newest = {subject: seq for seq, subject in sorted(live.items()) if seq <= upto}
+    expected = None if len(newest) > most else sorted(newest.values())
+    for _ in range(2):
+        assert log.last_of_each(["a.*"], upto, most) == expected
+        log.subjects_table.debt_free = 0
+        for _ in range(20):
+            log.last_of_each(["a.*"], 150, 1024)
+    assert log.subjects_table.tracking
+
+
+def test_the_last_of_each_subject_where_another_has_no_messages_any_more() -> None:
+    log = Log(None)
+    for subject in "abc":
+        log.add(1, subject, b"")
+    log.delete(1)
+    for patterns in ([">"], ["*"], ["b", ">"], ["c", "b", "a"]):
+        assert log.last_of_each(patterns, 3, 2) == [2, 3]
+        assert log.last_of_each(patterns, 2, 1) == [2]
