@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -73,14 +75,6 @@ def available_servers(oldest: tuple[int, int] = ALIKE) -> list[str]:
             f"PENSTOCK_TEST_SERVERS={asked}, but of those only {found} are here, from {oldest} on"
         )
     return found
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -15,15 +14,11 @@ from typing import Any
 import pytest
 
 from penstock.core.log.log import Log
+from tests.ports import free_port
 from tests.server.process import ServerProcess, Wire
 
 SEGMENTS = 3
 PAYLOAD = b"x" * 60_000
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def server_over(store: Path) -> tuple[ServerProcess, int]:

@@ -24,6 +24,7 @@ from penstock.core.protocol.wire import (
     WireError,
 )
 from tests.peers import available_servers, command_of
+from tests.ports import free_port
 
 OPEN = None
 SAID = {
@@ -163,9 +164,7 @@ def find_server() -> str | None:
 
 @pytest.fixture
 def peer_port(tmp_path: Path) -> Iterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     command = [str(find_server()), "-a", "127.0.0.1", "-p", str(port), "-l", str(tmp_path / "log")]
     with subprocess.Popen(command) as server:
         try:
