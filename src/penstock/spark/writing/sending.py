@@ -26,7 +26,7 @@ from penstock.errors import (
     Timeout,
 )
 from penstock.spark.connection import ReadError, client_for, forget_client, jetstream_for
-from penstock.spark.writing.progress import AnotherAttempt
+from penstock.spark.writing.progress import AnotherAttempt, Found
 from penstock.spark.writing.row_errors import (
     Sent,
     WriteError,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.client.blocking_jetstream import JetStream
     from penstock.spark.writing.composing import Messages
     from penstock.spark.writing.options import WriteOptions
-    from penstock.spark.writing.progress import Found, Progress
+    from penstock.spark.writing.progress import Progress
     from penstock.spark.writing.row_errors import RowErrors
     from penstock.spark.writing.target import Target
 
@@ -286,14 +286,17 @@ class Sender:
     def _repeat(self, unheard: list[tuple[int, Sent]]) -> None:
         """Nobody took these messages, but the stream did when it was looked at: the server is about
         to stop, a cluster chooses a leader, or the stream is gone. When it is there again they come
-        first, so that rows stay in order; :class:`WriteError` otherwise.
+        first, and with them those before them that it took and dropped, so that rows stay in order;
+        :class:`WriteError` otherwise.
         """
         self._publisher.close()
         self._await_stream(unheard[0][1].subject)
+        self._catch_up()
+        missing = self._missing(unheard)
 
         def publish(js: JetStream) -> None:
-            while unheard:
-                row, sent = unheard[0]
+            while missing:
+                row, sent, number = missing[0]
                 answer = js.client.request(
                     sent.subject, sent.data, raw_headers=sent.headers, timeout=js.timeout
                 )
@@ -304,7 +307,9 @@ class Sender:
                 except ApiError:
                     reason = judge(sent.subject, b"", answer.data, self._where)
                     self._errors.add(row, reason, sent)
-                del unheard[0]
+                if number is not None:
+                    self._publisher.flow.settle(number)
+                del missing[0]
 
         patiently(self._options, publish)
         try:
@@ -312,6 +317,35 @@ class Sender:
             self._publisher.send_again()
         except (PenstockError, OSError) as error:
             self._recover(error)
+
+    def _catch_up(self) -> None:
+        """Learn what the stream has by now, and give way to another attempt that has begun."""
+        progress = self._progress
+        if progress is None:
+            return
+        try:
+            patiently(self._options, lambda js: progress.over(js).look())
+        except AnotherAttempt as other:
+            self._give_way(progress, other)
+            self._publisher.close()
+        patiently(self._options, lambda _: self._settle())
+
+    def _missing(self, unheard: list[tuple[int, Sent]]) -> list[tuple[int, Sent, int | None]]:
+        """What nobody took, and what is not answered before the last of that, in the order of rows;
+        with its number in the window, where it still has one.
+        """
+        through = self._progress is not None and self._progress.finished
+        found = Found() if self._progress is None else self._progress.found
+        missing: list[tuple[int, Sent, int | None]] = []
+        for row, sent in unheard:
+            own = sent.header(MSG_ID) if self._own_ids else None
+            if not through and not found.has(row, sent.subject, own):
+                missing.append((row, sent, None))
+        last = max(row for row, _ in unheard)
+        for number, row, operation in self._publisher.flow.unanswered():
+            if row < last:
+                missing.append((row, message_of(operation), number))
+        return sorted(missing, key=lambda one: one[0])
 
     def _await_stream(self, subject: str) -> None:
         """Until the server has the stream; :class:`WriteError` when it says it has not, or stays
