@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from penstock.core.consumer.api_subjects import Desk
+from penstock.core.consumer.api_subjects import ApiSubjects
 from penstock.core.consumer.consumer import ACK_EXPLICIT, Consumer
 from penstock.core.log.log import Log
 from penstock.core.protocol.wire import OP_MSG
@@ -55,7 +55,7 @@ class Site:
         self.stream.configure(**rules)
         self.server.router.attach("s.>", self.stream)
         self.api: list[tuple[Any, ...]] = []
-        self.desk = Desk(self.server.router, self.on_api)
+        self.api_subjects = ApiSubjects(self.server.router, self.on_api)
         self.client = self.server.client()
         self.client.send("SUB in.> 1\r\n")
 
@@ -66,7 +66,7 @@ class Site:
     def consumer(self, name: str = "C", start_seq: int = 1, **rules: Any) -> Consumer:
         consumer = Consumer(self.stream, name, start_seq=start_seq)
         consumer.configure(**({"ack_policy": ACK_EXPLICIT} | rules))
-        self.desk.add(consumer)
+        self.api_subjects.add(consumer)
         return consumer
 
     def publish(

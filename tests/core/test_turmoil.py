@@ -32,8 +32,8 @@ class Turmoil:
         self.site = Site(folder=folder, sync=sync)
         self.site.reactor.max_pending = 200_000
         self.site.reactor.on_close = lambda connection: self.site.stream.publish("s.b", b"gone")
-        self.site.desk.max_deliver_advisory = self.told
-        self.site.desk.nak_advisory = self.told
+        self.site.api_subjects.max_deliver_advisory = self.told
+        self.site.api_subjects.nak_advisory = self.told
         self.clients: list[Client] = []
         self.acked: list[int] = []
         self.replies: list[str] = []
@@ -134,7 +134,7 @@ class Turmoil:
             gone = self.random.choice(consumers)
             kept = gone.snapshot()
             gone.close(self.random.choice(["", "Consumer Deleted", "Server Shutdown"]))
-            self.site.desk.remove(gone)
+            self.site.api_subjects.remove(gone)
             if self.random.random() < 0.5:
                 self.site.consumer(gone.name).restore(kept)
 

@@ -19,7 +19,7 @@ from penstock.core.base.disk import Disk
 from penstock.core.base.quota import Usage
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
-from penstock.core.consumer.api_subjects import Desk
+from penstock.core.consumer.api_subjects import ApiSubjects
 from penstock.core.consumer.consumer import Consumer
 from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
@@ -152,7 +152,7 @@ class Account:
         self.transit = transit or Transit()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
-        self.desk: Desk | None = None
+        self.api_subjects: ApiSubjects | None = None
         self.timers: Timers[ConsumerEntry] = Timers()
         self.transfers: list[Transfer] = []  # backups and restores that are on their way
         self.alarms: Timers[Alarm] = Timers()
@@ -172,21 +172,21 @@ class Account:
 
     def serve(self, api: ApiCallback) -> None:
         """Take the account's `$JS.API.` and `$JS.ACK.` subjects."""
-        desk = Desk(self.router, api)
-        desk.max_deliver_advisory = self._max_deliver
-        desk.nak_advisory = self._nak
-        desk.term_advisory = self._terminated
-        desk.pin_advisory = self._pin
-        desk.ack_metric = self._acknowledged
-        desk.explain_pull = explain_pull
-        desk.owner = f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
-        self.desk = desk
+        api_subjects = ApiSubjects(self.router, api)
+        api_subjects.max_deliver_advisory = self._max_deliver
+        api_subjects.nak_advisory = self._nak
+        api_subjects.term_advisory = self._terminated
+        api_subjects.pin_advisory = self._pin
+        api_subjects.ack_metric = self._acknowledged
+        api_subjects.explain_pull = explain_pull
+        api_subjects.owner = f"{self.settings.domain or '_'}.{short_hash(self.name)}.".encode()
+        self.api_subjects = api_subjects
 
     def leave(self) -> None:
         """Undo `serve`."""
-        if self.desk is not None:
-            self.router.detach_prefix(self.desk)
-            self.desk = None
+        if self.api_subjects is not None:
+            self.router.detach_prefix(self.api_subjects)
+            self.api_subjects = None
 
     def stream(self, name: str) -> StreamEntry:
         """The stream of this name; 10059, 10194."""

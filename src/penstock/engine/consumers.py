@@ -124,8 +124,8 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     """End the consumer's data path; its files stay."""
     if stream.journal is not None and entry.persistent:
         stream.journal.forget(entry.core)
-    if account.desk is not None:
-        account.desk.remove(entry.core)
+    if account.api_subjects is not None:
+        account.api_subjects.remove(entry.core)
     entry.core.deadline_changed = entry.core.on_change = entry.core.on_unbound = None
     account.timers.set(entry, 0)
     account.alarms.set(entry.unused, 0)
@@ -426,8 +426,8 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
     stream.consumers[meta.name] = entry
     stream.internal_consumers += entry.internal
     stream.direct_consumers += meta.config.direct
-    if account.desk is not None:
-        account.desk.add(core)
+    if account.api_subjects is not None:
+        account.api_subjects.add(core)
     configure_consumer(core, meta.config, stream.config)
     if meta.config.pause_until:
         _apply_pause(account, entry, told=False)

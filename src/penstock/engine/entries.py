@@ -26,7 +26,7 @@ from penstock.api.streams import (
 from penstock.core.consumer.ack_journal import AckJournal
 from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
 from penstock.core.stream.direct_get import Answers
-from penstock.core.stream.interest import Interest
+from penstock.core.stream.interest import InterestRetention
 from penstock.core.stream.stream import Stream
 from penstock.engine.consumer_config import filters_of, sample_percent
 from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
@@ -136,7 +136,7 @@ def configure_stream(core: Stream, config: StreamConfig) -> None:
         duplicate_window_ns=config.duplicate_window,
         no_ack=config.no_ack,
         sealed=config.sealed,
-        keeper=None if config.retention == "limits" else Interest,
+        retention=None if config.retention == "limits" else InterestRetention,
         selective=config.retention == "interest",
     )
     core.log.compress = config.compression == "s2"

@@ -1,11 +1,11 @@
 """The streams of an account are opened one after the other, in steps; what needs one of them waits for that one alone.
 
-    folders -> configurations -> a Waiting on the subjects of each stream        at once
+    folders -> configurations -> a StartupGate on the subjects of each stream    at once
     a step: a segment of a log, some message ids, a stream's consumers           as often as the shell calls
     a stream is there: it takes the subjects, and what was kept for it
     all are there: mirrors and sources are followed, requests that concern all are answered
 
-While something is being opened a Front stands before the account's desk and looks whose a request
+While something is being opened a GatedSink stands before the account's ApiSubjects and looks whose a request
 is. The stream that somebody waits for is opened next; of several each gets a step in turn, so that
 a small one does not wait for the end of a large one. A stream that can't be opened is reported and
 offline; who waited for it goes on and hears that.
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 
 from penstock.core.broker.reactor import Connection
-from penstock.core.broker.startup_gate import Front, Waiting
+from penstock.core.broker.startup_gate import GatedSink, StartupGate
 from penstock.core.log.log import Log
 from penstock.engine import streams
 from penstock.engine.account import Account
@@ -38,7 +38,7 @@ class Pending:
         self.files = files
         self.meta = meta
         self.config = meta.config
-        self.waiting = Waiting(lambda: on_asked(self))
+        self.waiting = StartupGate(lambda: on_asked(self))
         self.log: Log | None = None  # as soon as it is begun
         self.steps: Generator[None, None, StreamEntry] | None = None
 
@@ -81,7 +81,7 @@ class Opening:
         OSError: the store can't be used.
         """
         self._may_open = may_open
-        assert account.desk is not None
+        assert account.api_subjects is not None
         found = streams.found(account)
         pending = [Pending(files, meta, self._asked) for files, meta in found]
         self._account = account
@@ -89,16 +89,16 @@ class Opening:
         self._turns = dict.fromkeys(pending)  # in this order, if nobody waits
         self._awaited: deque[Pending] = deque()  # whose step is next, then
         self._late: list[tuple[Pending, StreamEntry]] = []  # that need all the others first
-        self._all = Waiting()  # what has to wait for all of them
-        self._desk = account.desk
-        self._front = Front(self._desk, self._needed)
+        self._all = StartupGate()  # what has to wait for all of them
+        self._api_subjects = account.api_subjects
+        self._front = GatedSink(self._api_subjects, self._needed)
         self.total = len(pending)
         self.left = len(pending)  # streams that are not open yet
         self.done = False
         for each in pending:
             for subject in each.config.subjects:
                 account.router.attach(subject, each.waiting)
-        account.router.detach_prefix(self._desk)
+        account.router.detach_prefix(self._api_subjects)
         for prefix in _PREFIXES:
             account.router.attach_prefix(prefix, self._front)
 
@@ -113,7 +113,7 @@ class Opening:
         """A request that came another way than by its subject; False: it needs not wait."""
         waiting = self._needed(subject)
         if waiting is not None:
-            waiting.hold(source, subject, reply, headers, body, self._desk)
+            waiting.hold(source, subject, reply, headers, body, self._api_subjects)
         return waiting is not None
 
     def finish(self) -> None:
@@ -224,9 +224,9 @@ class Opening:
         router = self._account.router
         router.detach_prefix(self._front)
         for prefix in _PREFIXES:
-            router.attach_prefix(prefix, self._desk)
+            router.attach_prefix(prefix, self._api_subjects)
 
-    def _needed(self, subject: str) -> Waiting | None:
+    def _needed(self, subject: str) -> StartupGate | None:
         """What a request has to wait for."""
         tokens = subject.split(".")
         name = tokens[2]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.broker.leaf import Events, Leaf, Rules
-from penstock.core.broker.remote_servers import Peers
+from penstock.core.broker.leaf import Events, Leaf, LeafPermissions
+from penstock.core.broker.remote_servers import RemoteServers
 from penstock.core.protocol.wire import OP_ERR, OP_MSG, OP_PONG, OP_SUB, OP_UNSUB, ROLE_LEAF, Parser
 from tests.core.wires import Client, Server
 
@@ -45,7 +45,12 @@ class Other:
     """Another server, played by hand: what it was told, what it got."""
 
     def __init__(
-        self, server: Server, peers: Peers, *, spoke: bool = False, **rules: Rules
+        self,
+        server: Server,
+        remote_servers: RemoteServers,
+        *,
+        spoke: bool = False,
+        **rules: LeafPermissions,
     ) -> None:
         self.server = server
         self.connection = server.sessions.accept()
@@ -55,7 +60,7 @@ class Other:
             setattr(self.leaf, name, rule)
         self.parser = Parser(ROLE_LEAF)
         self.told: dict[bytes, int] = {}
-        self.leaf.join(peers)
+        self.leaf.join(remote_servers)
 
     def send(self, data: bytes) -> None:
         self.server.sessions.feed(self.connection, data)
@@ -79,10 +84,10 @@ class Other:
         return got
 
 
-def account(others: int, **options: Any) -> tuple[Server, Peers, list[Other]]:
+def account(others: int, **options: Any) -> tuple[Server, RemoteServers, list[Other]]:
     server = Server()
-    peers = Peers(server.router)
-    return server, peers, [Other(server, peers, **options) for _ in range(others)]
+    remote_servers = RemoteServers(server.router)
+    return server, remote_servers, [Other(server, remote_servers, **options) for _ in range(others)]
 
 
 QUEUES = st.sampled_from(["", "", "q", "r"])
@@ -155,7 +160,7 @@ class Model:
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]]) -> None:
-    server, peers, others = account(3)
+    server, remote_servers, others = account(3)
     clients: list[Client] = [server.client() for _ in range(3)]
     model = Model()
     sid = 0
@@ -189,7 +194,7 @@ def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]])
                 server.sessions.eof(others[who].connection)
                 others[who].leaf.leave()
                 model.remote = {k: w for k, w in model.remote.items() if k[0] != who}
-                others[who] = Other(server, peers)
+                others[who] = Other(server, remote_servers)
             case ("pub", int(who), str(text)):
                 subject = text
                 clients[who].send(f"PUB {subject} 2\r\nhi\r\n")
@@ -212,9 +217,9 @@ def test_interest_and_messages_are_as_in_a_list(steps: list[tuple[object, ...]])
 
 
 def test_a_spoke_tells_its_hub_of_its_own_and_of_its_leafs_only() -> None:
-    server, peers, _ = account(0)
-    hubs = [Other(server, peers, spoke=True) for _ in range(2)]
-    leafs = [Other(server, peers) for _ in range(2)]
+    server, remote_servers, _ = account(0)
+    hubs = [Other(server, remote_servers, spoke=True) for _ in range(2)]
+    leafs = [Other(server, remote_servers) for _ in range(2)]
     hubs[0].send(b"LS+ of.reactor\r\nLS+ $LDS.xyz\r\n")
     leafs[0].send(b"LS+ of.leaf\r\n")
     server.client().send("SUB of.client 1\r\n")
@@ -280,9 +285,9 @@ def test_a_delivery_shows_its_own_subject_and_goes_by_another() -> None:
 def test_rules_hold_in_both_directions() -> None:
     server, _, others = account(
         1,
-        sending=Rules(["may.>"], ["may.not", "$JS.API.>"]),
-        asking=Rules(["ask.>"], ["ask.not.>"]),
-        receiving=Rules(["ask.>"], ["ask.not.>"]),
+        sending=LeafPermissions(["may.>"], ["may.not", "$JS.API.>"]),
+        asking=LeafPermissions(["ask.>"], ["ask.not.>"]),
+        receiving=LeafPermissions(["ask.>"], ["ask.not.>"]),
     )
     other = others[0]
     client = server.client()
@@ -303,8 +308,8 @@ def test_rules_hold_in_both_directions() -> None:
 
 
 def test_what_a_hub_may_not_send_is_left_out() -> None:
-    server, peers, _ = account(0)
-    reactor = Other(server, peers, spoke=True, asking=Rules(None, ["secret.>"]))
+    server, remote_servers, _ = account(0)
+    reactor = Other(server, remote_servers, spoke=True, asking=LeafPermissions(None, ["secret.>"]))
     client = server.client()
     client.send("SUB > 1\r\n")
     reactor.send(b"LMSG secret.a 0\r\n\r\nLMSG open.a 0\r\n\r\nLMSG $JS.ACK.a 0\r\n\r\n")
@@ -314,9 +319,9 @@ def test_what_a_hub_may_not_send_is_left_out() -> None:
 
 def test_a_loop_is_told() -> None:
     server = Server()
-    peers = Peers(server.router)
-    peers.loop_subject = b"$LDS.own"
-    other = Other(server, peers)
+    remote_servers = RemoteServers(server.router)
+    remote_servers.loop_subject = b"$LDS.own"
+    other = Other(server, remote_servers)
     assert other.messages() == []
     assert other.told == {b"$LDS.own": 1}
     other.send(b"LS+ $LDS.own\r\n")
@@ -365,7 +370,7 @@ def test_a_long_line_is_a_servers_right() -> None:
 def test_interest_of_a_leaf_is_bounded_as_that_of_clients() -> None:
     server = Server()
     server.reactor.max_subscription_bytes = 100_000
-    other = Other(server, Peers(server.router))
+    other = Other(server, RemoteServers(server.router))
     for number in range(1_000):
         other.send(b"LS+ a.%d\r\n" % number)
     assert server.reactor.subscription_bytes <= 50_000

@@ -1,4 +1,4 @@
-"""The desk: which subjects go where, in any shape."""
+"""The api_subjects: which subjects go where, in any shape."""
 
 import pytest
 from hypothesis import given
@@ -89,10 +89,10 @@ def test_a_name_can_be_given_to_another_consumer() -> None:
     site = pending_site()
     (first,) = site.stream.consumers()
     site.publish("$JS.ACK.S.C.1.1.1.0.0")
-    site.desk.remove(first)
+    site.api_subjects.remove(first)
     first.close("")
     second = site.consumer()
-    site.desk.remove(first)  # no longer its own: nothing happens
+    site.api_subjects.remove(first)  # no longer its own: nothing happens
     site.pull("1")
     (message,) = site.heard()
     site.ack(message)

@@ -172,7 +172,7 @@ def test_closing_tells_the_requests() -> None:
     site, consumer = filled(0)
     site.pull("3")
     consumer.close("Consumer Deleted")
-    site.desk.remove(consumer)
+    site.api_subjects.remove(consumer)
     assert statuses(site.heard()) == ["409 Consumer Deleted"]
     site.pull("1")
     (nobody,) = site.heard()
@@ -260,7 +260,7 @@ def test_next_acknowledges_and_asks_for_more() -> None:
 def test_refusal_with_a_delay(delay: bytes, seconds: int) -> None:
     site, _ = filled(1)
     told: list[tuple[object, ...]] = []
-    site.desk.nak_advisory = lambda *call: told.append(call[1:])
+    site.api_subjects.nak_advisory = lambda *call: told.append(call[1:])
     site.pull("9")
     (message,) = site.heard()
     site.ack(message, b"-NAK" + delay)
@@ -277,7 +277,7 @@ def test_refusal_with_a_delay(delay: bytes, seconds: int) -> None:
 def test_termination() -> None:
     site, consumer = filled(1)
     told: list[tuple[object, ...]] = []
-    site.desk.term_advisory = lambda *call: told.append(call[1:])
+    site.api_subjects.term_advisory = lambda *call: told.append(call[1:])
     site.pull("9")
     (message,) = site.heard()
     site.ack(message, b"+TERM  broken for good")
@@ -290,7 +290,7 @@ def test_termination() -> None:
 def test_backoff_stretches_the_waits_and_ends_at_max_deliver() -> None:
     site, consumer = filled(1, backoff_ns=(SECOND, 3 * SECOND), max_deliver=3)
     told: list[tuple[object, ...]] = []
-    site.desk.max_deliver_advisory = lambda *call: told.append(call[1:])
+    site.api_subjects.max_deliver_advisory = lambda *call: told.append(call[1:])
     site.pull("9")
     times = []
     for second in range(12):
@@ -373,7 +373,7 @@ def test_last_per_subject_then_everything_newer() -> None:
     site.pull("5")
     assert statuses(site.heard()) == ["11"]
     consumer.close("")
-    site.desk.remove(consumer)
+    site.api_subjects.remove(consumer)
     again = site.consumer(last_per_subject=True, filters=("s.0", "s.2"))
     again.restore(kept)
     site.pull("5")

@@ -191,11 +191,13 @@ def run_model(
         list[Message](),
         list[tuple[int, int]](),
     )
-    site.desk.max_deliver_advisory = lambda who, seq, deliveries: spent.append((seq, deliveries))
+    site.api_subjects.max_deliver_advisory = lambda who, seq, deliveries: spent.append(
+        (seq, deliveries)
+    )
     for number, step in enumerate(steps):
         if step[0] == "reload" and not model.requests:
             kept = consumer.snapshot()
-            site.desk.remove(consumer)
+            site.api_subjects.remove(consumer)
             consumer.close("")
             consumer = site.consumer(ack_wait_ns=WAIT_NS, **rules)
             consumer.restore(kept)

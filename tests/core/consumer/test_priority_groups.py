@@ -141,7 +141,7 @@ class Play:
         self.model = Model(policy)
         self.got: dict[int, Message] = {}
         self.pins: list[str] = []
-        self.site.desk.pin_advisory = self.pinned
+        self.site.api_subjects.pin_advisory = self.pinned
 
     def pinned(self, _: Consumer, group: str, pin: str, reason: str) -> None:
         assert group == "g"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from penstock.core.consumer.consumer import ACK_NONE
 from penstock.core.consumer.pacing import FlowWindow, Pacing
 from penstock.core.log.log import Log
-from penstock.core.protocol.permissions import Permits
+from penstock.core.protocol.permissions import ConnectionPermissions
 from penstock.core.stream.stream import SYNC_INTERVAL, Stream
 from tests.core.streams import Site
 
@@ -211,7 +211,7 @@ def test_a_bucket_never_lets_more_through_than_rate_and_burst(steps: list[tuple[
 def test_a_message_that_who_listens_may_not_have_does_not_hold_up_others() -> None:
     site = Site()
     consumer = site.consumer(deliver_subject="to.me", ack_wait_ns=30 * SECOND)
-    site.client.connection.permits = Permits(subscribe_deny=["s.secret"])
+    site.client.connection.permissions = ConnectionPermissions(subscribe_deny=["s.secret"])
     site.client.send("SUB s.* 1\r\nSUB to.me 2\r\n")
     for subject in ("s.a", "s.secret", "s.b"):
         site.publish(subject)

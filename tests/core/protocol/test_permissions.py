@@ -12,7 +12,7 @@ from penstock.core.protocol.permissions import (
     SUB_ALLOWED,
     SUB_FILTERED,
     SUB_REFUSED,
-    Permits,
+    ConnectionPermissions,
 )
 from tests.core.wires import Server
 
@@ -108,11 +108,11 @@ rules = st.builds(
 )
 
 
-def permits_of(model: Model) -> Permits:
+def permits_of(model: Model) -> ConnectionPermissions:
     def joined(found: list[tuple[str, str]] | None) -> list[str] | None:
         return None if found is None else [f"{subject} {queue}".strip() for subject, queue in found]
 
-    return Permits(
+    return ConnectionPermissions(
         model.publish_allow,
         model.publish_deny,
         joined(model.subscribe_allow),
@@ -143,7 +143,7 @@ def test_what_arrives_is_what_the_model_lets_through(
 ) -> None:
     server = Server()
     guarded = server.client()
-    guarded.connection.permits = permits_of(model)
+    guarded.connection.permissions = permits_of(model)
     accepted = []
     for sid, (pattern, queue) in enumerate(wanted):
         guarded.send(f"SUB {pattern} {queue} {sid}\r\n")
@@ -172,7 +172,7 @@ def test_what_arrives_is_what_the_model_lets_through(
 
 @given(st.binary(max_size=40), st.lists(patterns, max_size=3), st.lists(patterns, max_size=3))
 def test_any_bytes_can_be_asked_about(subject: bytes, allow: list[str], deny: list[str]) -> None:
-    permits = Permits(allow, deny, allow, deny)
+    permits = ConnectionPermissions(allow, deny, allow, deny)
     permits.may_receive(subject, b"q")
     permits.may_subscribe(subject, subject)
     if permits.may_publish(subject):
@@ -184,17 +184,17 @@ def test_any_bytes_can_be_asked_about(subject: bytes, allow: list[str], deny: li
     "subject", ["secret.>.x", "secret.*", "secret.\rx", "secret.\x0b", "secret.>"]
 )
 def test_a_deny_holds_for_subjects_that_are_odd(subject: str) -> None:
-    assert not Permits(publish_deny=["secret.>"]).may_publish(subject)
+    assert not ConnectionPermissions(publish_deny=["secret.>"]).may_publish(subject)
 
 
 def test_a_wildcard_has_to_be_covered_whole() -> None:
-    permits = Permits(subscribe_allow=["foo.*"])
+    permits = ConnectionPermissions(subscribe_allow=["foo.*"])
     assert permits.may_subscribe("foo.*") == SUB_ALLOWED
     assert permits.may_subscribe("foo.>") == SUB_REFUSED
 
 
 def test_queue_entries_say_which_queues() -> None:
-    permits = Permits(subscribe_allow=["foo", "foo v1", "bar v.*"])
+    permits = ConnectionPermissions(subscribe_allow=["foo", "foo v1", "bar v.*"])
     assert [permits.may_subscribe("foo", q) for q in ("", "v1", "v2")] == [1, 1, 0]
     assert [permits.may_subscribe("bar", q) for q in ("", "v.1", "w")] == [0, 1, 0]
 
@@ -202,25 +202,28 @@ def test_queue_entries_say_which_queues() -> None:
 @pytest.mark.parametrize("bad", ["", "a..b", "a b", ".a", "a.>.b", "a\tb"])
 def test_what_is_no_subject_is_told(bad: str) -> None:
     with pytest.raises(ValueError, match="not a subject"):
-        Permits(publish_allow=[bad])
+        ConnectionPermissions(publish_allow=[bad])
     with pytest.raises(ValueError, match="not a subject"):
-        Permits(subscribe_deny=[bad + " x y z"])
+        ConnectionPermissions(subscribe_deny=[bad + " x y z"])
 
 
 def test_it_shows_what_it_was_made_of() -> None:
-    permits = Permits(["a"], ["b.>"], ["c q", "d"], ["e"], 3, 4)
+    permits = ConnectionPermissions(["a"], ["b.>"], ["c q", "d"], ["e"], 3, 4)
     assert repr(permits) == (
-        "Permits(publish_allow=['a'], publish_deny=['b.>'], subscribe_allow=['c q', 'd'], "
+        "ConnectionPermissions(publish_allow=['a'], publish_deny=['b.>'], subscribe_allow=['c q', 'd'], "
         "subscribe_deny=['e'], responses_max=3, responses_expires_ns=4)"
     )
-    assert (Permits().publish_allow, Permits().subscribe_allow) == (None, None)
+    assert (ConnectionPermissions().publish_allow, ConnectionPermissions().subscribe_allow) == (
+        None,
+        None,
+    )
 
 
 # --- leave to answer ---
 
 
 def test_each_received_message_gives_leave_for_so_many_answers() -> None:
-    permits = Permits(responses_max=2)
+    permits = ConnectionPermissions(responses_max=2)
     assert not permits.may_publish("r")
     permits.received("r", 0)
     assert [permits.may_publish("r", 0) for _ in range(3)] == [True, True, False]
@@ -231,7 +234,7 @@ def test_each_received_message_gives_leave_for_so_many_answers() -> None:
 
 
 def test_leave_expires() -> None:
-    permits = Permits(responses_max=-1, responses_expires_ns=SECOND_NS)
+    permits = ConnectionPermissions(responses_max=-1, responses_expires_ns=SECOND_NS)
     permits.received("r", 5)
     assert all(permits.may_publish("r", 5 + SECOND_NS) for _ in range(100))
     assert not permits.may_publish("r", 6 + SECOND_NS)
@@ -239,7 +242,7 @@ def test_leave_expires() -> None:
 
 
 def test_an_answer_may_go_where_publishing_is_denied() -> None:
-    permits = Permits(publish_allow=["a"], publish_deny=["r"], responses_max=1)
+    permits = ConnectionPermissions(publish_allow=["a"], publish_deny=["r"], responses_max=1)
     permits.received("r", 0)
     permits.received("a", 0)  # may be published anyhow: nothing to remember
     assert permits.open_replies == 1
@@ -247,11 +250,11 @@ def test_an_answer_may_go_where_publishing_is_denied() -> None:
 
 
 def test_expired_leave_is_pruned_and_the_oldest_goes_when_there_is_too_much() -> None:
-    permits = Permits(responses_max=1, responses_expires_ns=SECOND_NS)
+    permits = ConnectionPermissions(responses_max=1, responses_expires_ns=SECOND_NS)
     for i in range(1000):
         permits.received(f"r.{i}", i * SECOND_NS // 10)
     assert permits.open_replies == 11
-    permits = Permits(responses_max=1, responses_expires_ns=-1)
+    permits = ConnectionPermissions(responses_max=1, responses_expires_ns=-1)
     for i in range(REPLIES_MAX + 10):
         permits.received(f"r.{i}", i)
     assert permits.open_replies == REPLIES_MAX
@@ -269,7 +272,7 @@ def test_expired_leave_is_pruned_and_the_oldest_goes_when_there_is_too_much() ->
 def test_leave_is_that_of_a_model_that_keeps_all_of_it(
     most: int, steps: list[tuple[str, str, int]]
 ) -> None:
-    permits = Permits(responses_max=most, responses_expires_ns=5)
+    permits = ConnectionPermissions(responses_max=most, responses_expires_ns=5)
     now = 0
     owed: dict[str, tuple[int, int]] = {}  # subject -> (deadline, answers)
     for kind, subject, passed in steps:
@@ -286,7 +289,7 @@ def test_leave_is_that_of_a_model_that_keeps_all_of_it(
 
 
 def test_copies_share_rules_and_not_leave() -> None:
-    first = Permits(publish_allow=["a"], responses_max=1)
+    first = ConnectionPermissions(publish_allow=["a"], responses_max=1)
     second = first.copy()
     first.received("r", 0)
     assert (first.may_publish("r"), second.may_publish("r")) == (True, False)
@@ -299,7 +302,9 @@ def test_copies_share_rules_and_not_leave() -> None:
 def test_a_connection_answers_what_it_was_asked() -> None:
     server = Server()
     service = server.client()
-    service.connection.permits = Permits(responses_max=1, responses_expires_ns=SECOND_NS)
+    service.connection.permissions = ConnectionPermissions(
+        responses_max=1, responses_expires_ns=SECOND_NS
+    )
     service.send("SUB svc 1\r\n")
     asker = server.client().send("SUB in.> 1\r\nPUB svc in.1 0\r\n\r\nPUB svc in.2 0\r\n\r\n")
     assert service.raw() == b"MSG svc 1 in.1 0\r\n\r\nMSG svc 1 in.2 0\r\n\r\n"
@@ -315,7 +320,7 @@ def test_a_connection_answers_what_it_was_asked() -> None:
 def test_a_queue_passes_over_a_member_that_may_not_have_it() -> None:
     server = Server()
     guarded, open_ = server.client(), server.client().send("SUB a.* q 1\r\n")
-    guarded.connection.permits = Permits(subscribe_deny=["a.b"])
+    guarded.connection.permissions = ConnectionPermissions(subscribe_deny=["a.b"])
     guarded.send("SUB a.* q 1\r\n")
     server.client().send("PUB a.b 0\r\n\r\n" * 20)
     assert (guarded.raw(), open_.raw().count(b"MSG")) == (b"", 20)
@@ -324,7 +329,7 @@ def test_a_queue_passes_over_a_member_that_may_not_have_it() -> None:
 def test_what_is_denied_to_all_was_delivered_to_nobody() -> None:
     server = Server()
     guarded = server.client()
-    guarded.connection.permits = Permits(subscribe_deny=["a.b"])
+    guarded.connection.permissions = ConnectionPermissions(subscribe_deny=["a.b"])
     guarded.send("SUB a.* 1\r\n")
     asker = server.client().send("SUB in 1\r\nPUB a.b in 0\r\n\r\n")
     assert b"NATS/1.0 503" in asker.raw()
@@ -335,7 +340,9 @@ def test_violations_are_quoted_and_told() -> None:
     told: list[str] = []
     server.sessions.on_violation = lambda connection, text: told.append(text)
     client = server.client()
-    client.connection.permits = Permits(publish_allow=["a"], subscribe_allow=["a"])
+    client.connection.permissions = ConnectionPermissions(
+        publish_allow=["a"], subscribe_allow=["a"]
+    )
     client.send(b'PUB "\xff 0\r\n\r\nSUB b\\ 1\r\nSUB b q" 2\r\n')
     assert client.raw() == (
         b'-ERR \'Permissions Violation for Publish to "\\"\\xff"\'\r\n'
@@ -349,7 +356,9 @@ def test_a_change_ends_what_it_does_not_cover() -> None:
     server = Server()
     client = server.client().send("SUB a.* 1\r\nSUB b q 2\r\nSUB a.b 3\r\nSUB c 4\r\n")
     assert server.sessions.recheck(client.connection) == 0
-    client.connection.permits = Permits(subscribe_allow=["a.>", "c"], subscribe_deny=["a.b"])
+    client.connection.permissions = ConnectionPermissions(
+        subscribe_allow=["a.>", "c"], subscribe_deny=["a.b"]
+    )
     assert server.sessions.recheck(client.connection) == 2
     assert client.raw() == (
         b'-ERR \'Permissions Violation for Subscription to "b" using queue "q" (sid "2")\'\r\n'
@@ -357,7 +366,7 @@ def test_a_change_ends_what_it_does_not_cover() -> None:
     )
     other = server.client().send("PUB a.b 0\r\n\r\nPUB a.c 0\r\n\r\nPUB c 0\r\n\r\n")
     assert client.raw() == b"MSG a.c 1 0\r\n\r\nMSG c 4 0\r\n\r\n"
-    client.connection.permits = None
+    client.connection.permissions = None
     server.sessions.recheck(client.connection)
     other.send("PUB a.b 0\r\n\r\n")
     assert client.raw() == b"MSG a.b 1 0\r\n\r\n"
@@ -366,6 +375,6 @@ def test_a_change_ends_what_it_does_not_cover() -> None:
 def test_a_deny_holds_at_once_for_subscriptions_there_are() -> None:
     server = Server()
     client = server.client().send("SUB a.* 1\r\n")
-    client.connection.permits = Permits(subscribe_deny=["a.b"])
+    client.connection.permissions = ConnectionPermissions(subscribe_deny=["a.b"])
     server.client().send("PUB a.b 0\r\n\r\n")
     assert client.raw() == b""

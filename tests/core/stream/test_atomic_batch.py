@@ -16,7 +16,7 @@ from penstock.core.base.disk import PyDisk
 from penstock.core.log.log import Log
 from penstock.core.stream.atomic_batch import store_whole
 from penstock.core.stream.draft import Draft, draft
-from penstock.core.stream.interest import Interest
+from penstock.core.stream.interest import InterestRetention
 from penstock.core.stream.stream import SYNC_ALWAYS, StreamRefused
 from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
@@ -285,7 +285,7 @@ def test_a_hole_in_a_group_of_an_earlier_segment(tmp_path: Path, which: int, clo
 @pytest.mark.parametrize(("low", "high"), list(itertools.combinations(range(7), 2)))
 def test_a_group_with_skips_is_dropped_for_any_hole(tmp_path: Path, low: int, high: int) -> None:
     """Of what nobody takes there is a skip between the messages of a group, and no message."""
-    site = Site(folder=str(tmp_path / "S"), keeper=Interest, selective=True)
+    site = Site(folder=str(tmp_path / "S"), retention=InterestRetention, selective=True)
     site.consumer(filters=("s.a",))
     site.stream.publish("s.a", b"before")
     drafts = [draft(f"s.{letter}", b"%d" % n, b"") for n, letter in enumerate("aababa")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.broker.leaf import Rules
+from penstock.core.broker.leaf import LeafPermissions
 from penstock.core.protocol.wire import ROLE_LEAF, Parser
 from tests.core.broker.test_leaf import Other, account
 from tests.fuzz.inputs import Input
@@ -21,7 +21,7 @@ def run(data: bytes) -> None:
     """Pieces of what three others send, while a client listens and publishes."""
     source = Input(data)
     kind = source.number()
-    rules = Rules(None, ["deny.>"])
+    rules = LeafPermissions(None, ["deny.>"])
     server, _, others = account(
         3, spoke=bool(kind & 1), sending=rules, receiving=rules, asking=rules
     )

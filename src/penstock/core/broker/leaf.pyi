@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.core.broker.reactor import Connection
-from penstock.core.broker.remote_servers import Peer, Peers
+from penstock.core.broker.remote_servers import RemoteServer, RemoteServers
 
 class Events:
     """What a Leaf hands on, to a subclass: nothing of it comes per message."""
@@ -20,25 +20,25 @@ class Events:
     def violation(self, leaf: Leaf, kind: str, subject: bytes) -> None:
         """It did what it knows that it may not; kind: Publish or Subscription."""
 
-class Rules:
+class LeafPermissions:
     """Subjects that are allowed but for those that are denied. ``allow`` None: everything is."""
 
     allow: list[bytes] | None
     deny: list[bytes]
 
     def __init__(self, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) -> None: ...
-    def permits_subject(self, subject: str) -> bool:
+    def allows_subject(self, subject: str) -> bool:
         """Whether a literal subject is allowed."""
 
-class Leaf(Peer):
+class Leaf(RemoteServer):
     """A connection to another server, which is our leaf or our hub."""
 
-    sending: Rules  # what goes there
-    asking: Rules  # what it is asked for, and from a reactor: what may come
-    receiving: Rules  # what may come from a leaf
+    sending: LeafPermissions  # what goes there
+    asking: LeafPermissions  # what it is asked for, and from a reactor: what may come
+    receiving: LeafPermissions  # what may come from a leaf
 
     def __init__(self, connection: Connection, events: Events, spoke: bool) -> None: ...
-    def join(self, peers: Peers) -> None:
+    def join(self, remote_servers: RemoteServers) -> None:
         """Both sides know who they are: tell all that is wanted here, and take part."""
     def leave(self) -> None:
         """The connection has ended."""

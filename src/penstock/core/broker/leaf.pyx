@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp, memcpy
 from penstock.core.base.buffer cimport out_waiting, put_u64
 from penstock.core.broker.reactor cimport Connection
-from penstock.core.broker.remote_servers cimport Peer, Peers
+from penstock.core.broker.remote_servers cimport RemoteServer, RemoteServers
 from penstock.core.broker.router cimport Message, Subscription, subscription_cost
 from penstock.core.protocol.subjects cimport pattern_subset, patterns_collide, subject_has_wildcard, subject_matches, subject_valid
 from penstock.core.protocol.wire cimport (
@@ -31,7 +31,7 @@ cdef enum:
     STUCK_NS = 100000000
 
 
-cdef class Rules:
+cdef class LeafPermissions:
     """Subjects that are allowed but for those that are denied; patterns as str. ``allow`` None: everything is."""
 
     def __init__(self, allow=None, deny=()) -> None:
@@ -40,7 +40,7 @@ cdef class Rules:
         self.open = allow is None and not self.deny
         self.system = allow is None and all(pattern.startswith(b"$") for pattern in self.deny)
 
-    cdef bint permits(self, const char* subject, size_t n) noexcept:
+    cdef bint allows(self, const char* subject, size_t n) noexcept:
         cdef bytes pattern
         cdef bint found
         if self.open or (self.system and subject[0] != c'$'):
@@ -55,7 +55,7 @@ cdef class Rules:
                 return True
         return False
 
-    cdef bint permits_interest(self, bytes pattern):
+    cdef bint allows_interest(self, bytes pattern):
         # Of a wildcard a part is enough: what is not allowed of it is not sent.
         cdef const char* p = PyBytes_AS_STRING(pattern)
         cdef size_t n = PyBytes_GET_SIZE(pattern)
@@ -74,10 +74,10 @@ cdef class Rules:
                 return True
         return False
 
-    def permits_subject(self, str subject) -> bool:
+    def allows_subject(self, str subject) -> bool:
         """Whether a literal subject is allowed."""
         s = subject.encode("utf-8", "surrogateescape")
-        return self.permits(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
+        return self.allows(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 class Events:
@@ -111,7 +111,7 @@ cdef bint of_servers(bytes subject):
     return subject.startswith((b"$LDS.", b"$GR.", b"_GR_."))
 
 
-cdef class Leaf(Peer):
+cdef class Leaf(RemoteServer):
     """A connection to another server, which is our leaf or our hub."""
 
     def __init__(self, Connection connection, events, bint spoke) -> None:
@@ -119,9 +119,9 @@ cdef class Leaf(Peer):
         super().__init__(connection)
         self.events = events
         self.spoke = spoke
-        self.sending = Rules()
-        self.asking = Rules()
-        self.receiving = Rules()
+        self.sending = LeafPermissions()
+        self.asking = LeafPermissions()
+        self.receiving = LeafPermissions()
         connection.operator = self
         connection.reader.role = ROLE_LEAF
         connection.reader.headers = True
@@ -130,21 +130,21 @@ cdef class Leaf(Peer):
         connection.verbose = connection.pedantic = connection.echo = False
         connection.headers = True
 
-    def join(self, Peers peers) -> None:
+    def join(self, RemoteServers remote_servers) -> None:
         """Both sides know who they are: tell all that is wanted here, and take part."""
         self.wanted = {}
         self.joining = True
         self.connection.ready = True
-        self.connection.router = peers.router
-        peers.join(self)
+        self.connection.router = remote_servers.router
+        remote_servers.join(self)
         self.joining = False
         self.connection.write(b"".join([line_of(key, b" " in key, n) for key, n in self.wanted.items()]))
 
     def leave(self) -> None:
         """The connection has ended."""
         self.wanted = None
-        if self.peers is not None:
-            self.peers.leave(self)
+        if self.remote_servers is not None:
+            self.remote_servers.leave(self)
 
     def wants(self) -> dict:
         """What the other side was told: subject, or subject and queue -> how many want it."""
@@ -182,7 +182,7 @@ cdef class Leaf(Peer):
                 else:
                     s = c.subscriptions.get(op.sid[:op.sid_len])
                     if s is not None:
-                        self.peers.router.unsubscribe(s)
+                        self.remote_servers.router.unsubscribe(s)
         return 0
 
     cdef int failed(self, int code) except -1:
@@ -205,9 +205,9 @@ cdef class Leaf(Peer):
         c.reactor.in_msgs += 1
         c.reactor.in_bytes += op.body_len
         if self.spoke:
-            if not self.asking.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+            if not self.asking.allows(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
                 return 0
-        elif not self.receiving.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+        elif not self.receiving.allows(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
             self.events.violation(self, "Publish", op.subject[:op.subject_len])
             return 0
         m.subject = op.subject
@@ -217,7 +217,7 @@ cdef class Leaf(Peer):
         m.body = op.body
         m.hlen = op.hlen
         m.body_len = op.body_len
-        self.peers.arrive(self, &m, op.queue, op.queue_len)
+        self.remote_servers.arrive(self, &m, op.queue, op.queue_len)
         return 0
 
     cdef int add(self, Op* op) except -1:
@@ -226,18 +226,18 @@ cdef class Leaf(Peer):
         if not subject_valid(op.subject, op.subject_len) or subject.count(b".") >= TOKENS_MAX:
             self.connection.write(b"-ERR 'Invalid Subscription'\r\n")
             return 0
-        if subject == self.peers.loop_subject:
+        if subject == self.remote_servers.loop_subject:
             self.events.loop(self)
             return 0
         if not self.spoke and not of_servers(subject) and not subject_has_wildcard(op.subject, op.subject_len):
-            if not self.sending.permits(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
+            if not self.sending.allows(op.subject, op.subject_len) and not exempt(op.subject, op.subject_len):
                 self.events.violation(self, "Subscription", subject)
                 return 0
         key = subject + b" " + queue if queue else subject
         if key not in self.connection.subscriptions and not self.room_for(subscription_cost(subject, queue, key)):
             self.connection.write(b"-ERR 'maximum subscriptions exceeded'\r\n")
             return 0
-        self.peers.subscribe(self, key, subject, queue, weight)
+        self.remote_servers.subscribe(self, key, subject, queue, weight)
         return 0
 
     cdef bint room_for(self, int64_t cost) noexcept:
@@ -248,19 +248,19 @@ cdef class Leaf(Peer):
 
     # --- what it is sent -----------------------------------------------------------------------------------------------
     cdef bint may_send(self, const char* subject, size_t n) noexcept:
-        return self.sending.permits(subject, n)
+        return self.sending.allows(subject, n)
 
     cdef int pass_on(self, Connection source, Message* m, bytes queues) except -1:
         cdef Connection c = self.connection
-        cdef Peer origin
+        cdef RemoteServer origin
         cdef char* start
         cdef char* p
         cdef const char* body = m.body
         cdef uint32_t hlen = m.hlen, n = m.body_len, queues_len = <uint32_t>PyBytes_GET_SIZE(queues)
-        if c.closed or c.closing or not self.sending.permits(m.subject, m.subject_len):
+        if c.closed or c.closing or not self.sending.allows(m.subject, m.subject_len):
             return 0
         if source is not None and source.operator is not None and PyBytes_GET_SIZE(self.cluster):
-            origin = <Peer?>source.operator
+            origin = <RemoteServer?>source.operator
             if origin.cluster == self.cluster:
                 return 0
         if hlen and not c.headers:
@@ -307,12 +307,12 @@ cdef class Leaf(Peer):
         return 1
 
     cdef int interest(self, bytes subject, bytes queue, int delta, Connection source) except -1:
-        cdef Peer other = None
+        cdef RemoteServer other = None
         cdef bint loop = subject.startswith(b"$LDS.")
         if self.wanted is None:
             return 0
         if source is not None and source.operator is not None:
-            other = <Peer?>source.operator
+            other = <RemoteServer?>source.operator
             if self.isolated or (PyBytes_GET_SIZE(other.cluster) and other.cluster == self.cluster):
                 return 0
             if self.spoke and other.spoke and not loop:
@@ -322,7 +322,7 @@ cdef class Leaf(Peer):
         n = max(had + delta, 0)
         if n == had:
             return 0
-        if delta > 0 and not loop and not self.asking.permits_interest(subject):
+        if delta > 0 and not loop and not self.asking.allows_interest(subject):
             return 0
         if n:
             self.wanted[key] = n
@@ -336,7 +336,7 @@ cdef class Leaf(Peer):
         """The rules of what may be asked for have changed: take back what it was told and may not be any more."""
         for key in list(self.wanted or ()):
             subject = key.partition(b" ")[0]
-            if not subject.startswith(b"$LDS.") and not self.asking.permits_interest(subject):
+            if not subject.startswith(b"$LDS.") and not self.asking.allows_interest(subject):
                 del self.wanted[key]
                 self.connection.write(line_of(key, False, 0))
 

@@ -6,7 +6,7 @@ place. core/broker/event_loop adds the epoll set, sends, and the sync threads. K
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.clock cimport Clock
-from penstock.core.protocol.permissions cimport Permits
+from penstock.core.protocol.permissions cimport ConnectionPermissions
 from penstock.core.protocol.wire cimport Reader
 
 
@@ -64,9 +64,9 @@ cdef class Connection(Task):
     cdef Operator operator                 # who does its operations; None: the reactor's. Another server has one of its own (core/broker/leaf)
     cdef dict subscriptions                # sid: bytes -> Subscription
     cdef public int64_t max_subscriptions  # of this connection; below 0: no limit
-    cdef readonly int64_t subscription_bytes   # memory that its subscriptions may take (core/broker/router reckons)
+    cdef readonly int64_t subscription_bytes  # memory that its subscriptions may take (core/broker/router reckons)
     cdef readonly uint64_t partial_ns      # since when an operation is on its way that is not whole yet; 0: none is
-    cdef Permits allowed                   # None: everything; set it through `permits`
+    cdef ConnectionPermissions allowed     # None: everything; set it through `permissions`
     cdef bint guarded                      # deliveries have to be asked for: the two below
     cdef bint filtered                     # a subscription overlaps what is denied
     cdef bint connected                    # it has sent a CONNECT that was accepted
@@ -89,14 +89,14 @@ cdef class Connection(Task):
     cdef public uint64_t ping_ns           # when the last PING went out that is not answered yet; 0: none
     cdef public uint64_t rtt_ns            # how long the last answer to a PING took; 0: not known
     cdef readonly uint64_t stalls          # how often it was not read from because a subscriber was congested
-    cdef char* reserve(self, size_t n) except NULL     # room in out; then commit(n)
-    cdef int commit(self, size_t n) except -1          # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
+    cdef char* reserve(self, size_t n) except NULL  # room in out; then commit(n)
+    cdef int commit(self, size_t n) except -1  # n bytes were written at reserve()'s address: marks dirty, cuts off a slow consumer
     cdef int put(self, const char* p, size_t n) except -1
     cdef bint congested(self) noexcept     # blocked, with more than LOW_WATER waiting: give it nothing that can wait
-    cdef int await_room(self, Task t) except -1        # t is woken when the output has drained (or the connection is gone)
-    cdef int drained(self) except -1                   # the output fell to LOW_WATER or less: wakes the waiters
-    cdef int finish(self, str reason) except -1        # flush what is waiting, then hang up
-    cdef int filter(self) except -1                    # from now on each delivery is checked against what is denied
+    cdef int await_room(self, Task t) except -1  # t is woken when the output has drained (or the connection is gone)
+    cdef int drained(self) except -1       # the output fell to LOW_WATER or less: wakes the waiters
+    cdef int finish(self, str reason) except -1  # flush what is waiting, then hang up
+    cdef int filter(self) except -1        # from now on each delivery is checked against what is denied
 
 
 cdef class Reactor:
@@ -108,7 +108,7 @@ cdef class Reactor:
     cdef public int64_t max_payload
     cdef public uint32_t max_line
     cdef public int64_t max_output_bytes   # of all blocked connections together: above it those with the most are cut off; 0: no limit
-    cdef public int64_t max_subscription_bytes     # of all connections; one may have half of it; 0: no limit
+    cdef public int64_t max_subscription_bytes  # of all connections; one may have half of it; 0: no limit
     cdef readonly int64_t subscription_bytes
     cdef public bint drop_for_slow         # a congested subscriber misses messages instead of holding up who publishes
     cdef Operator operator                 # set once at start
@@ -134,13 +134,13 @@ cdef class Reactor:
     cdef int enlist_commit(self, Task t) except -1
     cdef int enlist_delivery(self, Task t) except -1
     # virtual: Turn overrides these three
-    cdef int flush(self, Connection c) except -1           # hand waiting output to the kernel (here: to the transport, if any)
-    cdef int hang_up(self, Connection c, str reason) except -1     # close now: subscriptions gone, socket closed
-    cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1   # fdatasync(handle), then owner.synced(upto, errno)
-    cdef int lend(self, Out* out) except -1                # an output buffer from the pool
-    cdef int returned(self, Out* out) except -1            # drained: back into the pool
+    cdef int flush(self, Connection c) except -1  # hand waiting output to the kernel (here: to the transport, if any)
+    cdef int hang_up(self, Connection c, str reason) except -1  # close now: subscriptions gone, socket closed
+    cdef int submit_sync(self, Synced owner, int handle, uint64_t upto) except -1  # fdatasync(handle), then owner.synced(upto, errno)
+    cdef int lend(self, Out* out) except -1  # an output buffer from the pool
+    cdef int returned(self, Out* out) except -1  # drained: back into the pool
     cdef int report(self, object error) except -1
     cdef int resume(self) except -1
-    cdef int serve(self, Connection c, Reader* r) except -1        # operate; an exception closes that connection only
+    cdef int serve(self, Connection c, Reader* r) except -1  # operate; an exception closes that connection only
     # the end of a turn: commits, deliveries, output; True when there is more to do at once
     cdef bint finish_turn(self) except -1

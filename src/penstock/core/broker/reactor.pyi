@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.base.clock import Clock
-from penstock.core.protocol.permissions import Permits
+from penstock.core.protocol.permissions import ConnectionPermissions
 
 SLOW_PENDING: str
 
@@ -61,8 +61,8 @@ class Connection:
     rtt_ns: int
     stalls: int
     max_subscriptions: int  # of this connection; below 0: no limit
-    permits: (
-        Permits | None
+    permissions: (
+        ConnectionPermissions | None
     )  # None: everything; then Sessions.recheck for the subscriptions there are
     stalled: bool  # not read from for now: adapters stop reading, too
     def pending_bytes(self) -> int: ...

@@ -199,12 +199,12 @@ cdef class Connection(Task):
         return 0
 
     @property
-    def permits(self) -> Permits | None:
+    def permissions(self) -> ConnectionPermissions | None:
         """What it may do; None: everything. A new value holds from now on; Sessions.recheck looks at the subscriptions there are."""
         return self.allowed
 
-    @permits.setter
-    def permits(self, Permits value) -> None:
+    @permissions.setter
+    def permissions(self, ConnectionPermissions value) -> None:
         self.allowed = value
         self.filtered = value is not None and len(self.subscriptions) > 0
         self.guarded = value is not None and (self.filtered or value.responses_max != 0)

@@ -7,11 +7,11 @@ from penstock.core.broker.router cimport Message, Neighbours, QueueGroup, Remote
 from penstock.core.protocol.subjects cimport Route
 
 
-cdef class Peer(Operator):
+cdef class RemoteServer(Operator):
     """Another server at the other end of a connection. It gets a message once, for all of its subscriptions that match."""
     cdef readonly Connection connection
-    cdef readonly Peers peers                      # None before it has joined
-    cdef uint64_t mark                             # scratch of Peers.send
+    cdef readonly RemoteServers remote_servers     # None before it has joined
+    cdef uint64_t mark                             # scratch of RemoteServers.send
     cdef public bint spoke                         # it is the hub of the two, and we are a leaf of it
     cdef public bint isolated                      # it does not hear of what other servers want
     cdef public bytes cluster                      # its cluster's name, b"": none. What is of a cluster does not go back there
@@ -21,13 +21,13 @@ cdef class Peer(Operator):
     cdef bint may_send(self, const char* subject, size_t n) noexcept
 
 
-cdef class Peers(Neighbours):
+cdef class RemoteServers(Neighbours):
     cdef readonly Router router
     cdef readonly list members                     # that have joined
     cdef public bytes loop_subject                 # one that nobody else has: whoever offers it back is behind two of our connections
     cdef uint64_t marks
     cdef Out scratch                               # a consumer's reply and subject
     cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m)
-    # A message from a peer, for plain subscribers and the queue groups named (blanks between). How many took it.
-    cdef int arrive(self, Peer peer, Message* m, const char* queues, uint32_t queues_len) except -1
-    cdef int subscribe(self, Peer peer, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1
+    # A message from a server, for plain subscribers and the queue groups named (blanks between). How many took it.
+    cdef int arrive(self, RemoteServer server, Message* m, const char* queues, uint32_t queues_len) except -1
+    cdef int subscribe(self, RemoteServer server, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1

@@ -1,14 +1,14 @@
 """The other servers that one account is connected to: who gets a message, and who hears of interest.
 
-A message goes to a peer once, however many of its subscriptions match, with the names of the queue groups that it is to serve. A
-queue group is served here if it has a member here, else by one of the peers that have some, each as likely as it has members.
+A message goes to a server once, however many of its subscriptions match, with the names of the queue groups that it is to serve. A
+queue group is served here if it has a member here, else by one of the remote_servers that have some, each as likely as it has members.
 
-From a peer a message goes to everybody but itself and those of its cluster; queue groups take part when they are named.
+From a server a message goes to everybody but itself and those of its cluster; queue groups take part when they are named.
 
 A consumer's message is delivered to one subject and shows another. Between servers it goes by the first; the second rides behind
 the reply, `$JS.ACK...@subject`, and is taken off where it is delivered to a client.
 
-Knows nothing of how a peer is spoken to (core/broker/leaf), nor of how it was found.
+Knows nothing of how a server is spoken to (core/broker/leaf), nor of how it was found.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
@@ -23,7 +23,7 @@ cdef enum:
     ACK_LEN = 8                # $JS.ACK.
 
 
-cdef class Peer(Operator):
+cdef class RemoteServer(Operator):
     """Another server at the other end of a connection."""
 
     def __init__(self, Connection connection) -> None:
@@ -40,11 +40,11 @@ cdef class Peer(Operator):
         return True
 
 
-cdef inline Peer peer_of(Connection c):
-    return <Peer>c.operator if c is not None and isinstance(c.operator, Peer) else None
+cdef inline RemoteServer server_of(Connection c):
+    return <RemoteServer>c.operator if c is not None and isinstance(c.operator, RemoteServer) else None
 
 
-cdef inline bint of_one_cluster(Peer a, Peer b):
+cdef inline bint of_one_cluster(RemoteServer a, RemoteServer b):
     return a is not None and PyBytes_GET_SIZE(a.cluster) > 0 and a.cluster == b.cluster
 
 
@@ -66,7 +66,7 @@ cdef bint is_named(const char* names, uint32_t n, bytes name) noexcept:
     return False
 
 
-cdef class Peers(Neighbours):
+cdef class RemoteServers(Neighbours):
     """The neighbours of one account's router."""
 
     def __cinit__(self):
@@ -84,12 +84,12 @@ cdef class Peers(Neighbours):
     cdef RemoteSubscription choose(self, QueueGroup group, Connection source, Message* m):
         """One that may have the message, by weight; None: nobody may."""
         cdef RemoteSubscription s, found = None
-        cdef Peer origin = peer_of(source), peer
+        cdef RemoteServer origin = server_of(source), server
         cdef uint64_t total = 0
         for s in group.remote or ():
-            peer = <Peer>s.connection.operator
-            if (s.connection is source or s.connection.closed or s.connection.closing or of_one_cluster(origin, peer)
-                    or not peer.may_send(m.subject, m.subject_len)):
+            server = <RemoteServer>s.connection.operator
+            if (s.connection is source or s.connection.closed or s.connection.closing or of_one_cluster(origin, server)
+                    or not server.may_send(m.subject, m.subject_len)):
                 continue
             total += s.weight
             # the last of those so far stays with the probability of its weight: each gets its share
@@ -100,7 +100,7 @@ cdef class Peers(Neighbours):
     cdef int send(self, Route route, Connection source, Message* m, PyObject** unserved, int n) except -1:
         cdef int i, took = 0
         cdef uint64_t mark
-        cdef Peer peer, first = None
+        cdef RemoteServer server, first = None
         cdef RemoteSubscription s
         cdef list others = None
         cdef dict names = None
@@ -111,31 +111,31 @@ cdef class Peers(Neighbours):
         for i in range(route.n if route is not None else 0):
             item = <object>route.items[i]
             if type(item) is RemoteSubscription and (<RemoteSubscription>item).connection is not source:
-                peer = <Peer>(<RemoteSubscription>item).connection.operator
-                if peer.mark != mark:
-                    peer.mark = mark
+                server = <RemoteServer>(<RemoteSubscription>item).connection.operator
+                if server.mark != mark:
+                    server.mark = mark
                     if first is None:
-                        first = peer
+                        first = server
                     elif others is None:
-                        others = [peer]
+                        others = [server]
                     else:
-                        others.append(peer)
+                        others.append(server)
         if n:
             names = {}
             for i in range(n):
                 s = self.choose(<QueueGroup>unserved[i], source, m)
                 if s is not None:
-                    peer = <Peer>s.connection.operator
-                    names[peer] = names.get(peer, b"") + s.queue + b" "
-                    if peer.mark != mark:
-                        peer.mark = mark
+                    server = <RemoteServer>s.connection.operator
+                    names[server] = names.get(server, b"") + s.queue + b" "
+                    if server.mark != mark:
+                        server.mark = mark
                         others = [] if others is None else others
-                        others.append(peer)
+                        others.append(server)
         if first is not None:
             took = first.pass_on(source, m, names.get(first, b"") if names is not None else b"")
         if others is not None:
-            for peer in others:
-                took += peer.pass_on(source, m, names.get(peer, b"") if names is not None else b"")
+            for server in others:
+                took += server.pass_on(source, m, names.get(server, b"") if names is not None else b"")
         return took
 
     cdef int hand(self, Route route, Message* m, bytes target, PyObject** unserved, int n) except -1:
@@ -151,9 +151,9 @@ cdef class Peers(Neighbours):
         shown.subject_len = <uint32_t>PyBytes_GET_SIZE(target)
         return self.send(route, None, &shown, unserved, n)
 
-    cdef int arrive(self, Peer peer, Message* m, const char* queues, uint32_t queues_len) except -1:
+    cdef int arrive(self, RemoteServer server, Message* m, const char* queues, uint32_t queues_len) except -1:
         cdef Router router = self.router
-        cdef Connection source = peer.connection
+        cdef Connection source = server.connection
         cdef Message plain = m[0], shown
         cdef int i, took = 0, n = 0
         cdef PyObject* unserved[UNSERVED_MAX]
@@ -193,15 +193,15 @@ cdef class Peers(Neighbours):
 
     # --- interest ------------------------------------------------------------------------------------------------------
     cdef int changed(self, bytes subject, bytes queue, int delta, Connection source) except -1:
-        cdef Peer peer
-        for peer in self.members:
-            if peer.connection is not source:
-                peer.interest(subject, queue, delta, source)
+        cdef RemoteServer server
+        for server in self.members:
+            if server.connection is not source:
+                server.interest(subject, queue, delta, source)
         return 0
 
-    cdef int subscribe(self, Peer peer, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1:
-        """The peer wants a subject, or has another weight in a queue group."""
-        cdef Connection c = peer.connection
+    cdef int subscribe(self, RemoteServer server, bytes sid, bytes subject, bytes queue, uint32_t weight) except -1:
+        """The server wants a subject, or has another weight in a queue group."""
+        cdef Connection c = server.connection
         cdef RemoteSubscription s = c.subscriptions.get(sid)
         cdef int delta
         if s is None:
@@ -215,28 +215,28 @@ cdef class Peers(Neighbours):
             self.changed(subject, queue, delta, c)
         return 0
 
-    def join(self, Peer peer) -> None:
-        """The peer takes part from now on, and hears of all the interest there is."""
+    def join(self, RemoteServer server) -> None:
+        """The server takes part from now on, and hears of all the interest there is."""
         cdef Connection c
         cdef Subscription s
         self.router.neighbours = self
-        peer.peers = self
-        self.members.append(peer)
+        server.remote_servers = self
+        self.members.append(server)
         for c in self.router.reactor.connections.values():
-            if c.router is self.router and c is not peer.connection:
+            if c.router is self.router and c is not server.connection:
                 for s in c.subscriptions.values():
-                    peer.interest(s.subject, s.queue, (<RemoteSubscription>s).weight if type(s) is RemoteSubscription else 1, c)
+                    server.interest(s.subject, s.queue, (<RemoteSubscription>s).weight if type(s) is RemoteSubscription else 1, c)
         for pattern, n in self.router.sinks.items():
-            peer.interest(pattern, b"", n, None)
+            server.interest(pattern, b"", n, None)
         for announcer in self.router.announcers:
             for pattern in announcer():
-                peer.interest(pattern, b"", 1, None)
+                server.interest(pattern, b"", 1, None)
         if self.loop_subject:
-            peer.interest(self.loop_subject, b"", 1, None)
+            server.interest(self.loop_subject, b"", 1, None)
 
-    def leave(self, Peer peer) -> None:
-        """The peer is gone."""
-        if peer in self.members:
-            self.members.remove(peer)
+    def leave(self, RemoteServer server) -> None:
+        """The server is gone."""
+        if server in self.members:
+            self.members.remove(server)
         if not self.members:
             self.router.neighbours = None

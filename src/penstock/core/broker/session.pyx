@@ -1,7 +1,7 @@
 """What a client's operations do: CONNECT, PUB, SUB, UNSUB, PING; verbose, pedantic, -ERR texts, limits.
 
 The texts and which of them close the connection are the protocol's; who may connect is decided by
-the `connect` callback, what a connection may do by its Permits. Knows nothing of sockets, and of streams
+the `connect` callback, what a connection may do by its ConnectionPermissions. Knows nothing of sockets, and of streams
 only that they are somebody's sinks.
 
 While the decision about a CONNECT is awaited (`connect` returned PENDING) nothing more of that connection is
@@ -112,7 +112,7 @@ cdef class Sessions(Operator):
         cdef int ended = 0, verdict
         if connection.allowed is None or connection.closed:
             return 0
-        connection.permits = connection.allowed
+        connection.permissions = connection.allowed
         filtered = False
         for s in list(connection.subscriptions.values()):
             verdict = connection.allowed.rules.may_subscribe(s.subject, s.queue)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Sink
 
-class Waiting(Sink):
+class StartupGate(Sink):
     """Keeps messages for somebody who is not there yet; who sent one is not read from meanwhile."""
 
     def __init__(self, on_asked: Callable[[], None] | None = None) -> None:
@@ -30,8 +30,8 @@ class Waiting(Sink):
     def abandon(self) -> None:
         """The server goes: what was kept gets no answer but that nobody is there."""
 
-class Front(Sink):
+class GatedSink(Sink):
     """Stands before a sink: messages that need what is not there yet wait for it."""
 
-    def __init__(self, behind: Sink, choose: Callable[[str], Waiting | None]) -> None:
+    def __init__(self, behind: Sink, choose: Callable[[str], StartupGate | None]) -> None:
         """choose(subject) says what a message needs; None: it goes to the sink at once."""

@@ -12,11 +12,11 @@ cdef enum:
     ROOM_BYTES = 67108864          # of messages from inside; with more, who can wait is told to
 
 
-cdef class Held:
+cdef class HeldMessage:
     """One message that waits."""
 
 
-cdef void shown(Held held, Message* m) noexcept:
+cdef void shown(HeldMessage held, Message* m) noexcept:
     m.subject = PyBytes_AS_STRING(held.subject)
     m.subject_len = PyBytes_GET_SIZE(held.subject)
     m.reply = PyBytes_AS_STRING(held.reply)
@@ -26,7 +26,7 @@ cdef void shown(Held held, Message* m) noexcept:
     m.body_len = PyBytes_GET_SIZE(held.body)
 
 
-cdef class Waiting(Sink):
+cdef class StartupGate(Sink):
     """Keeps messages for somebody who is not there yet."""
 
     def __init__(self, on_asked=None) -> None:
@@ -45,7 +45,7 @@ cdef class Waiting(Sink):
         return 1
 
     cdef int keep(self, Connection source, Message* m, Sink target) except -1:
-        cdef Held held = Held()
+        cdef HeldMessage held = HeldMessage()
         held.source = source
         held.target = target
         held.subject = PyBytes_FromStringAndSize(m.subject, m.subject_len)
@@ -76,7 +76,7 @@ cdef class Waiting(Sink):
 
     def pass_on(self, Sink sink) -> None:
         """It is there: it gets what was kept, in order; None: it will never be, nobody takes it."""
-        cdef Held held
+        cdef HeldMessage held
         cdef Message m
         cdef Task waiter
         cdef Sink target
@@ -106,13 +106,13 @@ cdef class Waiting(Sink):
 
     def abandon(self) -> None:
         """The server goes: what was kept gets no answer but that nobody is there."""
-        cdef Held held
+        cdef HeldMessage held
         for held in self.messages:
             held.target = None
         self.pass_on(None)
 
 
-cdef class Front(Sink):
+cdef class GatedSink(Sink):
     """Stands before a sink: messages that need what is not there yet wait for it."""
 
     def __init__(self, Sink behind, choose) -> None:
@@ -123,4 +123,4 @@ cdef class Front(Sink):
         waiting = self.choose(PyBytes_FromStringAndSize(m.subject, m.subject_len).decode("utf-8", "surrogateescape"))
         if waiting is None:
             return self.behind.take(source, m)
-        return (<Waiting?>waiting).keep(source, m, self.behind)
+        return (<StartupGate?>waiting).keep(source, m, self.behind)

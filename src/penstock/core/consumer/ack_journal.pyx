@@ -43,7 +43,7 @@ from libc.string cimport memcpy, memset
 from penstock.core.base.buffer cimport Out, crc32c, out_free, out_reserve
 from penstock.core.base.disk cimport Disk
 from penstock.core.broker.reactor cimport Reactor
-from penstock.core.consumer.delivery cimport POLICY_ALL, Confirmer, Handout
+from penstock.core.consumer.delivery cimport POLICY_ALL, AckConfirmer, Delivery
 from penstock.core.consumer.pending cimport GONE, Pending, PendingMessages
 from penstock.core.log.encryption cimport seal_part
 from penstock.core.log.record cimport FRESH_BYTES, TAG_BYTES
@@ -83,7 +83,7 @@ cdef class Mark:
     """What the journal knows of one consumer."""
 
 
-cdef class AckJournal(Confirmer):
+cdef class AckJournal(AckConfirmer):
     """The journal of one stream. Made by the engine; see ack_journal.pyi."""
 
     def __cinit__(self):
@@ -115,7 +115,7 @@ cdef class AckJournal(Confirmer):
         self.base_slot = base_slot
         self.kept_upto = base_upto
 
-    def watch(self, Handout consumer, created_ns: int) -> None:
+    def watch(self, Delivery consumer, created_ns: int) -> None:
         """Confirm acks of a consumer from now on, and keep its states."""
         cdef Mark mark = Mark.__new__(Mark)
         mark.consumer = consumer
@@ -127,18 +127,18 @@ cdef class AckJournal(Confirmer):
         self.marks[consumer] = mark
         consumer.confirmer = self
 
-    def forget(self, Handout consumer) -> None:
+    def forget(self, Delivery consumer) -> None:
         """A consumer is gone; nobody is answered who waits."""
         cdef Mark mark = self.marks.pop(consumer, None)
         consumer.confirmer = None
         if mark is not None and mark.listed:
             self.touched.remove(mark)
 
-    cdef Mark mark_of(self, Handout consumer):
+    cdef Mark mark_of(self, Delivery consumer):
         return <Mark>self.marks[consumer]
 
     # --- confirming ----------------------------------------------------------------------------------------------------
-    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1:
+    cdef int confirm(self, Delivery consumer, uint64_t seq, const char* reply, size_t n) except -1:
         cdef Mark mark = self.mark_of(consumer)
         mark.replies.append(PyBytes_FromStringAndSize(reply, n))
         if consumer.pending.find(seq) == NULL:
@@ -150,7 +150,7 @@ cdef class AckJournal(Confirmer):
             self.reactor.enlist_commit(self)
         return 0
 
-    cdef int begun_anew(self, Handout consumer) except -1:
+    cdef int begun_anew(self, Delivery consumer) except -1:
         self.mark_of(consumer).cseq = 18446744073709551615u
         return 0
 
@@ -180,7 +180,7 @@ cdef class AckJournal(Confirmer):
 
     cdef int release(self) except -1:
         """Answer those whose ack is as durable as promised."""
-        cdef Handout consumer
+        cdef Delivery consumer
         cdef bytes reply
         while self.waiting and self.waiting[0][0] <= self.synced_mark:
             _, consumer, reply = self.waiting.popleft()
@@ -225,12 +225,12 @@ cdef class AckJournal(Confirmer):
         return state
 
     cdef int put_acks(self, Mark mark) except -1:
-        cdef Handout c = mark.consumer
+        cdef Delivery c = mark.consumer
         cdef PendingMessages pending = c.pending
         cdef size_t i = pending.len, fresh = 0, acked, size
         cdef Pending* e
         cdef char* p
-        if c.spent is not None or c.selection.starts_at < c.selection.starts_len or c.delivered < mark.cseq:
+        if c.spent is not None or c.cursor.starts_at < c.cursor.starts_len or c.delivered < mark.cseq:
             self.put_state(mark)               # what the short form does not tell
             return 0
         # What was delivered first since then stands at the end: entries ascend.
@@ -240,7 +240,7 @@ cdef class AckJournal(Confirmer):
         acked = 0 if c.ack_policy == POLICY_ALL else len(mark.acked)       # the floor says it
         size = ACKS_HEAD + 24 * fresh + 8 * acked
         p = self.begin_record(mark, ACKS, size)
-        for number in (mark.cseq, c.delivered, c.selection.passed, c.selection.next_seq, c.delivered_ns, pending.floor_cseq,
+        for number in (mark.cseq, c.delivered, c.cursor.passed, c.cursor.next_seq, c.delivered_ns, pending.floor_cseq,
                        pending.floor_seq, c.acked_ns):
             p = put64(p, number)
         put32(p, <uint32_t>fresh)
@@ -400,7 +400,7 @@ cdef class AckJournal(Confirmer):
         """Write the states of these consumers as they are now, and return them; nobody waits for their sync. OSError: it could
         not be done.
         """
-        cdef Handout consumer
+        cdef Delivery consumer
         cdef Mark mark
         cdef list states = []
         try:

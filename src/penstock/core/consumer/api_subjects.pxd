@@ -1,11 +1,11 @@
-"""The JetStream desk of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message."""
+"""The JetStream subjects of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message."""
 from penstock.core.base.maps cimport BytesMap
 from penstock.core.broker.reactor cimport Connection
 from penstock.core.broker.router cimport Message, Router, Sink
 from penstock.core.consumer.consumer cimport Consumer
 
 
-cdef class Desk(Sink):
+cdef class ApiSubjects(Sink):
     cdef readonly Router router
     cdef object api
     cdef dict consumers            # stream.consumer -> Consumer: keeps alive what `places` points to

@@ -1,4 +1,4 @@
-"""The JetStream desk of one account: what arrives under `$JS.ACK.` and `$JS.API.` and must not cost Python per message."""
+"""The JetStream subjects of one account: what arrives under `$JS.ACK.` and `$JS.API.` and must not cost Python per message."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router, Sink
 from penstock.core.consumer.consumer import Consumer
 
-class Desk(Sink):
+class ApiSubjects(Sink):
     """Attached to a Router for the prefixes `$JS.ACK.` and `$JS.API.`.
 
     Acks (v1 and v2 subjects) and `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>` go straight to the consumer; a MSG.NEXT to a consumer

@@ -1,4 +1,4 @@
-"""The JetStream desk of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message.
+"""The JetStream subjects of one account: what arrives under `$JS.ACK.`, `$JS.FC.` and `$JS.API.` and must not cost Python per message.
 
     $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>                          9 tokens
     $JS.ACK.<domain>.<account>.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ns>.<ahead>[...]  11 or more
@@ -34,7 +34,7 @@ cdef inline const char* token_end(const char* p, const char* end) noexcept nogil
     return end if dot == NULL else dot
 
 
-cdef class Desk(Sink):
+cdef class ApiSubjects(Sink):
     """Takes acks, flow-control answers and pull requests to their consumers, and everything else to api()."""
 
     def __init__(self, Router router, api) -> None:
@@ -62,7 +62,7 @@ cdef class Desk(Sink):
         self.consumers[key] = consumer
         self.places.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)),
                         <uint64_t><void*>consumer)
-        consumer.desk = self
+        consumer.api_subjects = self
         self.told(key, 1)
 
     def remove(self, Consumer consumer) -> None:
@@ -72,7 +72,7 @@ cdef class Desk(Sink):
             return
         if self.last is consumer:
             self.last = None
-        consumer.desk = None
+        consumer.api_subjects = None
         self.places.remove(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), hash_bytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)))
         del self.consumers[key]
         self.told(key, -1)

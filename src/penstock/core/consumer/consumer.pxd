@@ -3,11 +3,11 @@ pull side in core/consumer/pull_delivery."""
 from libc.stdint cimport uint64_t
 from penstock.core.broker.router cimport Message
 from penstock.core.consumer.pacing cimport FlowWindow
-from penstock.core.consumer.pull_delivery cimport Puller
+from penstock.core.consumer.pull_delivery cimport PullDelivery
 from penstock.core.protocol.subjects cimport Route
 
 
-cdef class Consumer(Puller):
+cdef class Consumer(PullDelivery):
     cdef readonly bint paused              # nothing is handed out
     cdef bint configured
     # push

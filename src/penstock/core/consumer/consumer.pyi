@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.core.consumer.priority_groups import PriorityGroups
-from penstock.core.consumer.pull_delivery import Puller
+from penstock.core.consumer.pull_delivery import PullDelivery
 from penstock.core.stream.stream import Stream
 
 ACK_NONE: int
@@ -24,7 +24,7 @@ class ConsumerState(NamedTuple):
     num_waiting: int
     num_pending: int
 
-class Consumer(Puller):
+class Consumer(PullDelivery):
     """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
 
     def __init__(self, stream: Stream, name: str, *, start_seq: int) -> None: ...
@@ -75,7 +75,7 @@ class Consumer(Puller):
     on_unbound: Callable[[], None] | None
     """Called when nobody listens to a push consumer any more."""
     groups: PriorityGroups | None
-    desk: object | None
+    api_subjects: object | None
     def unpin(self, group: str, reason: str) -> None:
         """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
     def reset(self, seq: int) -> int:

@@ -15,7 +15,7 @@ from penstock.core.consumer.delivery cimport BUDGET, NEXT, POLICY_FLOW
 from penstock.core.consumer.pacing cimport FlowWindow, Pacing
 from penstock.core.consumer.pending cimport GONE, QUEUED, WAITING, Pending
 from penstock.core.consumer.priority_groups cimport PRIORITIZED, PriorityGroups
-from penstock.core.consumer.pull_delivery cimport Puller
+from penstock.core.consumer.pull_delivery cimport PullDelivery
 from penstock.core.consumer.pull_requests cimport PullRequest
 from penstock.core.log.log cimport Record
 from penstock.core.protocol.publish_headers cimport Text, header_value
@@ -40,11 +40,11 @@ ConsumerState = namedtuple("ConsumerState", [
 ])
 
 
-cdef class Consumer(Puller):
+cdef class Consumer(PullDelivery):
     """One consumer of a stream. Made by the engine; deliver policy is already turned into a first sequence by it."""
 
     def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        Puller.__init__(self, stream, name, start_seq=start_seq)
+        PullDelivery.__init__(self, stream, name, start_seq=start_seq)
         self.deliver_group = b""
         self.unbound_ns = self.reactor.now_ns
 
@@ -74,15 +74,15 @@ cdef class Consumer(Puller):
         self.sample_percent = sample_percent
         self.heartbeat_ns = idle_heartbeat_ns
         self.set_groups(priority_policy, priority_groups, priority_timeout_ns)
-        if not self.configured or patterns != self.selection.filters:
-            self.stream.drop_listener(self, self.selection.filters if self.selection.filtered else ())
-            self.selection.set_filters(patterns)
-            self.stream.add_listener(self, patterns if self.selection.filtered else ())
+        if not self.configured or patterns != self.cursor.filters:
+            self.stream.drop_listener(self, self.cursor.filters if self.cursor.filtered else ())
+            self.cursor.set_filters(patterns)
+            self.stream.add_listener(self, patterns if self.cursor.filtered else ())
             if self.pending.live:
                 self.stream.hold(self)
         if last_per_subject and not self.configured:
-            self.selection.start_with_last()
-            self.pending.set_floor(0, self.selection.passed)
+            self.cursor.start_with_last()
+            self.pending.set_floor(0, self.cursor.passed)
         self.set_pace(rate_limit_bps, replay_original)
         if not flow_control:
             self.window = None
@@ -282,8 +282,8 @@ cdef class Consumer(Puller):
         return 0
 
     cdef str position(self):
-        cdef uint64_t last = self.selection.passed
-        if self.selection.caught_up:
+        cdef uint64_t last = self.cursor.passed
+        if self.cursor.caught_up:
             last = max(last, self.stream.visible)          # nothing of what came since is wanted
         text = f"Nats-Last-Consumer: {self.delivered}\r\nNats-Last-Stream: {last}\r\n"
         if self.window is not None and self.window.asked:
@@ -327,8 +327,8 @@ cdef class Consumer(Puller):
         if self.max_deliver != 1:
             redelivered = sum([1 for entry in self.pending.entries() if entry[2] > 1]) + len(self.spent or ())
         return ConsumerState(
-            self.delivered, self.selection.passed, self.delivered_ns, self.pending.floor_cseq, self.pending.floor_seq,
-            self.acked_ns, self.pending.live, redelivered, self.requests.count, self.selection.count(self.stream.removals),
+            self.delivered, self.cursor.passed, self.delivered_ns, self.pending.floor_cseq, self.pending.floor_seq,
+            self.acked_ns, self.pending.live, redelivered, self.requests.count, self.cursor.count(self.stream.removals),
         )
 
     def push_bound(self) -> bool:
@@ -367,7 +367,7 @@ cdef class Consumer(Puller):
             seq = self.pending.floor_seq + 1
         self.pending.clear()
         self.pending.set_floor(0, seq - 1)
-        self.selection.resume(seq, seq - 1, [])
+        self.cursor.resume(seq, seq - 1, [])
         self.delivered = self.delivered_ns = self.acked_ns = 0
         self.spent = None
         self.due_ns = 0
@@ -392,8 +392,8 @@ cdef class Consumer(Puller):
             entries += [(seq, 0, 0, deliveries, SPENT) for seq, deliveries in self.spent.items()]
         self.changed = False
         return pack(
-            (self.delivered, self.selection.passed, self.selection.next_seq, self.delivered_ns, self.pending.floor_cseq,
-             self.pending.floor_seq, self.acked_ns), entries, self.selection.remaining_starts())
+            (self.delivered, self.cursor.passed, self.cursor.next_seq, self.delivered_ns, self.pending.floor_cseq,
+             self.pending.floor_seq, self.acked_ns), entries, self.cursor.remaining_starts())
 
     def restore(self, bytes data) -> None:
         """Take a snapshot back; ValueError when it is not one. Clamped to what the stream holds."""
@@ -410,7 +410,7 @@ cdef class Consumer(Puller):
         next_seq = max(next_seq, handed + 1, max(first_ones, default=0) + 1)
         floor_cseq, floor_seq = min(floor_cseq, delivered), min(floor_seq, passed)
         self.delivered = delivered
-        self.selection.resume(next_seq, passed, first_ones)
+        self.cursor.resume(next_seq, passed, first_ones)
         self.pending.clear()
         self.spent = None
         for seq, cseq, since_ns, deliveries, state in entries:
@@ -443,7 +443,7 @@ cdef class Consumer(Puller):
         if self.closed:
             return
         self.closed = True
-        self.stream.drop_listener(self, self.selection.filters if self.selection.filtered else ())
+        self.stream.drop_listener(self, self.cursor.filters if self.cursor.filtered else ())
         if self.deliver_subject:
             self.router.unwatch(self.deliver_subject.decode("utf-8", "surrogateescape"), self)
         while r is not None:

@@ -5,7 +5,7 @@ from penstock.core.broker.reactor cimport Reactor, Synced
 from penstock.core.broker.router cimport Message, Router
 from penstock.core.consumer.pacing cimport Pacing
 from penstock.core.consumer.pending cimport Pending, PendingMessages
-from penstock.core.log.cursor cimport Selection
+from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Log, Record
 from penstock.core.protocol.subjects cimport Route
 from penstock.core.stream.stream cimport Listener, Stream
@@ -30,13 +30,13 @@ cdef enum:
     BUDGET = 4096                  # messages of one run
 
 
-cdef class Confirmer(Synced):
+cdef class AckConfirmer(Synced):
     """Answers the acks that ask for it, once they are as durable as promised (core/consumer/ack_journal)."""
-    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1
-    cdef int begun_anew(self, Handout consumer) except -1          # its numbers start from the beginning
+    cdef int confirm(self, Delivery consumer, uint64_t seq, const char* reply, size_t n) except -1
+    cdef int begun_anew(self, Delivery consumer) except -1          # its numbers start from the beginning
 
 
-cdef class Handout(Listener):
+cdef class Delivery(Listener):
     cdef readonly Stream stream
     cdef Reactor reactor
     cdef Router router
@@ -44,12 +44,12 @@ cdef class Handout(Listener):
     cdef readonly str name
     cdef bytes key                         # stream.consumer
     cdef bytes ack_prefix                  # $JS.ACK.stream.consumer.
-    cdef public object desk                # the Desk it is registered with (advisories), or None
+    cdef public object api_subjects        # the ApiSubjects it is registered with (advisories), or None
     cdef public object deadline_changed    # called with (self, ns) when tick() is needed earlier than the last one said; or None
     cdef readonly bint closed
     cdef public bint changed               # state differs from the last snapshot()
     cdef public object on_change           # called without arguments when it begins to differ; or None
-    cdef public Confirmer confirmer        # None: acks are answered at once
+    cdef public AckConfirmer confirmer     # None: acks are answered at once
     # rules
     cdef readonly int ack_policy
     cdef uint64_t ack_wait_ns
@@ -58,7 +58,7 @@ cdef class Handout(Listener):
     cdef bint headers_only
     cdef int sample_percent                # of the acks a metric tells of
     # where it stands
-    cdef Selection selection
+    cdef Cursor cursor
     cdef uint64_t purges                   # Stream.purges when it last looked for itself
     cdef PendingMessages pending
     cdef uint64_t delivered                # consumer sequence of the last delivery
@@ -77,7 +77,7 @@ cdef class Handout(Listener):
     cdef char reply[REPLY_ROOM]
     cdef Out scratch                       # headers of a message without its body
 
-    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1     # of the pull side
+    cdef int request(self, const char* reply, size_t reply_len, const char* body, size_t n) except -1  # of the pull side
     cdef bint in_demand(self) noexcept                             # somebody wants messages
     cdef int touch(self) except -1                                 # the state changes
     cdef int kick(self) except -1

@@ -3,7 +3,7 @@
 `pick` finds the next message, `prepare` makes of its record what goes out, `hand_out` gives it to who listens, `handed` remembers it;
 `acknowledge` is the way back. Redeliveries come first, and do not count against max_ack_pending; then new messages.
 
-An ack that asks for an answer gets it from the Confirmer when it is as durable as promised.
+An ack that asks for an answer gets it from the AckConfirmer when it is as durable as promised.
 
 Ack subject of a delivery (v1): ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<stored at, ns>.<ahead>``.
 Knows nothing of requests, flow control or heartbeats.
@@ -18,7 +18,7 @@ from penstock.core.base.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.broker.reactor cimport Synced
 from penstock.core.broker.router cimport UNSERVED_MAX, Message, QueueGroup, RemoteSubscription, Sink, Subscription
 from penstock.core.consumer.pending cimport DELAYED, GONE, QUEUED, WAITING, Pending, PendingMessages
-from penstock.core.log.cursor cimport Selection
+from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Record
 from penstock.core.protocol.subjects cimport Route
 from penstock.core.stream.stream cimport Listener, Stream
@@ -37,17 +37,17 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
     return n >= text_len and memcmp(p, text, text_len) == 0
 
 
-cdef class Confirmer(Synced):
+cdef class AckConfirmer(Synced):
     """Answers the acks that ask for it."""
 
-    cdef int confirm(self, Handout consumer, uint64_t seq, const char* reply, size_t n) except -1:
+    cdef int confirm(self, Delivery consumer, uint64_t seq, const char* reply, size_t n) except -1:
         return consumer.answer(reply, n)
 
-    cdef int begun_anew(self, Handout consumer) except -1:
+    cdef int begun_anew(self, Delivery consumer) except -1:
         return 0
 
 
-cdef class Handout(Listener):
+cdef class Delivery(Listener):
     """The shared part of a consumer; see Consumer."""
 
     def __cinit__(self):
@@ -64,9 +64,9 @@ cdef class Handout(Listener):
         if len(self.ack_prefix) > REPLY_ROOM - NUMBERS_ROOM:
             raise ValueError("stream and consumer names are too long")
         memcpy(self.reply, PyBytes_AS_STRING(self.ack_prefix), PyBytes_GET_SIZE(self.ack_prefix))
-        self.selection = Selection(self.log, max(start_seq, self.log.first_seq))
+        self.cursor = Cursor(self.log, max(start_seq, self.log.first_seq))
         self.pending = PendingMessages()
-        self.pending.set_floor(0, self.selection.passed)
+        self.pending.set_floor(0, self.cursor.passed)
         self.purges = stream.purges
         self.backoff_ns = ()
         self.changed = True
@@ -111,20 +111,20 @@ cdef class Handout(Listener):
         if self.ack_policy != POLICY_NONE and self.max_ack_pending > 0 and self.pending.live >= <size_t>self.max_ack_pending:
             self.stalled = True
             return STALLED
-        self.picked = self.selection.peek(self.stream.visible)
+        self.picked = self.cursor.peek(self.stream.visible)
         return NEXT if self.picked else NOTHING
 
     cdef int gone(self) except -1:
         if self.again != NULL:
-            self.pending.remove(self.again, self.delivered, self.selection.passed)
+            self.pending.remove(self.again, self.delivered, self.cursor.passed)
             self.touch()
             self.room_made()
         else:
-            self.selection.took(self.picked)
+            self.cursor.took(self.picked)
         return 0
 
     cdef uint64_t prepare(self, Record* r) except 0:
-        cdef uint64_t ahead = self.selection.count(self.stream.removals)
+        cdef uint64_t ahead = self.cursor.count(self.stream.removals)
         cdef char* p = self.reply + PyBytes_GET_SIZE(self.ack_prefix)
         cdef Message* m = &self.out
         if self.again == NULL and ahead:
@@ -228,13 +228,13 @@ cdef class Handout(Listener):
             e.state = WAITING
             due = now + self.wait_ns(e.deliveries)
         else:
-            self.selection.took(self.picked)
+            self.cursor.took(self.picked)
             if self.pacing is not None:
                 self.pacing.sent(ts_ns, size, now)
             if self.ack_policy == POLICY_NONE:
                 self.pending.set_floor(self.delivered, self.picked)
-                if self.stream.keeper is not None:
-                    self.stream.keeper.settled(self.picked)
+                if self.stream.retention is not None:
+                    self.stream.retention.settled(self.picked)
                 return 0
             self.pending.push(self.picked, self.delivered, now)
             if not self.holding:
@@ -259,10 +259,10 @@ cdef class Handout(Listener):
         cdef uint64_t first = self.log.first_seq
         if self.purges != self.stream.purges:
             self.purged()
-        if self.selection.next_seq < first:
-            self.selection.skip_below(first)
+        if self.cursor.next_seq < first:
+            self.cursor.skip_below(first)
         if self.pending.live and self.pending.first().seq < first:
-            self.pending.remove_below(first, self.delivered, self.selection.passed)
+            self.pending.remove_below(first, self.delivered, self.cursor.passed)
             self.touch()
             self.room_made()
         if self.spent is not None:
@@ -288,17 +288,17 @@ cdef class Handout(Listener):
 
     # --- what the stream tells -----------------------------------------------------------------------------------------
     cdef int signalled(self, uint64_t seq) except -1:
-        if self.selection.caught_up:
-            self.selection.jump(seq)
+        if self.cursor.caught_up:
+            self.cursor.jump(seq)
             if self.in_demand():
                 self.stream.await_more(self)
         return 0
 
     cdef int wants(self, uint32_t subject_id) except -1:
-        return self.selection.want(subject_id)
+        return self.cursor.want(subject_id)
 
     cdef int forgets(self, uint32_t subject_id) except -1:
-        return self.selection.forget(subject_id)
+        return self.cursor.forget(subject_id)
 
     cdef int removed(self, uint64_t seq) except -1:
         cdef Pending* e = self.pending.find(seq)
@@ -316,12 +316,12 @@ cdef class Handout(Listener):
     cdef int lost(self, Pending* e) except -1:
         """As if it had been refused for good."""
         cdef uint64_t seq = e.seq, cseq = e.cseq, deliveries = e.deliveries
-        self.pending.remove(e, self.delivered, self.selection.passed)
+        self.pending.remove(e, self.delivered, self.cursor.passed)
         self.acked_ns = self.reactor.now_ns
         self.touch()
         self.room_made()
-        if self.desk is not None and self.desk.term_advisory is not None:
-            self.desk.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
+        if self.api_subjects is not None and self.api_subjects.term_advisory is not None:
+            self.api_subjects.term_advisory(self, cseq, seq, deliveries, "Unacknowledged message was deleted")
         return 0
 
     def forget(self, seq: int) -> None:
@@ -334,17 +334,17 @@ cdef class Handout(Listener):
         cdef uint32_t subject_id, size
         cdef uint64_t first = self.stream.purged_first
         self.purges = self.stream.purges
-        self.selection.purged_below(first)
+        self.cursor.purged_below(first)
         self.pending.purge_below(first)
         self.touch()
         self.room_made()
         for entry in self.pending.entries():
             if not self.log.peek(entry[0], &subject_id, &size):
-                self.pending.remove(self.pending.find(entry[0]), self.delivered, self.selection.passed)
+                self.pending.remove(self.pending.find(entry[0]), self.delivered, self.cursor.passed)
         if self.spent is not None:
             self.spent = {seq: n for seq, n in self.spent.items() if self.log.peek(seq, &subject_id, &size)} or None
         if self.pending.live == 0:
-            self.pending.set_floor(self.delivered, max(self.selection.passed, self.pending.floor_seq))
+            self.pending.set_floor(self.delivered, max(self.cursor.passed, self.pending.floor_seq))
         self.room_made()
         return 0
 
@@ -395,7 +395,7 @@ cdef class Handout(Listener):
     cdef int ack_one(self, uint64_t seq, uint64_t cseq) except -1:
         """1: known (whether it was pending or not); 0: never delivered."""
         cdef Pending* e
-        if seq > self.selection.passed:
+        if seq > self.cursor.passed:
             return 0
         if self.ack_policy == POLICY_ALL:
             return self.ack_upto(seq, cseq)
@@ -404,12 +404,12 @@ cdef class Handout(Listener):
             self.acked_ns = self.reactor.now_ns
             if self.spent is not None and seq in self.spent:
                 self.forget(seq)
-            if self.stream.keeper is not None:
-                self.stream.keeper.settled(seq)            # a late ack: what no consumer needs goes
+            if self.stream.retention is not None:
+                self.stream.retention.settled(seq)            # a late ack: what no consumer needs goes
             return 1
-        self.pending.remove(e, self.delivered, self.selection.passed)
-        if self.stream.keeper is not None:
-            self.stream.keeper.settled(seq)
+        self.pending.remove(e, self.delivered, self.cursor.passed)
+        if self.stream.retention is not None:
+            self.stream.retention.settled(seq)
         self.acked_ns = self.reactor.now_ns
         if not self.changed:
             self.touch()
@@ -418,12 +418,12 @@ cdef class Handout(Listener):
         return 1
 
     cdef int needs(self, uint64_t seq) except -1:
-        return seq > self.selection.passed or self.pending.find(seq) != NULL or (self.spent is not None and seq in self.spent)
+        return seq > self.cursor.passed or self.pending.find(seq) != NULL or (self.spent is not None and seq in self.spent)
 
     def settle_all(self, list done) -> None:
         """These messages are acknowledged: the stream may let go of them."""
         for seq in done:
-            self.stream.keeper.settled(seq)
+            self.stream.retention.settled(seq)
 
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""
@@ -435,8 +435,8 @@ cdef class Handout(Listener):
 
         A redelivery has a later consumer sequence: what was handed out up to there counts as acknowledged.
         """
-        cdef list done = self.pending.upto(seq) if self.stream.keeper is not None else None
-        if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.selection.passed) == 0:
+        cdef list done = self.pending.upto(seq) if self.stream.retention is not None else None
+        if cseq <= self.pending.floor_cseq or self.pending.remove_upto(seq, self.delivered, self.cursor.passed) == 0:
             return 1
         if self.pending.live:
             self.pending.set_floor(min(cseq, self.delivered), seq)
@@ -455,10 +455,10 @@ cdef class Handout(Listener):
     cdef int sample(self, uint64_t seq, uint64_t cseq, uint64_t deliveries) except -1:
         """Of some acks a metric tells; of those of messages that are pending, under explicit acks."""
         cdef Pending* e = self.pending.find(seq)
-        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.desk is None or self.desk.ack_metric is None:
+        if e == NULL or self.ack_policy != POLICY_EXPLICIT or self.api_subjects is None or self.api_subjects.ack_metric is None:
             return 0
         if <int>((self.reactor.random() >> 8) % 100) < self.sample_percent:
-            self.desk.ack_metric(self, cseq, seq, self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0, deliveries)
+            self.api_subjects.ack_metric(self, cseq, seq, self.reactor.now_ns - e.since_ns if self.reactor.now_ns > e.since_ns else 0, deliveries)
         return 0
 
     cdef int room_made(self) except -1:
@@ -485,16 +485,16 @@ cdef class Handout(Listener):
             # Also after the last delivery that it may have: pick() then lets it go when somebody wants messages.
             self.pending.enqueue(e)
             self.kick()
-        if self.desk is not None and self.desk.nak_advisory is not None:
-            self.desk.nak_advisory(self, cseq, seq, deliveries)
+        if self.api_subjects is not None and self.api_subjects.nak_advisory is not None:
+            self.api_subjects.nak_advisory(self, cseq, seq, deliveries)
         return 0
 
     cdef int terminate(self, uint64_t seq, uint64_t cseq, uint64_t deliveries, const char* p, size_t n) except -1:
         """A message shall not go out again."""
         self.ack_one(seq, cseq)
-        if self.desk is not None and self.desk.term_advisory is not None:
+        if self.api_subjects is not None and self.api_subjects.term_advisory is not None:
             reason = PyBytes_FromStringAndSize(p, n).decode("utf-8", "replace").strip() if n else ""
-            self.desk.term_advisory(self, cseq, seq, deliveries, reason)
+            self.api_subjects.term_advisory(self, cseq, seq, deliveries, reason)
         return 0
 
     cdef int exhausted(self, Pending* e) except -1:
@@ -506,8 +506,8 @@ cdef class Handout(Listener):
         self.spent[seq] = deliveries
         self.touch()
         self.room_made()
-        if self.desk is not None and self.desk.max_deliver_advisory is not None:
-            self.desk.max_deliver_advisory(self, seq, deliveries)
+        if self.api_subjects is not None and self.api_subjects.max_deliver_advisory is not None:
+            self.api_subjects.max_deliver_advisory(self, seq, deliveries)
         return 0
 
     cdef int redeliver_due(self) except -1:

@@ -1,12 +1,12 @@
 """The pull side of a consumer: requests come, wait, are served and end."""
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.broker.reactor cimport Task
-from penstock.core.consumer.delivery cimport Handout
+from penstock.core.consumer.delivery cimport Delivery
 from penstock.core.consumer.priority_groups cimport PriorityGroups
 from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest
 
 
-cdef class Puller(Handout):
+cdef class PullDelivery(Delivery):
     cdef bytes deliver_subject             # b"": pull
     cdef int64_t max_waiting, max_batch, max_expires_ns, max_bytes
     cdef readonly PullQueue requests

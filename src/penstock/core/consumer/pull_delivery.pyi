@@ -2,5 +2,5 @@
 
 from penstock.core.broker.reactor import Task
 
-class Puller(Task):
+class PullDelivery(Task):
     """The part of a consumer that knows of requests; see Consumer."""

@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.broker.reactor cimport Task
 from penstock.core.broker.router cimport Message
-from penstock.core.consumer.delivery cimport BUDGET, NEXT, STALLED, Handout
+from penstock.core.consumer.delivery cimport BUDGET, NEXT, STALLED, Delivery
 from penstock.core.consumer.priority_groups cimport PINNED, TAKES, WRONG_PIN, PriorityGroups, needless
 from penstock.core.consumer.pull_requests cimport PullQueue, PullRequest, PullSpec, parse_pull
 from penstock.core.log.log cimport Record
@@ -26,11 +26,11 @@ cdef int64_t BATCH_MAX = 1 << 40
 _TOKEN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-cdef class Puller(Handout):
+cdef class PullDelivery(Delivery):
     """The part of a consumer that knows of requests; see Consumer."""
 
     def __init__(self, Stream stream, str name, *, start_seq: int) -> None:
-        Handout.__init__(self, stream, name, start_seq=start_seq)
+        Delivery.__init__(self, stream, name, start_seq=start_seq)
         self.requests = PullQueue()
         self.deliver_subject = b""
         self.requested_ns = self.reactor.now_ns
@@ -77,9 +77,9 @@ cdef class Puller(Handout):
             return 0                                   # an ack makes room; requests that do not wait do wait for that
         if self.requests.impatient and (
                 self.stream.visible >= self.log.last_seq or self.stream.failure
-                or self.selection.count(self.stream.removals) == 0):
+                or self.cursor.count(self.stream.removals) == 0):
             self.end_impatient()                       # not while a message is on its way to the disk
-        if not self.selection.caught_up and self.in_demand():
+        if not self.cursor.caught_up and self.in_demand():
             self.stream.await_more(self)
         return 0
 
@@ -120,7 +120,7 @@ cdef class Puller(Handout):
         if spec.no_wait:
             try:
                 self.settle()
-                ahead = self.selection.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
+                ahead = self.cursor.count(self.stream.removals) + (self.pending.queue_len - self.pending.queue_off)
             except OSError as error:
                 self.stream.read_failed(error)
                 return self.refuse_request(reply, reply_len, f"500 {error.strerror}")
@@ -158,9 +158,9 @@ cdef class Puller(Handout):
 
     def explained(self, body: bytes) -> str:
         """What is wrong with a request, in words."""
-        if self.desk is None or self.desk.explain_pull is None:
+        if self.api_subjects is None or self.api_subjects.explain_pull is None:
             return "invalid JSON"
-        return self.desk.explain_pull(body)
+        return self.api_subjects.explain_pull(body)
 
     cdef int refuse_request(self, const char* reply, size_t n, str line) except -1:
         self.status(PyBytes_FromStringAndSize(reply, n), line, "")
@@ -219,7 +219,7 @@ cdef class Puller(Handout):
     cdef PullRequest choose_in_groups(self, uint64_t size):
         """As choose(), by the rules of the consumer's priority groups."""
         cdef size_t passed_over = 0
-        cdef uint64_t ahead = self.selection.count(self.stream.removals) + (self.again != NULL)
+        cdef uint64_t ahead = self.cursor.count(self.stream.removals) + (self.again != NULL)
         cdef PullRequest r = self.requests.head, before = None
         cdef int n, verdict
         cdef bint pinned
@@ -283,15 +283,15 @@ cdef class Puller(Handout):
             random //= 62
         self.groups.assign(r, token.encode(), self.reactor.now_ns)
         self.arm(self.groups.pin_until_ns)
-        if self.desk is not None and self.desk.pin_advisory is not None:
-            self.desk.pin_advisory(self, r.group.decode("utf-8", "surrogateescape"), token, "")
+        if self.api_subjects is not None and self.api_subjects.pin_advisory is not None:
+            self.api_subjects.pin_advisory(self, r.group.decode("utf-8", "surrogateescape"), token, "")
         return 0
 
     def unpin(self, str group, str reason) -> None:
         """Take the pin from whoever has it: another client gets it. Told with the reason: admin or timeout."""
         self.groups.unpin()
-        if self.desk is not None and self.desk.pin_advisory is not None:
-            self.desk.pin_advisory(self, group, "", reason)
+        if self.api_subjects is not None and self.api_subjects.pin_advisory is not None:
+            self.api_subjects.pin_advisory(self, group, "", reason)
         self.kick()
 
     cdef int completed(self, PullRequest r, uint64_t size) except -1:

@@ -5,7 +5,7 @@ from penstock.core.log.log cimport Log
 
 
 @cython.final
-cdef class Selection:
+cdef class Cursor:
     cdef Log log
     cdef readonly uint64_t next_seq          # lowest sequence not looked at yet
     cdef readonly uint64_t passed            # highest sequence handed out (or purged)

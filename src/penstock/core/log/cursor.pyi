@@ -1,6 +1,6 @@
 from penstock.core.log.log import Log
 
-class Selection:
+class Cursor:
     """The reading position of one consumer in a log."""
 
     def __init__(self, log: Log, start_seq: int) -> None: ...

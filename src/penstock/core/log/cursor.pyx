@@ -49,7 +49,7 @@ cdef int matching_ids(Log log, bytes pattern, Out* found) except -1:
 
 
 @cython.final
-cdef class Selection:
+cdef class Cursor:
     """The reading position of one consumer."""
 
     def __init__(self, Log log, start_seq: int) -> None:

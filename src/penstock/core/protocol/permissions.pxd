@@ -1,7 +1,7 @@
 """What one connection may publish, subscribe to and receive.
 
-Knows nothing of connections: core/broker/session asks for each PUB and SUB of a connection that has a Permits, core/broker/router for each
-delivery to one that is marked for it. A connection without a Permits may do everything and asks nobody.
+Knows nothing of connections: core/broker/session asks for each PUB and SUB of a connection that has a ConnectionPermissions, core/broker/router for each
+delivery to one that is marked for it. A connection without a ConnectionPermissions may do everything and asks nobody.
 """
 from libc.stdint cimport int64_t, uint64_t
 from penstock.core.base.maps cimport BytesMap
@@ -23,7 +23,7 @@ cdef class Patterns:
     cdef list written(self)
 
 
-cdef class Rules:
+cdef class CompiledPermissions:
     """What is allowed and denied, compiled; shared by all connections of a user, together with the decisions taken so far."""
     cdef Patterns publish_allow            # None: everything
     cdef Patterns publish_deny
@@ -38,8 +38,8 @@ cdef class Rules:
     cdef int may_subscribe(self, bytes subject, bytes queue) except -1
 
 
-cdef class Permits:
-    cdef Rules rules
+cdef class ConnectionPermissions:
+    cdef CompiledPermissions rules
     cdef readonly int64_t responses_max            # 0: no leave to answer; below 0: any number of answers
     cdef readonly int64_t responses_expires_ns     # 0 or below: never
     cdef object replies                            # OrderedDict: reply subject -> (deadline ns or 0, answers left or -1)

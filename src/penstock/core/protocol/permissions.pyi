@@ -9,7 +9,7 @@ REPLIES_MAX: int
 REPLY_BYTES_MAX: int
 DECISIONS_MAX: int
 
-class Permits:
+class ConnectionPermissions:
     """The rules of a user, and one connection's leave to answer.
 
     A list of allowed subjects that is None allows everything, an empty one nothing. Subscribe entries may have a queue behind a
@@ -40,7 +40,7 @@ class Permits:
     @property
     def open_replies(self) -> int:
         """Reply subjects that may be answered now, or could until they were found to be expired."""
-    def copy(self) -> Permits:
+    def copy(self) -> ConnectionPermissions:
         """The same rules for another connection: shares what is compiled and decided, not the leave to answer."""
     def may_publish(self, subject: str | bytes, now_ns: int = 0) -> bool:
         """As a PUB: a leave to answer is used up."""

@@ -112,7 +112,7 @@ cdef class Patterns:
         return [pattern.decode("utf-8", "surrogateescape") for pattern in self.patterns]
 
 
-cdef class Rules:
+cdef class CompiledPermissions:
     """Compiled rules and the decisions taken; see permits.pxd."""
 
     def __init__(self, publish_allow, publish_deny, subscribe_allow, subscribe_deny) -> None:
@@ -194,7 +194,7 @@ cdef class Rules:
         return SUB_FILTERED if named else SUB_ALLOWED
 
 
-cdef class Permits:
+cdef class ConnectionPermissions:
     """The rules of a user, and one connection's leave to answer; see permits.pyi."""
 
     def __init__(
@@ -203,13 +203,13 @@ cdef class Permits:
     ) -> None:
         if responses_max and publish_allow is None:
             publish_allow = ()             # who may answer may do nothing else unless it is said
-        self.rules = Rules(publish_allow, publish_deny, subscribe_allow, subscribe_deny)
+        self.rules = CompiledPermissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny)
         self.responses_max = responses_max
         self.responses_expires_ns = responses_expires_ns
 
-    def copy(self) -> Permits:
+    def copy(self) -> ConnectionPermissions:
         """The same rules for another connection, without leave to answer anything yet."""
-        cdef Permits other = Permits.__new__(Permits)
+        cdef ConnectionPermissions other = ConnectionPermissions.__new__(ConnectionPermissions)
         other.rules = self.rules
         other.responses_max = self.responses_max
         other.responses_expires_ns = self.responses_expires_ns
@@ -292,7 +292,7 @@ cdef class Permits:
 
     def __repr__(self) -> str:
         return (
-            f"Permits(publish_allow={self.publish_allow}, publish_deny={self.publish_deny}, subscribe_allow={self.subscribe_allow}, "
+            f"ConnectionPermissions(publish_allow={self.publish_allow}, publish_deny={self.publish_deny}, subscribe_allow={self.subscribe_allow}, "
             f"subscribe_deny={self.subscribe_deny}, responses_max={self.responses_max}, "
             f"responses_expires_ns={self.responses_expires_ns})"
         )

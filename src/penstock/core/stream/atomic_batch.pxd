@@ -4,7 +4,7 @@ from penstock.core.base.buffer cimport Out
 from penstock.core.broker.router cimport Message
 from penstock.core.log.log cimport Log
 from penstock.core.stream.draft cimport Draft
-from penstock.core.stream.publish cimport Intake
+from penstock.core.stream.publish cimport PublishPath
 
 
 cdef struct Member:
@@ -20,14 +20,14 @@ cdef class Group:
     cdef dict drafts                                    # number -> Draft
     cdef readonly size_t count
     cdef int add(self, Message* m, Draft draft) except -1
-    cdef int point(self, size_t i, Message* m) except -1            # let m be message i, without a reply; valid until add, end_with
+    cdef int point(self, size_t i, Message* m) except -1  # let m be message i, without a reply; valid until add, end_with
     cdef Draft known(self, size_t i)                    # None: no rule has looked at it
     cdef Draft draft(self, size_t i)                    # made when there is none
-    cdef int end_with(self, const char* line, uint32_t n) except -1     # a header line more, with its line end, for the last one
+    cdef int end_with(self, const char* line, uint32_t n) except -1  # a header line more, with its line end, for the last one
 
 
 # Store messages that have passed their checks, all or none; the sequence of the last one. As store_whole().
-cdef uint64_t store_group(Intake stream, Group group) except? 0
+cdef uint64_t store_group(PublishPath stream, Group group) except? 0
 cdef int hold(Log log, uint64_t size, uint32_t count) except -1    # room for all of them in one segment; nothing is written until let_go()
 # Mark what was appended from first_seq on as one group, finished or not; writes go on.
 cdef int let_go(Log log, uint64_t first_seq, bint whole) except -1

@@ -23,7 +23,7 @@ from penstock.core.log.record cimport GAP_MAX, MEMBER, MORE, RECORD_HEAD_BYTES, 
 from penstock.core.log.segment cimport SIZE_MASK, Segment
 from penstock.core.protocol.publish_headers cimport RARE_BATCH, PublishHeaders, scan_headers
 from penstock.core.stream.draft cimport Draft, draft_of
-from penstock.core.stream.publish cimport REFUSED, Intake
+from penstock.core.stream.publish cimport REFUSED, PublishPath
 
 from penstock.core.stream.publish import StreamRefused
 from penstock.core.stream.refusals import STAGE_STORED
@@ -106,7 +106,7 @@ cdef class Group:
         return 0
 
 
-def store_whole(Intake stream, list drafts) -> list:
+def store_whole(PublishPath stream, list drafts) -> list:
     """Store drafts that have passed their checks, all or none of them, as one group; their sequences.
 
     Each is as if it had been published by itself: its id is remembered, limits and rules after the store apply. StreamRefused:
@@ -120,7 +120,7 @@ def store_whole(Intake stream, list drafts) -> list:
     return [(<Draft>each).seq for each in drafts]
 
 
-cdef uint64_t store_group(Intake stream, Group group) except? 0:
+cdef uint64_t store_group(PublishPath stream, Group group) except? 0:
     cdef Draft draft
     cdef Message m
     cdef PublishHeaders h

@@ -2,7 +2,7 @@
 
 from penstock.core.stream.draft import Draft
 
-class Staged:
+class StagedBatch:
     """The messages of a batch that come before the one which a rule looks at; `Draft.notes[STAGED]`."""
 
     def get(self, subject: str, default: None = None) -> Draft | None:

@@ -18,7 +18,7 @@ from penstock.core.protocol.publish_headers cimport (
 )
 from penstock.core.stream.atomic_batch cimport Group
 from penstock.core.stream.draft cimport Draft
-from penstock.core.stream.publish cimport REFUSED, STORED, Intake
+from penstock.core.stream.publish cimport REFUSED, STORED, PublishPath
 
 from penstock.core.stream.refusals import STAGED, parse_ttl
 
@@ -35,11 +35,11 @@ cdef enum:
     COUNT = 9
 
 
-cdef class Staged:
+cdef class StagedBatch:
     """One batch on its way into one stream."""
 
     cdef int check(self, size_t i) except -1:
-        cdef Intake stream = self.stream
+        cdef PublishPath stream = self.stream
         cdef Draft draft
         cdef Message m
         cdef PublishHeaders h
@@ -155,7 +155,7 @@ cdef class Staged:
 
     cdef int check_room(self, Message* m, PublishHeaders* h) except -1:
         """Whether a stream that discards new messages has room for all so far."""
-        cdef Intake stream = self.stream
+        cdef PublishPath stream = self.stream
         cdef Log log = stream.log
         cdef uint64_t hash, most, there = 0
         cdef uint64_t* on
@@ -206,8 +206,8 @@ cdef class Staged:
         return default if i < 0 else self.group.draft(<size_t>i)
 
 
-cdef int check_group(Intake stream, Group group, bint ttl, uint64_t more) except -1:
-    cdef Staged staged = Staged()
+cdef int check_group(PublishPath stream, Group group, bint ttl, uint64_t more) except -1:
+    cdef StagedBatch staged = StagedBatch()
     cdef size_t i
     cdef int outcome
     staged.stream = stream

@@ -7,13 +7,13 @@ from penstock.core.base.buffer cimport Out, out_put
 from penstock.core.log.log cimport Record
 from penstock.core.protocol.publish_headers cimport PublishHeaders, scan_headers
 from penstock.core.stream.dedupe cimport MessageIds
-from penstock.core.stream.publish cimport Intake
+from penstock.core.stream.publish cimport PublishPath
 
 cdef enum:
     RECALL_STEP = 16384            # messages whose ids are read back in one step of an opening
 
 
-def recalling(Intake stream):
+def recalling(PublishPath stream):
     """Fill the ids inside the duplicate window and the id of the last message anew, in steps: an iterator.
 
     Costs what there is with headers in the window.
@@ -34,7 +34,7 @@ def recalling(Intake stream):
         yield
 
 
-cdef int recall(Intake stream, uint64_t seq, Out* into) except -1:
+cdef int recall(PublishPath stream, uint64_t seq, Out* into) except -1:
     """The id of one message, if it has one."""
     cdef Record r
     cdef PublishHeaders h
@@ -45,7 +45,7 @@ cdef int recall(Intake stream, uint64_t seq, Out* into) except -1:
     return 0
 
 
-cdef uint64_t recall_some(Intake stream, uint64_t seq) except? 18446744073709551615:
+cdef uint64_t recall_some(PublishPath stream, uint64_t seq) except? 18446744073709551615:
     """Note the ids of some messages from a sequence on; where to go on, 0: that was the end."""
     cdef uint64_t now = stream.reactor.now_ns
     cdef Record r

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.base.maps cimport BytesMap
 from penstock.core.broker.router cimport Message
-from penstock.core.stream.publish cimport Batched
+from penstock.core.stream.publish cimport FastBatchHandler
 from penstock.core.stream.stream cimport Stream
 
 
@@ -41,7 +41,7 @@ cdef class FastBatch:
     cdef uint64_t due_ns                   # given up when nothing comes until then
 
 
-cdef class Ingest(Batched):
+cdef class OpenFastBatches(FastBatchHandler):
     cdef readonly Stream stream
     cdef readonly dict batches             # id -> FastBatch
     cdef BytesMap places                   # id -> address of the FastBatch

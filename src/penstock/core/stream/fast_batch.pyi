@@ -1,6 +1,6 @@
 """Fast-ingest batches of one stream."""
 
-from penstock.core.stream.stream import Batched, Stream
+from penstock.core.stream.stream import FastBatchHandler, Stream
 
 class Inflight:
     """How many batches are open on all streams together."""
@@ -11,7 +11,7 @@ class Inflight:
 
 class FastBatch: ...
 
-class Ingest(Batched):
+class OpenFastBatches(FastBatchHandler):
     """The fast-ingest batches of one stream, which gives it every publish whose reply subject ends in ``.$FI``."""
 
     stream: Stream

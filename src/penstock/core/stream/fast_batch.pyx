@@ -23,7 +23,7 @@ from penstock.core.broker.router cimport Message
 from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.publish_headers cimport Text, header_value
 from penstock.core.stream.puback_queue import json_string
-from penstock.core.stream.publish cimport DUPLICATE, REFUSED, Batched
+from penstock.core.stream.publish cimport DUPLICATE, REFUSED, FastBatchHandler
 from penstock.core.stream.stream cimport Stream
 
 cdef enum:
@@ -107,7 +107,7 @@ cdef class FastBatch:
     """One open batch."""
 
 
-cdef class Ingest(Batched):
+cdef class OpenFastBatches(FastBatchHandler):
     """The fast-ingest batches of one stream, which gives it every publish whose reply subject ends in ``.$FI``."""
 
     def __cinit__(self):

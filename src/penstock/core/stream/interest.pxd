@@ -1,7 +1,7 @@
 """Interest and workqueue retention: which messages of a stream some consumer still needs."""
 from libc.stdint cimport uint64_t
 from penstock.core.protocol.subjects cimport Route
-from penstock.core.stream.stream cimport Keeper, Listener, Stream
+from penstock.core.stream.stream cimport Retention, Listener, Stream
 
 
 cdef enum Verdict:
@@ -11,7 +11,7 @@ cdef enum Verdict:
     MISSING = 3                # it is not there
 
 
-cdef class Interest(Keeper):
+cdef class InterestRetention(Retention):
     cdef Stream stream
     cdef Py_ssize_t hint               # place of the consumer without filters that was last found to need a message
     cdef int filtered_hint             # ... and of the one with filters, in its route

@@ -2,7 +2,7 @@
 
 from penstock.core.stream.stream import Stream
 
-class Interest:
-    """The keeper of a stream's messages; handed to ``Stream.configure``."""
+class InterestRetention:
+    """The retention of a stream's messages; handed to ``Stream.configure``."""
 
     def __init__(self, stream: Stream) -> None: ...

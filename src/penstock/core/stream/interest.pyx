@@ -19,14 +19,14 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.log.log cimport Log
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.protocol.subjects cimport Route
-from penstock.core.stream.stream cimport Keeper, Listener, Stream
+from penstock.core.stream.stream cimport Retention, Listener, Stream
 
 cdef enum:
     SWEEP_FIRST = 32768            # messages looked at at once when a sweep begins
     SWEEP_STEP = 8192              # ... and in each turn after that
 
 
-cdef class Interest(Keeper):
+cdef class InterestRetention(Retention):
     """The retention of one stream. Handed to Stream.configure."""
 
     def __init__(self, Stream stream) -> None:
@@ -136,7 +136,7 @@ cdef class Interest(Keeper):
 
     # --- the commit phase ----------------------------------------------------------------------------------------------
     cdef int run(self) except -1:
-        if self.stream.closed or self.stream.keeper is not self:
+        if self.stream.closed or self.stream.retention is not self:
             return 0
         if self.sweep_next:
             self.sweep_some(SWEEP_STEP)

@@ -4,7 +4,7 @@ from penstock.core.broker.router cimport Message
 from penstock.core.stream.atomic_batch cimport Group
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.fast_batch cimport Inflight
-from penstock.core.stream.publish cimport Gathered
+from penstock.core.stream.publish cimport AtomicBatchHandler
 from penstock.core.stream.stream cimport Stream
 
 
@@ -23,7 +23,7 @@ cdef class OpenBatch:
     cdef int64_t held_bytes
 
 
-cdef class Gathering(Gathered):
+cdef class OpenAtomicBatches(AtomicBatchHandler):
     cdef readonly Stream stream
     cdef dict batches                      # id -> OpenBatch
     cdef OpenBatch latest

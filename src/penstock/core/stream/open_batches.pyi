@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from penstock.core.stream.fast_batch import Inflight
-from penstock.core.stream.stream import Gathered, Stream
+from penstock.core.stream.stream import AtomicBatchHandler, Stream
 
-class Gathering(Gathered):
+class OpenAtomicBatches(AtomicBatchHandler):
     """The atomic batches of one stream, which gives it every message with a batch id."""
 
     stream: Stream

@@ -21,7 +21,7 @@ from penstock.core.stream.batch_checks cimport check_group
 from penstock.core.stream.draft cimport Draft
 from penstock.core.stream.fast_batch cimport Inflight
 from penstock.core.stream.puback_queue import json_string
-from penstock.core.stream.publish cimport HANDLED, REFUSED, STORED, Gathered
+from penstock.core.stream.publish cimport HANDLED, REFUSED, STORED, AtomicBatchHandler
 from penstock.core.stream.stream cimport Stream
 
 from penstock.core.stream.publish import StreamRefused
@@ -47,7 +47,7 @@ cdef class OpenBatch:
     """One that is open."""
 
 
-cdef class Gathering(Gathered):
+cdef class OpenAtomicBatches(AtomicBatchHandler):
     """The atomic batches of one stream, which gives it every message with a batch id."""
 
     def __init__(self, Stream stream, Inflight inflight, Inflight held, *, limit: int, messages_max: int, timeout_ns: int,

@@ -22,7 +22,7 @@ cdef struct AckRecord:
 
 
 @cython.final
-cdef class AckQueue:
+cdef class PubAckQueue:
     cdef Out records
     cdef readonly size_t count
     cdef bytes head            # {"stream":"S","seq":   (with the domain in between when there is one)
@@ -32,8 +32,8 @@ cdef class AckQueue:
     # `barrier`: the sequence that must be released before this ack may go (0: none)
     cdef int push(self, const char* reply, uint32_t reply_len, uint64_t barrier, uint64_t seq, int kind) except -1
     cdef int push_text(self, const char* reply, uint32_t reply_len, uint64_t barrier, bytes text) except -1
-    cdef int release(self, Router router, uint64_t upto) except -1     # send those whose barrier is <= upto, in order
-    cdef int refuse(self, list lost, bytes text) except -1     # those of messages in these (first, count, why) are that error
-    cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1     # at once, past the queue
+    cdef int release(self, Router router, uint64_t upto) except -1  # send those whose barrier is <= upto, in order
+    cdef int refuse(self, list lost, bytes text) except -1  # those of messages in these (first, count, why) are that error
+    cdef int say(self, Router router, const char* reply, uint32_t reply_len, bytes text) except -1  # at once, past the queue
     cdef int send_first(self, Router router) except -1
-    cdef bytes error(self, int code, int err_code, str description)    # the bytes of an error PubAck
+    cdef bytes error(self, int code, int err_code, str description)  # the bytes of an error PubAck

@@ -34,7 +34,7 @@ def json_string(str text) -> str:
 
 
 @cython.final
-cdef class AckQueue:
+cdef class PubAckQueue:
     """The acks of one stream that wait."""
 
     def __cinit__(self):

@@ -7,28 +7,28 @@ from penstock.core.log.log cimport Log
 from penstock.core.protocol.publish_headers cimport PublishHeaders
 from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.draft cimport Draft
-from penstock.core.stream.puback_queue cimport AckQueue
+from penstock.core.stream.puback_queue cimport PubAckQueue
 
 
 cdef enum Outcome:
     STORED = 0
     DUPLICATE = 1              # the sequence is that of the original
-    REFUSED = 2                # Intake.refusal says why
+    REFUSED = 2                # PublishPath.refusal says why
     HANDLED = 3                # a rule has dealt with it
-    ANSWERED = 4               # stored; Intake.answer_text is its PubAck
+    ANSWERED = 4               # stored; PublishPath.answer_text is its PubAck
 
 
-cdef class Batched:
+cdef class FastBatchHandler:
     # Takes publishes whose reply subject ends in .$FI, and answers them (core/stream/fast_batch).
     cdef int take(self, Message* m) except -1
 
 
-cdef class Gathered:
+cdef class AtomicBatchHandler:
     # Takes the messages of atomic batches, and answers them (core/stream/open_batches).
     cdef int take(self, Message* m, Draft draft) except -1             # REFUSED or HANDLED
 
 
-cdef class Intake(Sink):
+cdef class PublishPath(Sink):
     cdef readonly Router router
     cdef Reactor reactor
     cdef readonly str name
@@ -42,10 +42,10 @@ cdef class Intake(Sink):
     cdef bint configured
     cdef public object rules                 # the slow path: the rules of the stream's rarer features; see stream.pyi
     cdef bint batching                       # the message being accepted is of a fast-ingest batch
-    cdef public Batched batched              # None: fast-ingest batches are refused
-    cdef public Gathered gathered            # None: atomic batches are refused
+    cdef public FastBatchHandler batched     # None: fast-ingest batches are refused
+    cdef public AtomicBatchHandler gathered  # None: atomic batches are refused
     cdef public bint every                   # rules are asked for each message, not only those with rare headers
-    cdef AckQueue acks
+    cdef PubAckQueue acks
     cdef MessageIds ids
     cdef tuple refusal                       # (code, err_code, description) of the last REFUSED
     cdef bytes refusal_text                  # its PubAck
@@ -60,10 +60,10 @@ cdef class Intake(Sink):
     cdef int refuse(self, int code, int err_code, str description) except -1
     cdef int weigh(self, Message* m) except -1
     cdef bint gathers(self, PublishHeaders* h) noexcept
-    cdef bint in_doubt(self, uint64_t seq) except -1         # whether it may come to be stored, or not: it is refused then
+    cdef bint in_doubt(self, uint64_t seq) except -1                   # whether it may come to be stored, or not: it is refused then
     cdef int check_size(self, Message* m) except -1
     cdef int check_headers(self, Message* m, PublishHeaders* h, uint64_t* seq, Draft draft) except -1
-    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1   # 0: go on; REFUSED, HANDLED
+    cdef int ask(self, int stage, Message* m, PublishHeaders* h, Draft draft) except -1  # 0: go on; REFUSED, HANDLED
     cdef int append(self, Message* m, PublishHeaders* h, uint64_t ts_ns, int flags, uint64_t* seq) except -1
     cdef int skip(self, PublishHeaders* h, uint64_t* seq) except -1
     cdef int remember(self, PublishHeaders* h, uint64_t seq) except -1

@@ -19,7 +19,7 @@ from penstock.core.protocol.publish_headers cimport (
 )
 from penstock.core.stream.dedupe cimport MessageIds
 from penstock.core.stream.draft cimport Draft, draft_of
-from penstock.core.stream.puback_queue cimport AckQueue
+from penstock.core.stream.puback_queue cimport PubAckQueue
 
 from penstock.core.stream.refusals import not_allowed
 
@@ -49,21 +49,21 @@ class StreamRefused(Exception):
         self.description = description
 
 
-cdef class Batched:
+cdef class FastBatchHandler:
     """What a stream hands the messages of fast-ingest batches to."""
 
     cdef int take(self, Message* m) except -1:
         return 0
 
 
-cdef class Gathered:
+cdef class AtomicBatchHandler:
     """What a stream hands the messages of atomic batches to."""
 
     cdef int take(self, Message* m, Draft draft) except -1:
         return REFUSED
 
 
-cdef class Intake(Sink):
+cdef class PublishPath(Sink):
     """The taking half of a Stream."""
 
     def __cinit__(self):
@@ -77,7 +77,7 @@ cdef class Intake(Sink):
         self.name = name
         self.name_bytes = name.encode("utf-8", "surrogateescape")
         self.log = log
-        self.acks = AckQueue(name, domain)
+        self.acks = PubAckQueue(name, domain)
         self.ids = MessageIds()
         self.refusal_texts = {}
 

@@ -2,14 +2,14 @@
 from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.base.buffer cimport Out
 from penstock.core.broker.router cimport Message
-from penstock.core.log.cursor cimport Selection
+from penstock.core.log.cursor cimport Cursor
 from penstock.core.stream.stream cimport Listener, Stream
 
 cdef enum:
     SOURCED = 0x8000               # flag of a record that came through a source: its Nats-Stream-Source is ours
 
 
-cdef class Landing:
+cdef class SourceWriter:
     cdef readonly Stream target
     cdef readonly bint mirror
     cdef readonly uint64_t position        # sequence in the origin of the last message that is dealt with
@@ -20,15 +20,15 @@ cdef class Landing:
     cdef object transform                  # subject -> subject, or None
     cdef bytes name                        # its last answer
     cdef Out block                         # the message as it is stored
-    cdef int put(self, uint64_t seq, uint64_t ts_ns, Message* m) except -1         # 1: dealt with; 0: refused
+    cdef int put(self, uint64_t seq, uint64_t ts_ns, Message* m) except -1  # 1: dealt with; 0: refused
     cdef int rename(self, Message* m) except -1
     cdef int dress(self, uint64_t seq, Message* m) except -1
 
 
 cdef class Copier(Listener):
     cdef readonly Stream origin
-    cdef readonly Landing landing
-    cdef Selection selection
+    cdef readonly SourceWriter writer
+    cdef Cursor cursor
     cdef tuple filters
     cdef uint64_t start_seq                # a mirror has to be there before its first message; 0: it is
     cdef readonly bint closed

@@ -7,7 +7,7 @@ from penstock.core.stream.stream import Stream
 
 RECORD_SOURCED: int  # flag of a record that came through a source
 
-class Landing:
+class SourceWriter:
     """Where the messages of one upstream land."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Landing:
     anchor: int  # sequence here of the last one that was stored; 0: not known
     taken: int  # messages dealt with
     refusal: tuple[int, int, str] | None  # why the target refuses the next one
-    def land(self, seq: int, ts_ns: int, subject: str, headers: bytes, payload: bytes) -> bool:
+    def write(self, seq: int, ts_ns: int, subject: str, headers: bytes, payload: bytes) -> bool:
         """A message that came from outside. False: the target refuses it for now, see `refusal`."""
     def skip(self, upto: int) -> None:
         """The origin has nothing (for us) up to a sequence; a mirror's next message comes behind it. OSError: the disk."""
@@ -41,14 +41,14 @@ class Copier:
     """Copies what one stream of this server has into another, and goes on as more comes."""
 
     def __init__(
-        self, origin: Stream, landing: Landing, start_seq: int, filters: tuple[str, ...] = ()
+        self, origin: Stream, writer: SourceWriter, start_seq: int, filters: tuple[str, ...] = ()
     ) -> None:
         """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all).
 
         A mirror is at `start_seq` afterwards, whether there is such a message or not.
         """
     origin: Stream
-    landing: Landing
+    writer: SourceWriter
     closed: bool
     blocked: bool  # the target refuses: retry() goes on
     when_blocked: Callable[[], None] | None

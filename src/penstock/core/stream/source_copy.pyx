@@ -1,6 +1,6 @@
 """Copying one stream's messages into another: what a mirror or a source does with each message, and the loop within a server.
 
-`Landing` is where the messages of one upstream land, whatever way they came. A mirror keeps sequence, time and headers; a source
+`SourceWriter` is where the messages of one upstream land, whatever way they came. A mirror keeps sequence, time and headers; a source
 appends, and says in a header where the message is from:
 
     Nats-Stream-Source: <origin> <sequence there> <filter> <destination> <subject there>
@@ -16,7 +16,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memset
 from penstock.core.base.buffer cimport Out, out_free, out_put, put_u64
 from penstock.core.broker.router cimport Message
-from penstock.core.log.cursor cimport Selection
+from penstock.core.log.cursor cimport Cursor
 from penstock.core.log.log cimport Log, Record
 from penstock.core.protocol.publish_headers cimport Text, header_value
 from penstock.core.stream.publish cimport REFUSED, STORED
@@ -33,7 +33,7 @@ cdef inline bint starts(const char* p, size_t n, const char* text, size_t text_l
     return n >= text_len and memcmp(p, text, text_len) == 0
 
 
-cdef class Landing:
+cdef class SourceWriter:
     """Where the messages of one upstream land."""
 
     def __cinit__(self):
@@ -131,7 +131,7 @@ cdef class Landing:
         m.subject = out.data + m.body_len
         return 0
 
-    def land(self, seq: int, ts_ns: int, str subject, bytes headers, bytes payload) -> bool:
+    def write(self, seq: int, ts_ns: int, str subject, bytes headers, bytes payload) -> bool:
         """A message that came from outside. False: the target refuses it for now, see `refusal`."""
         cdef Message m
         cdef bytes s = subject.encode("utf-8", "surrogateescape"), body = headers + payload
@@ -158,21 +158,21 @@ cdef class Landing:
 cdef class Copier(Listener):
     """Copies what one stream of this server has into another, and goes on as more comes."""
 
-    def __init__(self, Stream origin, Landing landing, start_seq: int, filters: tuple = ()) -> None:
+    def __init__(self, Stream origin, SourceWriter writer, start_seq: int, filters: tuple = ()) -> None:
         """Begins with the first message from `start_seq` on whose subject matches one of the filters (() = all)."""
         self.origin = origin
-        self.landing = landing
+        self.writer = writer
         self.filters = tuple([pattern.encode("utf-8", "surrogateescape") for pattern in filters])
-        self.start_seq = max(start_seq, origin.log.first_seq, 1) if landing.mirror else 0
-        self.selection = Selection(origin.log, max(start_seq, origin.log.first_seq, 1))
-        self.selection.set_filters(self.filters)
-        if not self.selection.filtered:
+        self.start_seq = max(start_seq, origin.log.first_seq, 1) if writer.mirror else 0
+        self.cursor = Cursor(origin.log, max(start_seq, origin.log.first_seq, 1))
+        self.cursor.set_filters(self.filters)
+        if not self.cursor.filtered:
             self.filters = ()
         origin.add_listener(self, self.filters)
         origin.reactor.enlist_delivery(self)
 
     cdef int run(self) except -1:
-        cdef Selection selection = self.selection
+        cdef Cursor cursor = self.cursor
         cdef Log log = self.origin.log
         cdef int budget = BATCH, found
         cdef uint64_t seq, size = 0
@@ -182,15 +182,15 @@ cdef class Copier(Listener):
             return 0
         if self.start_seq:
             try:
-                self.landing.skip(self.start_seq - 1)
+                self.writer.skip(self.start_seq - 1)
             except OSError:
                 return self.block()
             self.start_seq = 0
         while budget and size < BATCH_BYTES:
-            seq = selection.peek(self.origin.visible)
+            seq = cursor.peek(self.origin.visible)
             if seq == 0:
                 self.caught_up = True
-                if not selection.caught_up:
+                if not cursor.caught_up:
                     self.origin.await_more(self)
                 return 0
             try:
@@ -205,12 +205,12 @@ cdef class Copier(Listener):
                 m.hlen = r.hlen
                 m.body_len = r.body_len
                 size += r.body_len
-                if not self.landing.put(seq, r.ts_ns, &m):
+                if not self.writer.put(seq, r.ts_ns, &m):
                     return self.block()
                 self.last_ns = self.origin.reactor.now_ns
                 if self.closed:
                     return 0
-            selection.took(seq)
+            cursor.took(seq)
             budget -= 1
         return 1
 
@@ -221,19 +221,19 @@ cdef class Copier(Listener):
         return 0
 
     cdef int signalled(self, uint64_t seq) except -1:
-        if self.selection.caught_up:
-            self.selection.jump(seq)
+        if self.cursor.caught_up:
+            self.cursor.jump(seq)
             self.origin.await_more(self)
         return 0
 
     cdef int wants(self, uint32_t subject_id) except -1:
-        return self.selection.want(subject_id)
+        return self.cursor.want(subject_id)
 
     cdef int forgets(self, uint32_t subject_id) except -1:
-        return self.selection.forget(subject_id)
+        return self.cursor.forget(subject_id)
 
     cdef int purged(self) except -1:
-        return self.selection.purged_below(self.origin.log.first_seq)
+        return self.cursor.purged_below(self.origin.log.first_seq)
 
     cdef int wake(self) except -1:
         if not self.closed:
@@ -248,8 +248,8 @@ cdef class Copier(Listener):
 
     def lag(self) -> int:
         """Messages of the origin that are still to be copied."""
-        self.selection.known = False                       # it is not carried along while copying
-        return self.selection.count(self.origin.removals)
+        self.cursor.known = False                       # it is not carried along while copying
+        return self.cursor.count(self.origin.removals)
 
     def close(self) -> None:
         """Stop; what was copied stays."""

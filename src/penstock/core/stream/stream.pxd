@@ -9,13 +9,13 @@ from libc.stdint cimport uint32_t, uint64_t
 from penstock.core.broker.reactor cimport Synced, Task
 from penstock.core.log.subject_table cimport SubjectWatcher
 from penstock.core.protocol.subjects cimport Route, SubjectTrie
-from penstock.core.stream.publish cimport Intake
+from penstock.core.stream.publish cimport PublishPath
 
 
 cdef class Listener(Task):
     """What a stream knows of a consumer."""
-    cdef bint awaiting         # on Stream.waiting
-    cdef bint holding          # on Stream.holders
+    cdef bint awaiting                                     # on Stream.waiting
+    cdef bint holding                                      # on Stream.holders
     cdef int signalled(self, uint64_t seq) except -1       # a message that passes its filters was accepted
     cdef int wants(self, uint32_t subject_id) except -1    # this subject passes its filters
     cdef int forgets(self, uint32_t subject_id) except -1  # one that did has no message any more: its id may become another one's
@@ -24,10 +24,10 @@ cdef class Listener(Task):
     cdef int needs(self, uint64_t seq) except -1           # a message that passes its filters: not acknowledged yet (1) or done with (0)
 
 
-cdef class Keeper(Task):
+cdef class Retention(Task):
     """What a stream with interest or workqueue retention asks about its messages; made of consumers' needs in core/stream/interest."""
     cdef int settled(self, uint64_t seq) except -1         # a consumer is done with a message: it goes unless another one needs it
-    cdef int sweep(self, uint64_t start, bint orphans) except -1       # look at all from a sequence on; orphans: nobody's go, too
+    cdef int sweep(self, uint64_t start, bint orphans) except -1  # look at all from a sequence on; orphans: nobody's go, too
 
 
 cdef class Committer(Synced):
@@ -45,7 +45,7 @@ cdef class Routes(SubjectWatcher):
     cdef Stream stream
 
 
-cdef class Stream(Intake):
+cdef class Stream(PublishPath):
     cdef readonly int sync
     cdef readonly uint64_t visible           # released up to here
     cdef uint64_t removals                   # changes whenever something else than the oldest message is removed
@@ -58,7 +58,7 @@ cdef class Stream(Intake):
     cdef list removing                       # who waits for a removal to be durable: functions to call
     cdef Py_ssize_t syncing                  # so many of them, the first ones, are covered by the running sync (or are written, if that is what is promised)
     # consumers
-    cdef Keeper keeper                       # None: limits retention
+    cdef Retention retention                 # None: limits retention
     cdef dict listeners                      # Listener -> None, oldest first
     cdef list unfiltered                     # Listeners without filters
     cdef list waiting                        # Listeners to run when more becomes visible
@@ -77,6 +77,6 @@ cdef class Stream(Intake):
     cdef int add_listener(self, Listener listener, tuple filters) except -1
     cdef int drop_listener(self, Listener listener, tuple filters) except -1
     cdef int filters_changed(self) except -1
-    cdef Route route_for(self, uint32_t subject_id, const char* subject, size_t n)     # Listeners whose filters take the subject
+    cdef Route route_for(self, uint32_t subject_id, const char* subject, size_t n)  # Listeners whose filters take the subject
     cdef int await_more(self, Listener listener) except -1
     cdef int hold(self, Listener listener) except -1

@@ -11,8 +11,8 @@ from penstock.core.stream.refusals import Rules
 SYNC_ALWAYS: int  # acks and deliveries wait for the fsync (group commit)
 SYNC_INTERVAL: int  # acks wait for the write only; somebody calls sync_soon() now and then
 
-class Batched: ...
-class Gathered: ...
+class FastBatchHandler: ...
+class AtomicBatchHandler: ...
 
 class Stream(Sink):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
@@ -30,8 +30,12 @@ class Stream(Sink):
     unread: str  # why the disk last refused to give a message back; "": nothing was refused since read_again()
     rules: Rules | None
     """The rules of the stream's rarer features. None: messages that need one are refused as by a stream without it."""
-    batched: Batched | None  # takes the messages of fast-ingest batches; None: they are refused
-    gathered: Gathered | None  # takes the messages of atomic batches; None: they are refused
+    batched: (
+        FastBatchHandler | None
+    )  # takes the messages of fast-ingest batches; None: they are refused
+    gathered: (
+        AtomicBatchHandler | None
+    )  # takes the messages of atomic batches; None: they are refused
     every: bool  # rules are asked for each message (STAGE_ARRIVED, STAGE_COUNT), not only for those with rare headers
     def store(
         self,
@@ -72,7 +76,7 @@ class Stream(Sink):
         duplicate_window_ns: int = 120_000_000_000,
         no_ack: bool = False,
         sealed: bool = False,
-        keeper: Callable[[Stream], Any] | None = None,
+        retention: Callable[[Stream], Any] | None = None,
         selective: bool = False,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""

@@ -23,10 +23,10 @@ from penstock.core.log.segment cimport Segment
 from penstock.core.log.subject_table cimport SubjectState
 from penstock.core.protocol.subjects cimport Route, SubjectTrie
 from penstock.core.stream.puback_queue cimport ACK_DUPLICATE, ACK_STORED
-from penstock.core.stream.publish cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, Intake
+from penstock.core.stream.publish cimport ANSWERED, DUPLICATE, HANDLED, REFUSED, STORED, PublishPath
 
 from penstock.core.stream.dedupe_recovery import recalling
-from penstock.core.stream.publish import Batched, Gathered, StreamRefused
+from penstock.core.stream.publish import FastBatchHandler, AtomicBatchHandler, StreamRefused
 
 SYNC_ALWAYS = 1
 SYNC_INTERVAL = 0
@@ -60,7 +60,7 @@ cdef class Listener(Task):
         return 0
 
 
-cdef class Keeper(Task):
+cdef class Retention(Task):
     """What a stream with interest or workqueue retention asks about its messages."""
 
     cdef int settled(self, uint64_t seq) except -1:
@@ -152,11 +152,11 @@ cdef class Routes(SubjectWatcher):
         return 0
 
 
-cdef class Stream(Intake):
+cdef class Stream(PublishPath):
     """One stream. Created by the engine, which attaches it to its subjects with ``router.attach``."""
 
     def __init__(self, Router router, str name, Log log, *, int sync = 1, str domain = "") -> None:
-        Intake.__init__(self, router, name, log, domain)
+        PublishPath.__init__(self, router, name, log, domain)
         self.sync = sync
         self.failure = self.unread = ""
         self.committer = Committer(self)
@@ -183,7 +183,7 @@ cdef class Stream(Intake):
     def configure(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_age_ns: int = 0, max_msgs_per_subject: int = -1,
         max_msg_size: int = -1, discard_new: bool = False, discard_new_per_subject: bool = False,
-        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, keeper=None, selective: bool = False,
+        duplicate_window_ns: int = 120_000_000_000, no_ack: bool = False, sealed: bool = False, retention=None, selective: bool = False,
     ) -> None:
         """Set or change the rules; limits that became lower are enforced at once. Called for create, recovery and update."""
         cdef uint32_t i
@@ -203,16 +203,16 @@ cdef class Stream(Intake):
                 if self.log.subjects_table.table[i].state.msgs > <uint64_t>self.max_msgs_per_subject:
                     self.trim_subject(i)
         self.trim()
-        self.retain(keeper, selective)
+        self.retain(retention, selective)
         self.settle()
 
-    def retain(self, keeper, bint selective) -> None:
+    def retain(self, retention, bint selective) -> None:
         """Keep messages by limits alone, or as long as consumers need them. Those that are there stay: review() looks at them."""
         self.selective = selective
-        if keeper is None:
-            self.keeper = None
-        elif self.keeper is None:
-            self.keeper = keeper(self)
+        if retention is None:
+            self.retention = None
+        elif self.retention is None:
+            self.retention = retention(self)
 
     def review(self, start: int = 0, bint orphans = False) -> None:
         """Remove what no consumer needs any more, from a sequence on; `orphans`: also what no consumer's filters take.
@@ -220,13 +220,13 @@ cdef class Stream(Intake):
         The engine calls it when a consumer is gone or has other filters, and when all are recovered. Does nothing when messages
         are kept by limits. A large stream is looked through in the turns to come.
         """
-        if self.keeper is None:
+        if self.retention is None:
             return
         if orphans and self.selective and not self.listeners:
             if self.log.purge(None):
                 self.told()
         elif self.listeners:
-            self.keeper.sweep(max(start, self.log.first_seq), orphans and self.selective)
+            self.retention.sweep(max(start, self.log.first_seq), orphans and self.selective)
 
     def settle(self) -> None:
         """Commit at the end of the turn what was removed outside of a publish."""
@@ -359,8 +359,8 @@ cdef class Stream(Intake):
     def read_again(self) -> None:
         """For the engine, some time after `unread` was set: who could not read tries again."""
         self.unread = ""
-        if self.keeper is not None:
-            self.reactor.enlist_commit(self.keeper)
+        if self.retention is not None:
+            self.reactor.enlist_commit(self.retention)
 
     def mend(self) -> bool | None:
         """Try to take messages again after a failure, a piece per call; True: they are taken, None: the disk can't yet.

@@ -8,7 +8,7 @@ look at batches whose publisher has gone, and who is told of them.
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.protocol.publish_headers import value
-from penstock.core.stream.open_batches import Gathering
+from penstock.core.stream.open_batches import OpenAtomicBatches
 from penstock.engine.rules.base import Rule
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
     former = entry.rules.rules if entry.rules is not None else []
     kept = [rule for rule in former if isinstance(rule, Atomic)]
     rule = kept[0] if kept else Atomic(account, entry)
-    rule.gathering.ttl = entry.config.allow_msg_ttl
+    rule.batches.ttl = entry.config.allow_msg_ttl
     return rule
 
 
@@ -37,7 +37,7 @@ class Atomic(Rule):
         self._account = account
         self._entry = entry
         batches = account.batches
-        self.gathering = Gathering(
+        self.batches = OpenAtomicBatches(
             entry.core,
             batches.atomic,
             batches.staged_bytes,
@@ -48,15 +48,15 @@ class Atomic(Rule):
             opened=self._opened,
             abandoned=self._abandoned,
         )
-        entry.core.gathered = self.gathering
+        entry.core.gathered = self.batches
 
     def tick(self, now_ns: int) -> int:
         """Give up those that nothing was heard of."""
-        return self.gathering.expire(now_ns)
+        return self.batches.expire(now_ns)
 
     def close(self) -> None:
         """Open batches end without a word."""
-        self.gathering.close()
+        self.batches.close()
         self._entry.core.gathered = None
 
     def _offer(self, headers: bytes) -> bytes | None:

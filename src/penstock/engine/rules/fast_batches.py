@@ -6,7 +6,7 @@ look at batches whose publisher has gone.
 
 from typing import TYPE_CHECKING
 
-from penstock.core.stream.fast_batch import Ingest
+from penstock.core.stream.fast_batch import OpenFastBatches
 from penstock.engine.rules.base import Rule
 from penstock.engine.settings import SECOND
 
@@ -34,20 +34,20 @@ class FastBatches(Rule):
         """The stream takes them from now on."""
         batches = account.batches
         self._core = entry.core
-        self.ingest = Ingest(
+        self.batches = OpenFastBatches(
             entry.core,
             batches.fast,
             limit=batches.fast_per_stream,
             timeout_ns=batches.limits.timeout_ns,
         )
-        entry.core.batched = self.ingest
+        entry.core.batched = self.batches
 
     def tick(self, now_ns: int) -> int:
         """Give up batches that nothing was heard of."""
-        self.ingest.expire(now_ns)
+        self.batches.expire(now_ns)
         return now_ns + LOOK_INTERVAL_NS
 
     def close(self) -> None:
         """Open batches end without a word."""
-        self.ingest.close()
+        self.batches.close()
         self._core.batched = None

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from penstock.api.fields import OMIT, Uint64
 from penstock.core.log.log import Log
-from penstock.core.stream.source_copy import Landing, last_positions
+from penstock.core.stream.source_copy import SourceWriter, last_positions
 from penstock.engine.files import FORMAT, BadFileError, Dated, StreamFiles
 from penstock.engine.settings import SECOND
 
@@ -50,7 +50,7 @@ class Positions:
         self._files = files
         self._log = log
         self._known: dict[str, Position] = {}
-        self._landings: dict[str, Landing] = {}
+        self._writers: dict[str, SourceWriter] = {}
         self._anchors: dict[str, int] = {}  # where the newest message of each was when it was read
         self._saved_seq = 0
         self._saved: list[Position] = []
@@ -96,17 +96,17 @@ class Positions:
         """The sequence of the stream's message that says so; 0: the file does."""
         return self._anchors.get(name, 0)
 
-    def follow(self, name: str, landing: Landing, origin: str) -> None:
-        """The position of this source is its landing's."""
-        self._landings[name] = landing
-        self._known[name] = Position(name=name, seq=landing.position, origin=origin)
+    def follow(self, name: str, writer: SourceWriter, origin: str) -> None:
+        """The position of this source is its writer's."""
+        self._writers[name] = writer
+        self._known[name] = Position(name=name, seq=writer.position, origin=origin)
 
     def leave(self, name: str) -> None:
         """Nothing lands any more: what is known stays."""
         self._collect()
-        landing = self._landings.pop(name, None)
-        if landing is not None and landing.anchor:
-            self._anchors[name] = landing.anchor
+        writer = self._writers.pop(name, None)
+        if writer is not None and writer.anchor:
+            self._anchors[name] = writer.anchor
 
     def tick(self, now_ns: int) -> int:
         """Write the file when it is worth it; when to call again."""
@@ -125,7 +125,7 @@ class Positions:
 
     def holds(self, top: int) -> bool:
         """For the log: whether the file has to be written before messages up to a sequence go."""
-        anchors = [landing.anchor for landing in self._landings.values()]
+        anchors = [writer.anchor for writer in self._writers.values()]
         anchors += self._anchors.values()
         return any(self._saved_seq < anchor <= top for anchor in anchors)
 
@@ -141,10 +141,10 @@ class Positions:
         self._log.guard = None
 
     def _collect(self) -> None:
-        for name, landing in self._landings.items():
-            if self._known[name].seq != landing.position:
+        for name, writer in self._writers.items():
+            if self._known[name].seq != writer.position:
                 origin = self._known[name].origin
-                self._known[name] = Position(name=name, seq=landing.position, origin=origin)
+                self._known[name] = Position(name=name, seq=writer.position, origin=origin)
 
     def _file(self) -> PositionsFile:
         positions = list(self._known.values())

@@ -27,7 +27,7 @@ from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.api.times import format_instant
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.direct_get import Answers
-from penstock.core.stream.source_copy import Landing
+from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.settings import SECOND
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox
@@ -62,7 +62,7 @@ class RemoteUpstream:
         self,
         account: "Account",
         source: StreamSource,
-        landing: Landing,
+        writer: SourceWriter,
         link: Link,
         *,
         owner: str,
@@ -74,7 +74,7 @@ class RemoteUpstream:
         """
         self.source = source
         self.name = identity.index_name(source)
-        self.landing = landing
+        self.writer = writer
         self.caught_up = False
         self._account = account
         self._link = link
@@ -84,7 +84,7 @@ class RemoteUpstream:
         self.origin = ""
         self._sourcing = True  # asked for as such: not by servers of before 2.14
         self._acking = False  # our answers to flow control are acks
-        self._answers = Answers(landing.target)
+        self._answers = Answers(writer.target)
         self._unwatch = link.watch(self._link_changed)
         self._error: ApiError | None = None
         self._fails = 0
@@ -126,7 +126,7 @@ class RemoteUpstream:
         info = source_info(self.source)
         info.lag = self._lag
         info.active = now_ns - self._heard_ns if self._heard_ns else -1
-        info.error = refusal_body(self.landing.refusal)
+        info.error = refusal_body(self.writer.refusal)
         if self._error is not None:
             info.error = self._error.body()
         return info
@@ -147,7 +147,7 @@ class RemoteUpstream:
         self._asked_ns = now_ns
         self._error = None
         given = self.source.consumer
-        kind = "M" if self.landing.mirror else "S"
+        kind = "M" if self.writer.mirror else "S"
         if given is not None:
             deliver = given.deliver_subject
         else:
@@ -169,7 +169,7 @@ class RemoteUpstream:
     def _request(self, deliver: str) -> tuple[str, bytes]:
         """Subject and body of the request for an ephemeral consumer."""
         stream = self.source.name
-        letters = "MIRROR" if self.landing.mirror else "SRC"
+        letters = "MIRROR" if self.writer.mirror else "SRC"
         name = f"JS_{letters}_{identity.name_hash(f'{self._owner} {self.name}')}"
         if not self._sourcing:
             name += f"_{self._account.ids.next()}"
@@ -204,8 +204,8 @@ class RemoteUpstream:
         return subject, body.encode("utf-8", "surrogateescape")
 
     def _start(self) -> dict[str, object]:
-        mirror = self.landing.mirror
-        taken = self.landing.target.log.last_seq if mirror else self.landing.position
+        mirror = self.writer.mirror
+        taken = self.writer.target.log.last_seq if mirror else self.writer.position
         if taken:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": taken + 1}
         if self.source.opt_start_seq:
@@ -223,7 +223,7 @@ class RemoteUpstream:
         self._answer = None
         setup_failed = (
             errors.MirrorConsumerSetupFailedError
-            if self.landing.mirror
+            if self.writer.mirror
             else errors.SourceConsumerSetupFailedError
         )
         if headers and not payload:  # nobody serves the API there (now)
@@ -248,7 +248,7 @@ class RemoteUpstream:
         if self.source.consumer is not None and info.config.ack_policy != "flow_control":
             self._fail(
                 errors.MirrorConsumerRequiresAckFCError()
-                if self.landing.mirror
+                if self.writer.mirror
                 else errors.SourceConsumerRequiresAckFCError()
             )
             return
@@ -262,7 +262,7 @@ class RemoteUpstream:
         if not self._delivered:  # else messages came before this answer, and know better
             self._lag = info.num_pending
         self.caught_up = self.caught_up or not info.num_pending
-        if self.landing.mirror:
+        if self.writer.mirror:
             self._skip(info.delivered.stream_seq)
         self._wake()
 
@@ -273,16 +273,16 @@ class RemoteUpstream:
         origin = (value(headers, b"Nats-Stream-Identity") or b"").decode("utf-8", "replace")
         if not origin or origin == self.origin:
             return False
-        again = bool(self.origin) and not self.landing.mirror
+        again = bool(self.origin) and not self.writer.mirror
         self.origin = origin
         if again:
-            self.landing.restart()
+            self.writer.restart()
         self._met(self, again)
         return again
 
     def _skip(self, upto: int) -> None:
         try:
-            self.landing.skip(upto)
+            self.writer.skip(upto)
         except OSError as error:
             self._fail(errors.MirrorConsumerSetupFailedError(error))
 
@@ -344,11 +344,11 @@ class RemoteUpstream:
             if delivered > self._delivered:
                 self._give_up(failed=False)
             return
-        if self.landing.mirror and seq - 1 > self.landing.target.log.last_seq:
+        if self.writer.mirror and seq - 1 > self.writer.target.log.last_seq:
             self._skip(seq - 1)
             if self._messages is None:
                 return
-        if not self.landing.land(seq, ts_ns, subject, headers, payload):
+        if not self.writer.write(seq, ts_ns, subject, headers, payload):
             self._give_up(failed=False)
             return
         self._delivered = delivered
@@ -359,8 +359,8 @@ class RemoteUpstream:
         """A heartbeat, or a request for an answer before more is sent."""
         if reply:
             # one without acks does not have to wait: what is lost here is asked for again
-            upto = self.landing.target.log.last_seq if self._acking else 0
-            place = self._delivered, self.landing.position
+            upto = self.writer.target.log.last_seq if self._acking else 0
+            place = self._delivered, self.writer.position
             messages = self._messages
             self._answers.when_visible(upto, lambda: self._go_on(messages, reply, *place))
             return

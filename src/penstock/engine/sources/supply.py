@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
-from penstock.core.stream.source_copy import Landing
+from penstock.core.stream.source_copy import SourceWriter
 from penstock.engine.sources import identity
 from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
 from penstock.engine.sources.positions import Positions
@@ -110,7 +110,7 @@ class Supply:
         account, core = self._account, self._entry.core
         before, after = identity.header_parts(source)
         position = self._positions.of(name) if self._positions is not None else None
-        landing = Landing(
+        writer = SourceWriter(
             core,
             mirror=mirror,
             position=position.seq if position is not None else core.log.last_seq,
@@ -123,7 +123,7 @@ class Supply:
         owner = f"{account.name} {core.name} {self._entry.created_ns}"
         if link is not None:
             remote = RemoteUpstream(
-                account, source, landing, link, owner=owner, wake=self._wake, met=self._met
+                account, source, writer, link, owner=owner, wake=self._wake, met=self._met
             )
             remote.origin = position.origin if position is not None else ""
             return remote
@@ -131,11 +131,11 @@ class Supply:
         upstream = LocalUpstream(
             account,
             source,
-            landing,
+            writer,
             blocked=self._wake,
             met=self._met,
             read=lambda: RemoteUpstream(
-                account, source, landing, here, owner=owner, wake=self._wake
+                account, source, writer, here, owner=owner, wake=self._wake
             ),
         )
         upstream.origin = position.origin if position is not None else ""
@@ -151,7 +151,7 @@ class Supply:
 
     def _follow(self, upstream: Upstream) -> None:
         if self._positions is not None:
-            self._positions.follow(upstream.name, upstream.landing, upstream.origin)
+            self._positions.follow(upstream.name, upstream.writer, upstream.origin)
 
     def _met(self, upstream: Upstream, again: bool) -> None:
         """The origin is there. When it is not the one that the position was of, the file says so

@@ -13,7 +13,7 @@ from penstock.api import errors_generated as errors
 from penstock.api.errors import ErrorBody
 from penstock.api.streams import StreamSource, StreamSourceInfo
 from penstock.core.log.log import Log
-from penstock.core.stream.source_copy import Copier, Landing
+from penstock.core.stream.source_copy import Copier, SourceWriter
 from penstock.engine.settings import MILLISECOND, SECOND
 from penstock.engine.sources import identity
 
@@ -32,7 +32,7 @@ class Upstream(Protocol):
 
     source: StreamSource
     name: str
-    landing: Landing
+    writer: SourceWriter
     origin: str
     """Tells the origin that the position is of from a later one of the same name; "": not known."""
 
@@ -53,9 +53,9 @@ class Upstream(Protocol):
         """Stop; what was taken stays. For good: not only until the server is started again."""
 
 
-def first_sequence(source: StreamSource, landing: Landing, origin: Log) -> int:
+def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> int:
     """Where to go on in an origin, or to begin: one after its last message at most."""
-    taken = landing.target.log.last_seq if landing.mirror else landing.position
+    taken = writer.target.log.last_seq if writer.mirror else writer.position
     if taken:
         wanted = taken + 1
     elif source.opt_start_seq:
@@ -92,7 +92,7 @@ class LocalUpstream:
         self,
         account: "Account",
         source: StreamSource,
-        landing: Landing,
+        writer: SourceWriter,
         *,
         blocked: Callable[[], None],
         met: Callable[[Upstream, bool], None],
@@ -104,7 +104,7 @@ class LocalUpstream:
         """
         self.source = source
         self.name = identity.index_name(source)
-        self.landing = landing
+        self.writer = writer
         self.origin = ""
         self._account = account
         self._blocked = blocked
@@ -132,9 +132,9 @@ class LocalUpstream:
         if origin is None or self._copier is not None or self._reader is not None:
             return
         if self.origin != str(origin.created_ns):
-            again = bool(self.origin) and not self.landing.mirror
+            again = bool(self.origin) and not self.writer.mirror
             if again:
-                self.landing.restart()
+                self.writer.restart()
             self.origin = str(origin.created_ns)
             self._met(self, again)
         if origin.config.retention != "limits":
@@ -142,8 +142,8 @@ class LocalUpstream:
             self._reader = self._read()
             self._reader.start()
             return
-        first = first_sequence(self.source, self.landing, origin.core.log)
-        self._copier = Copier(origin.core, self.landing, first, identity.filters(self.source))
+        first = first_sequence(self.source, self.writer, origin.core.log)
+        self._copier = Copier(origin.core, self.writer, first, identity.filters(self.source))
         self._copier.when_blocked = self._blocked
         self._since_ns = self._account.now_ns
 
@@ -174,7 +174,7 @@ class LocalUpstream:
         info.active = -1
         if self._account.reactor.turns == self._made_turn:
             # the answer to who made it says nothing yet
-            if self.landing.mirror:
+            if self.writer.mirror:
                 info.filter_subject = ""
             return info
         if self._copier is None:
@@ -182,7 +182,7 @@ class LocalUpstream:
             info.error = missing.body()
             return info
         info.lag = self._copier.lag()
-        info.error = refusal_body(self.landing.refusal)
+        info.error = refusal_body(self.writer.refusal)
         heard_ns = now_ns - max(self._copier.last_ns, self._since_ns)
         info.active = max(heard_ns, 0) % CONTACT_INTERVAL_NS
         return info

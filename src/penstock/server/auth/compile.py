@@ -4,15 +4,15 @@ share what was compiled and decided but not the leave to answer.
 
 from collections import OrderedDict
 
-from penstock.core.protocol.permissions import Permits
+from penstock.core.protocol.permissions import ConnectionPermissions
 from penstock.server.settings.users import Permissions
 
 KEPT_MAX = 10_000  # a JWT can ask for any permissions
 
-_compiled: OrderedDict[tuple[object, ...], Permits] = OrderedDict()
+_compiled: OrderedDict[tuple[object, ...], ConnectionPermissions] = OrderedDict()
 
 
-def permits_of(permissions: Permissions | None) -> Permits | None:
+def permits_of(permissions: Permissions | None) -> ConnectionPermissions | None:
     """What a connection with these permissions gets; None for one that may do everything."""
     if permissions is None:
         return None
@@ -25,13 +25,13 @@ def permits_of(permissions: Permissions | None) -> Permits | None:
     return found.copy()
 
 
-def _compile(permissions: Permissions) -> Permits:
+def _compile(permissions: Permissions) -> ConnectionPermissions:
     publish, subscribe, responses = (
         permissions.publish,
         permissions.subscribe,
         permissions.responses,
     )
-    return Permits(
+    return ConnectionPermissions(
         publish.allow,
         publish.deny,
         subscribe.allow,

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.core.protocol.permissions import Permits
+    from penstock.core.protocol.permissions import ConnectionPermissions
     from penstock.server.accounts.registry import Accounts, ServerAccount
     from penstock.server.auth.hello import Credentials
     from penstock.server.system import System
@@ -308,7 +308,7 @@ class Clients:
         client.account = account
         client.admitted = admitted
         client.user = admitted.name
-        connection.permits = permits
+        connection.permissions = permits
         self._limit(connection, admitted)
         client.expires_ns = admitted.expires_ns or NEVER_NS
         due_ns = min(self.reactor.now_ns + self._first_ping(connection.id), client.expires_ns)
@@ -318,7 +318,9 @@ class Clients:
             self.system.connected(connection)
         return account.router
 
-    def _permits(self, connection: Connection, admitted: Admitted) -> "Permits | Refused | None":
+    def _permits(
+        self, connection: Connection, admitted: Admitted
+    ) -> "ConnectionPermissions | Refused | None":
         """What the core checks. Subjects of a JWT may be none: a deny that can't be held would be
         a leave, so that such a user is not let in.
         """
@@ -445,7 +447,7 @@ class Clients:
                 if isinstance(permits, Refused):
                     self.expel(connection, permits)
                     return
-                connection.permits = permits
+                connection.permissions = permits
                 self.recheck(connection)
 
     def account_changed(self, name: str) -> None:

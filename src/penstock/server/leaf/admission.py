@@ -5,7 +5,7 @@ A leaf's user has permissions as a client has: what it may publish comes from th
 subscribe to goes there. Neither side's JetStream is seen by the other under its plain subjects.
 """
 
-from penstock.core.broker.leaf import Leaf, Rules
+from penstock.core.broker.leaf import Leaf, LeafPermissions
 from penstock.server.auth import Peer
 from penstock.server.auth.hello import Credentials
 from penstock.server.leaf.handshake import Connect, Grant, Info, at_least
@@ -84,12 +84,12 @@ def rule_leaf(
     may_get = permissions.subscribe if permissions is not None else Grants()
     may_send = permissions.publish if permissions is not None else Grants()
     stays = kept(system=system)
-    leaf.sending = Rules(
+    leaf.sending = LeafPermissions(
         may_get.allow,
         [*may_get.deny, *(asked.deny_pub or ()), *stays, *home(domain, asked.domain)],
     )
-    leaf.asking = Rules(may_send.allow, [*may_send.deny, *stays])
-    leaf.receiving = Rules(may_send.allow, may_send.deny)
+    leaf.asking = LeafPermissions(may_send.allow, [*may_send.deny, *stays])
+    leaf.receiving = LeafPermissions(may_send.allow, may_send.deny)
 
 
 def rule_hub(
@@ -98,8 +98,10 @@ def rule_hub(
     """The rules of a server that we have called: its user's permissions, and our settings."""
     may_send, may_get = info.export or Grant(), info.import_ or Grant()
     stays = kept(system=system)
-    leaf.sending = Rules(
+    leaf.sending = LeafPermissions(
         may_send.allow,
         [*(may_send.deny or ()), *remote.deny_exports, *stays, *home(domain, other)],
     )
-    leaf.asking = Rules(may_get.allow, [*(may_get.deny or ()), *remote.deny_imports, *stays])
+    leaf.asking = LeafPermissions(
+        may_get.allow, [*(may_get.deny or ()), *remote.deny_imports, *stays]
+    )

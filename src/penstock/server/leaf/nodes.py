@@ -18,7 +18,7 @@ from penstock.core.base.quoting import quoted
 from penstock.core.broker.event_loop import Turn
 from penstock.core.broker.leaf import Events, Leaf
 from penstock.core.broker.reactor import Connection
-from penstock.core.broker.remote_servers import Peers
+from penstock.core.broker.remote_servers import RemoteServers
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import Accounts, ServerAccount
 from penstock.server.auth import Admitted, Gate, Later, Refused
@@ -80,7 +80,7 @@ class LeafNodes(Events):
         self.encrypted: set[int] = set()  # id() of a LeafRemote whose hub wants TLS
         self._gate = gate
         self._accounts = accounts
-        self._peers_of: dict[str, Peers] = {}
+        self._remote_servers: dict[str, RemoteServers] = {}
         self._ids = Nuid(Random(os.urandom(16)))
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -477,17 +477,17 @@ class LeafNodes(Events):
     def _join(self, peer: LeafPeer, account: ServerAccount) -> None:
         leaf = peer.leaf
         assert leaf is not None
-        peers = self._peers_of.get(account.name)
-        if peers is None or peers.router is not account.router:
-            peers = self._peers_of[account.name] = Peers(account.router)
-            peers.loop_subject = f"$LDS.{self._ids.next()}".encode()
+        servers = self._remote_servers.get(account.name)
+        if servers is None or servers.router is not account.router:
+            servers = self._remote_servers[account.name] = RemoteServers(account.router)
+            servers.loop_subject = f"$LDS.{self._ids.next()}".encode()
         domain = self._we.domain
         if domain != peer.domain or not domain:
             domains = f"local {quoted(domain)}, remote {quoted(peer.domain)}"
             self.log.info(f"{peer.shown} - JetStream using domains: {domains}")
         peer.joined = True
         peer.due_ns = self.turn.now_ns + LOOK_NS
-        leaf.join(peers)
+        leaf.join(servers)
         for hook in self.changed_hooks:
             hook(peer)
 

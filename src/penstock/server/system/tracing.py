@@ -78,7 +78,7 @@ class Tracing:
                 return None
         if ORIGIN in headers or not literal(wanted):
             return False if only else None
-        permits = connection.permits
+        permits = connection.permissions
         if permits is not None and not permits.may_publish(wanted, self._facts.now_ns):
             refusal = f'Permissions Violation for Publish to "{wanted}"'
             connection.write(f"-ERR '{refusal}'\r\n".encode())
