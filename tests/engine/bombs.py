@@ -6,7 +6,7 @@ from functools import cache
 
 from penstock.core.base.buffer import crc32c_of
 from penstock.engine import archive
-from penstock.engine.peer_files import checksum
+from penstock.engine.nats_files import checksum
 from tests.core.stream.test_backup import END, entry, number
 
 MIB = 1 << 20

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.api.calls import AccountLimits
 from penstock.core.log.log import Log
-from penstock.engine.peer_files import PeerState, checksum, pack_state, unpack_state
-from penstock.engine.restored import Staging
+from penstock.engine.nats_files import NatsConsumerState, checksum, pack_state, unpack_state
+from penstock.engine.restore_staging import Staging
 from penstock.engine.restores import Restore
 from penstock.engine.snapshots import Snapshot
 from penstock.engine.spool import PIECE_BYTES, Spool
@@ -262,7 +262,7 @@ def consumers_tar(*names: str) -> bytes:
         meta = CONSUMER.replace(b"c0", name.encode())
         files[f"obs/{name}/meta.inf"] = meta
         files[f"obs/{name}/meta.sum"] = checksum(f"S/{name}", meta)
-        files[f"obs/{name}/o.dat"] = pack_state(PeerState())
+        files[f"obs/{name}/o.dat"] = pack_state(NatsConsumerState())
     return tar_of(files)
 
 

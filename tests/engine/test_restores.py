@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.core.base.disk import PyDisk
 from penstock.core.base.s2 import compress
 from penstock.engine import restores
-from penstock.engine.peer_files import checksum
+from penstock.engine.nats_files import checksum
 from tests.core.stream.test_backup import END, entry
 from tests.engine.backups import (
     backup,

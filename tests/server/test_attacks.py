@@ -8,7 +8,7 @@ import time
 import pytest
 
 from penstock import nkeys
-from penstock.server.logs.tracing import without_secrets
+from penstock.server.logs.trace_log import without_secrets
 from penstock.server.settings.accounts import AccountSettings, Export, Import
 from tests.server.accounts_house import House, messages
 from tests.server.auth import signed

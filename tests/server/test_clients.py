@@ -11,9 +11,13 @@ from penstock.core.base.clock import Clock
 from penstock.core.broker.reactor import Reactor
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
-from penstock.server.auth import Gate
+from penstock.server.auth import Authenticator
 from penstock.server.clients.clients import NEVER_NS, Clients
-from penstock.server.clients.departed import Departed, Held, Ring
+from penstock.server.clients.closed_connections import (
+    ClosedConnection,
+    ClosedConnections,
+    ClosedSubscription,
+)
 from penstock.server.identity import Greeting
 from penstock.server.logs.log import Log
 from penstock.server.settings import Settings
@@ -34,8 +38,10 @@ class World:
         self.text = io.StringIO()
         log = Log(stream=self.text, debug=True, trace=True)
         greeting = Greeting(self.settings, "NID", "name", "h", 4222)
-        gate = Gate(self.settings)
-        self.clients = Clients(self.reactor, self.settings, greeting, log, gate, self.accounts)
+        authenticator = Authenticator(self.settings)
+        self.clients = Clients(
+            self.reactor, self.settings, greeting, log, authenticator, self.accounts
+        )
         self.sessions = Sessions(
             self.reactor, self.clients.connect, self.router, self.settings.auth_required
         )
@@ -233,7 +239,7 @@ def subscribed(world, *subjects):
 
 def test_the_departed_have_their_subscriptions_by_name_up_to_a_number():
     world = World(max_closed_clients=5)
-    world.clients.departed = Ring(5, listed=4)
+    world.clients.departed = ClosedConnections(5, listed=4)
     for subjects in (["a"], ["b", "c"], [], ["d"], ["e", "f"]):
         subscribed(world, *subjects)
     kept = [[s.subject for s in gone.held] for gone in world.clients.departed]
@@ -248,10 +254,10 @@ def test_the_departed_have_their_subscriptions_by_name_up_to_a_number():
     counts=st.lists(st.integers(0, 5), max_size=30),
 )
 def test_no_more_subscriptions_of_the_departed_are_kept_than_said(size, listed, counts):
-    ring = Ring(size, listed)
+    ring = ClosedConnections(size, listed)
     for cid, count in enumerate(counts):
-        held = [Held(b"s", b"", b"1", 0, 0)] * count
-        ring.append(Departed(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, count, held))
+        held = [ClosedSubscription(b"s", b"", b"1", 0, 0)] * count
+        ring.append(ClosedConnection(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, count, held))
         there = list(ring)
         assert [gone.cid for gone in there] == list(range(cid + 1))[-size or cid + 1 :]
         assert ring.listed == sum(len(gone.held) for gone in there) <= listed
@@ -265,10 +271,10 @@ def test_no_more_subscriptions_of_the_departed_are_kept_than_said(size, listed, 
 
 def test_long_subscriptions_of_the_departed_count_for_more():
     """However long their names are: what they take stays bounded."""
-    ring = Ring(1000, listed=100)
+    ring = ClosedConnections(1000, listed=100)
     for cid in range(50):
-        held = [Held(b"s" * 3000, b"q" * 500, b"1" * 500, 0, 0)] * 5
-        ring.append(Departed(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, 5, held))
+        held = [ClosedSubscription(b"s" * 3000, b"q" * 500, b"1" * 500, 0, 0)] * 5
+        ring.append(ClosedConnection(cid, None, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, 5, held))
     kept = [sum(len(s.subject + s.queue + s.sid) for s in gone.held) for gone in ring]
     assert len(kept) == 50
     assert kept[-1] == 20_000

@@ -10,7 +10,7 @@ from penstock.server.config import load_config, read_config
 from penstock.server.errors import ConfigError
 from penstock.server.options import parse_options
 from penstock.server.settings import Settings
-from penstock.server.settings.users import Permissions, Responses, Rules, User
+from penstock.server.settings.users import Permissions, Responses, SubjectPermission, User
 from penstock.server.startup import settings_of
 from tests.peers import available_servers, command_of
 
@@ -99,8 +99,16 @@ def differences(settings):
             no_auth_user: b""",
             {
                 "users": [
-                    User("a", permissions=Permissions(Rules(["p"]), responses=Responses())),
-                    User("b", permissions=Permissions(Rules(deny=["x", "y"]), Rules(["s q"]))),
+                    User(
+                        "a",
+                        permissions=Permissions(SubjectPermission(["p"]), responses=Responses()),
+                    ),
+                    User(
+                        "b",
+                        permissions=Permissions(
+                            SubjectPermission(deny=["x", "y"]), SubjectPermission(["s q"])
+                        ),
+                    ),
                 ],
                 "no_auth_user": "b",
             },
@@ -110,7 +118,10 @@ def differences(settings):
             {
                 "users": [
                     User(
-                        "a", permissions=Permissions(Rules([]), responses=Responses(-1, 5 * SECOND))
+                        "a",
+                        permissions=Permissions(
+                            SubjectPermission([]), responses=Responses(-1, 5 * SECOND)
+                        ),
                     )
                 ]
             },

@@ -11,9 +11,9 @@ from penstock.core.base.disk import Disk
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
 from penstock.server.identity import Greeting
-from penstock.server.monitor import PATHS, Facts, answer
+from penstock.server.monitor import PATHS, ServerState, answer
+from penstock.server.monitor.encoding import to_json, uptime
 from penstock.server.monitor.expvarz import command_line
-from penstock.server.monitor.form import to_json, uptime
 
 from .test_clients import SECOND, World
 
@@ -54,7 +54,7 @@ class House(World):
         self.system = self.accounts.system.router
         self.store = Store(self.reactor, self.router, store) if store is not None else None
         self.warnings = []
-        self.facts = Facts(
+        self.facts = ServerState(
             settings=self.settings,
             server_id="NID",
             server_name="name",

@@ -26,7 +26,7 @@ import sys
 
 from penstock.server import app
 from penstock.server.__main__ import main
-from penstock.server.opening import Opening
+from penstock.server.early_start import EarlyStart
 
 def count():
     found = 0

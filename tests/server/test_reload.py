@@ -5,8 +5,8 @@ import io
 import pytest
 
 from penstock.server.errors import ConfigError, StartError
+from penstock.server.fast_dataclass import field_names
 from penstock.server.logs.log import Log
-from penstock.server.plain import field_names
 from penstock.server.reload import Reloads, changes, check_jetstream
 from penstock.server.settings import RELOADABLE, Settings
 

@@ -29,7 +29,7 @@ NEVER = """
 SCRIPT = """
 import sys
 print(*sys.modules)
-from penstock.server import opening
+from penstock.server import early_start
 
 def serve(self, for_connect, load):
     before = sorted(sys.modules)
@@ -39,7 +39,7 @@ def serve(self, for_connect, load):
     print(*sorted(sys.modules))
     raise SystemExit(0)
 
-opening.Opening.serve = serve
+early_start.EarlyStart.serve = serve
 from penstock.server.__main__ import main
 main(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", sys.argv[1]])
 """

@@ -11,15 +11,15 @@ import pytest
 from penstock.core.base.s2 import FrameReader
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
-from penstock.server.auth.gate import Gate
+from penstock.server.auth.authenticator import Authenticator
 from penstock.server.clients.clients import Clients
-from penstock.server.monitor import Facts
+from penstock.server.monitor import ServerState
 from penstock.server.settings.accounts import AccountSettings
-from penstock.server.settings.users import Permissions, Responses, Rules, User
+from penstock.server.settings.users import Permissions, Responses, SubjectPermission, User
 from penstock.server.system import STATSZ_NS, System
 from penstock.server.system.envelope import compressed
+from penstock.server.system.message_trace import parse
 from penstock.server.system.services import REPORTS
-from penstock.server.system.tracing import parse
 
 from .test_clients import SECOND, World
 
@@ -55,7 +55,9 @@ class Town(World):
     """A world with accounts A (users a and c) and $SYS (user sys)."""
 
     def __init__(self):
-        limited = Permissions(Rules(["x.>", "$SYS.REQ.>"]), Rules(deny=["y"]), Responses())
+        limited = Permissions(
+            SubjectPermission(["x.>", "$SYS.REQ.>"]), SubjectPermission(deny=["y"]), Responses()
+        )
         users = [
             User("sys", "pw", account="$SYS"),
             User("a", "pw", account="A"),
@@ -71,12 +73,12 @@ class Town(World):
             self.settings,
             old.greeting,
             old.log,
-            Gate(self.settings),
+            Authenticator(self.settings),
             accounts,
         )
         self.sessions = Sessions(self.reactor, self.clients.connect, accounts.default.router, True)
         self.reactor.on_close = self.clients.closed
-        self.facts = Facts(
+        self.facts = ServerState(
             settings=self.settings,
             server_id="NID",
             server_name="town",

@@ -12,7 +12,7 @@ from penstock.core.broker.reactor import Reactor
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import Sessions
 from penstock.server.logs.log import Log
-from penstock.server.logs.tracing import Tracer, without_secrets
+from penstock.server.logs.trace_log import TraceLog, without_secrets
 from penstock.server.settings import Settings
 
 
@@ -31,7 +31,7 @@ class Traced:
             return router
 
         self.sessions = Sessions(self.reactor, connect, router)
-        self.reactor.tracer = Tracer(log, Settings(**settings), lambda c: f"cid:{c.id}")
+        self.reactor.tracer = TraceLog(log, Settings(**settings), lambda c: f"cid:{c.id}")
         self.client = self.sessions.accept()
 
     def lines(self, data):

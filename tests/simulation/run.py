@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.engine.rules import lifetimes, saved
+from penstock.engine.rules import message_ttl, saved_deadlines
 
 from .checks import Checks
 from .clients import Clients
@@ -229,8 +229,8 @@ class Run:
 
 def run(seed: int) -> Outcome:
     """Live through a seed."""
-    before = saved.SAVE_AFTER, lifetimes.SAVE_AFTER
-    saved.SAVE_AFTER = lifetimes.SAVE_AFTER = SAVE_AFTER
+    before = saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER
+    saved_deadlines.SAVE_AFTER = message_ttl.SAVE_AFTER = SAVE_AFTER
     failure = ""
     history = Run(seed)
     try:
@@ -240,7 +240,7 @@ def run(seed: int) -> Outcome:
     except (Exception, PowerCut):
         failure = traceback.format_exc()
     finally:
-        saved.SAVE_AFTER, lifetimes.SAVE_AFTER = before
+        saved_deadlines.SAVE_AFTER, message_ttl.SAVE_AFTER = before
     world = history.world
     counts = world.counts + world.disk.counts
     return Outcome(seed, world.digest(), counts, failure, world.trace[-LAST_EVENTS:])

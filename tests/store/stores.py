@@ -16,7 +16,7 @@ from penstock.core.consumer.snapshot import pack
 from penstock.core.log.log import Log
 from penstock.core.log.segment_reader import LogReader
 from penstock.engine.files import FORMAT, AccountFiles, ConsumerFile, StreamFile, StreamFiles
-from penstock.store.places import Store, StreamPlace, find
+from penstock.store.layout import Store, StreamFolder, find
 from penstock.vault import Vault
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def stores(path: Path) -> tuple[ReadOnlyDisk, Store]:
     return disk, find(disk, str(path))
 
 
-def place_of(path: Path, name: str = "ORDERS") -> tuple[ReadOnlyDisk, StreamPlace]:
+def place_of(path: Path, name: str = "ORDERS") -> tuple[ReadOnlyDisk, StreamFolder]:
     disk, store = stores(path)
     return disk, store.one(name)
 

@@ -13,9 +13,9 @@ from penstock.core.base.readonly_disk import ReadOnlyDisk
 from penstock.core.log.log import Log
 from penstock.core.log.store_lock import FolderLock
 from penstock.store.backup import back_up
-from penstock.store.look import look_at
+from penstock.store.checks import look_at
+from penstock.store.layout import StoreError
 from penstock.store.manifests import BackupFolder, BadManifestError, Manifest
-from penstock.store.places import StoreError
 from penstock.store.restore import chosen, plan_prune, prune, restore, verify
 
 from .stores import (

@@ -15,7 +15,7 @@ from penstock.client import ConsumerConfig, StreamConfig, connect_blocking
 from penstock.core.base.disk import Disk
 from penstock.core.log.store_lock import FolderInUse, FolderLock
 from penstock.store.backup import back_up
-from penstock.store.look import look_at
+from penstock.store.checks import look_at
 from penstock.store.manifests import BackupFolder
 from penstock.store.restore import restore
 from penstock.testing import LocalServer

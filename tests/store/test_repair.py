@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.log.log import Log
-from penstock.store.look import look
+from penstock.store.checks import look
 from penstock.store.mending import mend_states
 from penstock.store.repair import repair
 

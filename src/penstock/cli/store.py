@@ -46,8 +46,8 @@ def _look(
     session: Session, store: str, streams: tuple[str, ...], what: str, *, whole: bool
 ) -> StoreReport:
     from penstock.core.base.readonly_disk import ReadOnlyDisk
-    from penstock.store.look import look_at, size_of
-    from penstock.store.places import find
+    from penstock.store.checks import look_at, size_of
+    from penstock.store.layout import find
 
     more_files()
     disk = ReadOnlyDisk()

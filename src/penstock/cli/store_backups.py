@@ -60,8 +60,8 @@ def backup(
     from penstock.core.base.disk import Disk
     from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.backup import back_up, size_of
+    from penstock.store.layout import find
     from penstock.store.manifests import BackupFolder
-    from penstock.store.places import find
 
     more_files()
     disk = ReadOnlyDisk()
@@ -167,7 +167,7 @@ def restore(session: Session, target: str, store: str, streams: tuple[str, ...],
     Streams that are there are never touched: one of the same name refuses the restore.
     """
     from penstock.core.base.disk import Disk
-    from penstock.store.places import StoreError
+    from penstock.store.layout import StoreError
     from penstock.store.restore import chosen, roots_of
     from penstock.store.restore import restore as put_back
 

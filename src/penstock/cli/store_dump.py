@@ -23,7 +23,7 @@ from penstock.core.base.quoting import shown
 if TYPE_CHECKING:
     from penstock.core.base.readonly_disk import ReadOnlyDisk
     from penstock.store.dump import Row
-    from penstock.store.places import StreamPlace
+    from penstock.store.layout import StreamFolder
 
 _HEX_BYTES = 16
 _DAMAGE_SHOWN_BYTES = 4096
@@ -59,8 +59,8 @@ def dump(
 ) -> int:
     """Print the messages of STREAM in the folder STORE, also of one that can't be recovered."""
     from penstock.core.base.readonly_disk import ReadOnlyDisk
-    from penstock.store.dump import Choice, messages
-    from penstock.store.places import find
+    from penstock.store.dump import MessageFilter, messages
+    from penstock.store.layout import find
 
     if damaged + consumers + config + raw > 1:
         raise click.UsageError("--damaged, --consumers, --config and --raw exclude each other")
@@ -73,7 +73,7 @@ def dump(
         return _described(session, disk, place, consumers)
     first, since_ns = _limit(start)
     last, until_ns = _limit(end)
-    choice = Choice(first or 1, last, since_ns, until_ns, subjects)
+    choice = MessageFilter(first or 1, last, since_ns, until_ns, subjects)
     for index, row in enumerate(messages(disk, place, choice), 1):
         _show(session, row, headers, raw)
         if index == count:
@@ -109,7 +109,7 @@ def _show(session: Session, row: Row, headers: bool, raw: bool) -> None:
         print(readable(data))
 
 
-def _damaged(session: Session, disk: ReadOnlyDisk, place: StreamPlace) -> int:
+def _damaged(session: Session, disk: ReadOnlyDisk, place: StreamFolder) -> int:
     from penstock.store.dump import damages
 
     status = SOUND
@@ -144,7 +144,7 @@ def hex_lines(offset: int, data: bytes) -> str:
     return "\n".join(lines)
 
 
-def _described(session: Session, disk: ReadOnlyDisk, place: StreamPlace, consumers: bool) -> int:
+def _described(session: Session, disk: ReadOnlyDisk, place: StreamFolder, consumers: bool) -> int:
     from penstock.store.describe import configuration, consumer_states
 
     told, problems = (consumer_states if consumers else configuration)(disk, place)

@@ -42,8 +42,8 @@ def repair(session: Session, store: str, streams: tuple[str, ...], dry_run: bool
     """
     from penstock.core.base.disk import Disk
     from penstock.core.base.readonly_disk import ReadOnlyDisk
-    from penstock.store.look import size_of
-    from penstock.store.places import StoreError, find
+    from penstock.store.checks import size_of
+    from penstock.store.layout import StoreError, find
     from penstock.store.repair import repair as put_right
 
     more_files()

@@ -125,7 +125,7 @@ def style(text: str, state: str) -> str:
 def locked(folder: str) -> Iterator[None]:
     """Have a folder for this process alone, as a server has its store; StoreError."""
     from penstock.core.log.store_lock import FolderInUse, FolderLock
-    from penstock.store.places import StoreError
+    from penstock.store.layout import StoreError
 
     try:
         lock = FolderLock(folder)

@@ -2,7 +2,7 @@
 here.
 
 Lifecycle of streams is in `engine/streams`, of consumers in `engine/consumers`; they work on an
-Account. Nothing here is global: a server with several accounts has several of these over one reactor
+JetStreamAccount. Nothing here is global: a server with several accounts has several of these over one reactor
 and one disk.
 """
 
@@ -23,11 +23,11 @@ from penstock.core.consumer.api_subjects import ApiSubjects
 from penstock.core.consumer.consumer import Consumer
 from penstock.engine.advisories import Advisories
 from penstock.engine.batches import OpenBatches
-from penstock.engine.entries import ConsumerEntry, StreamEntry
+from penstock.engine.catalog import ConsumerEntry, StreamEntry
 from penstock.engine.files import AccountFiles, StreamFiles
 from penstock.engine.hashes import short_hash
-from penstock.engine.listening import Listening
 from penstock.engine.settings import SECOND, Settings
+from penstock.engine.stream_subjects import StreamSubjects
 from penstock.engine.timers import Alarm, Timers
 from penstock.nuid import DIGITS, Nuid
 from penstock.vault import Vault
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.engine.sources.links import Link
-    from penstock.engine.sources.upstream import LocalUpstream
+    from penstock.engine.sources.local import LocalUpstream
 
 UNLIMITED = {"": AccountLimits()}
 ApiCallback = Callable[[Connection | None, str, str, bytes, bytes], bool]
@@ -46,18 +46,18 @@ FIRST_RETRY_NS = SECOND
 
 
 class Openable(Protocol):
-    """A stream on its way to be opened: engine/opening."""
+    """A stream on its way to be opened: engine/stream_opening."""
 
     config: StreamConfig
 
-    def begin(self, account: "Account") -> Generator[None, None, StreamEntry]:
+    def begin(self, account: "JetStreamAccount") -> Generator[None, None, StreamEntry]:
         """Its opening, the same one each time. OSError."""
 
     def end(self) -> None:
         """It will not be opened."""
 
 
-class Retry:
+class ReopenRetry:
     """When a stream that could not be opened is tried again, and how far that is."""
 
     def __init__(self, now_ns: int) -> None:
@@ -75,12 +75,14 @@ class Retry:
 
 
 @dataclass(frozen=True)
-class Offline:
+class OfflineStream:
     """A stream that is on the disk and can't be opened."""
 
     reason: str
     files: StreamFiles
-    retry: Retry | None = None  # it was the disk: it is opened again, see engine/reopening
+    retry: ReopenRetry | None = (
+        None  # it was the disk: it is opened again, see engine/stream_reopening
+    )
 
 
 class Transfer(Protocol):
@@ -94,7 +96,7 @@ class Transfer(Protocol):
 
 
 @dataclass
-class Transit:
+class RestoreUsage:
     """What the restores of a server that are on their way take, all accounts together."""
 
     count: int = 0
@@ -102,7 +104,7 @@ class Transit:
     working: object = None  # the one that has a decompressed block
 
 
-class Account:
+class JetStreamAccount:
     """The state of one account. `report` is told, in one line, what an operator should know."""
 
     def __init__(
@@ -120,8 +122,8 @@ class Account:
         memory: Usage | None = None,
         storage: Usage | None = None,
         batches: OpenBatches | None = None,
-        transit: Transit | None = None,
-        everyone: "list[Account] | None" = None,
+        transit: RestoreUsage | None = None,
+        everyone: "list[JetStreamAccount] | None" = None,
         vault: Vault | None = None,
     ) -> None:
         """Attaches nothing yet: see `serve`. `limits`: by tier, "" is all (engine/limits); `memory`,
@@ -134,8 +136,10 @@ class Account:
         self.settings = settings
         self.files = AccountFiles(disk, store, name, vault)
         self.streams: dict[str, StreamEntry] = {}
-        self.listening = Listening()  # the subjects of those
-        self.offline: dict[str, Offline] = {}  # streams that are on the disk and can't be opened
+        self.listening = StreamSubjects()  # the subjects of those
+        self.offline: dict[
+            str, OfflineStream
+        ] = {}  # streams that are on the disk and can't be opened
         # origin -> the upstreams of this server that copy it or wait for it
         self.followers: dict[str, list[LocalUpstream]] = {}
         self.leftovers: dict[str, StreamFiles] = {}  # of refused creates: name -> what is to go
@@ -149,7 +153,7 @@ class Account:
         self.caller: Connection | None = None  # who made the call that is being carried out
         self.describe: Callable[[Connection], ClientInfo] = self._client_of
         self.batches = batches or OpenBatches(settings.batch)
-        self.transit = transit or Transit()
+        self.transit = transit or RestoreUsage()
         self.everyone = [self] if everyone is None else everyone
         self.report = report
         self.api_subjects: ApiSubjects | None = None
@@ -227,7 +231,7 @@ class Account:
         if entry is not None and entry.config.allow_direct:
             return entry
         for mirror in self.direct_mirrors.get(name, ()):
-            if mirror.supply is not None and mirror.supply.caught_up:
+            if mirror.upstreams is not None and mirror.upstreams.caught_up:
                 return mirror
         return None
 

@@ -27,8 +27,8 @@ from penstock.api.calls import (
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.times import format_time
 from penstock.engine import consumer_config, consumers, limits
-from penstock.engine.account import Account
-from penstock.engine.entries import StreamEntry, consumer_info, remaining
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import StreamEntry, consumer_info, remaining
 from penstock.engine.hashes import short_hash
 from penstock.engine.settings import LIST_LIMIT, NAMES_LIMIT
 
@@ -36,7 +36,7 @@ _IDENTITY = re.compile(rb"\r\nNats-Stream-Identity:[ \t]*([^\r\n]*)\r\n")
 
 
 def create(
-    account: Account, request: CreateConsumerRequest, stream: str, *tokens: str
+    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, *tokens: str
 ) -> ConsumerInfoResponse:
     """CONSUMER.CREATE.<stream>[.<name>[.<filter>]]; without a name, the older form, the server
     finds one.
@@ -46,7 +46,7 @@ def create(
 
 
 def create_durable(
-    account: Account, request: CreateConsumerRequest, stream: str, *tokens: str
+    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, *tokens: str
 ) -> ConsumerInfoResponse:
     """CONSUMER.DURABLE.CREATE.<stream>.<name>: the older form."""
     _check_stream(request, stream)
@@ -78,7 +78,9 @@ def name_of(request: CreateConsumerRequest, durable: bool, tokens: Sequence[str]
     return name
 
 
-def info(account: Account, request: EmptyRequest, stream: str, name: str) -> ConsumerInfoResponse:
+def info(
+    account: JetStreamAccount, request: EmptyRequest, stream: str, name: str
+) -> ConsumerInfoResponse:
     """CONSUMER.INFO."""
     owner, entry = account.consumer(stream, name)
     return ConsumerInfoResponse(info=consumer_info(owner, entry, account.settings, account.now_ns))
@@ -89,7 +91,9 @@ def _public(stream: StreamEntry) -> list[str]:
     return sorted(name for name, entry in stream.consumers.items() if not entry.config.direct)
 
 
-def names(account: Account, request: ConsumersRequest, stream: str) -> ConsumerNamesResponse:
+def names(
+    account: JetStreamAccount, request: ConsumersRequest, stream: str
+) -> ConsumerNamesResponse:
     """CONSUMER.NAMES."""
     owner = account.stream(stream)
     found = sorted([*_public(owner), *owner.offline])
@@ -98,7 +102,9 @@ def names(account: Account, request: ConsumersRequest, stream: str) -> ConsumerN
     return ConsumerNamesResponse(total=len(found), offset=offset, limit=NAMES_LIMIT, consumers=page)
 
 
-def list_(account: Account, request: ConsumersRequest, stream: str) -> ConsumerListResponse:
+def list_(
+    account: JetStreamAccount, request: ConsumersRequest, stream: str
+) -> ConsumerListResponse:
     """CONSUMER.LIST."""
     owner = account.stream(stream)
     found = _public(owner)
@@ -120,7 +126,7 @@ def list_(account: Account, request: ConsumersRequest, stream: str) -> ConsumerL
 
 
 def pause(
-    account: Account, request: ConsumerPauseRequest, stream: str, name: str
+    account: JetStreamAccount, request: ConsumerPauseRequest, stream: str, name: str
 ) -> ConsumerPauseResponse:
     """CONSUMER.PAUSE: until a time, or go on."""
     owner, entry = account.consumer(stream, name)
@@ -133,7 +139,9 @@ def pause(
     )
 
 
-def unpin(account: Account, request: ConsumerUnpinRequest, stream: str, name: str) -> Response:
+def unpin(
+    account: JetStreamAccount, request: ConsumerUnpinRequest, stream: str, name: str
+) -> Response:
     """CONSUMER.UNPIN: another client of the group gets its messages."""
     if not request.group:
         raise errors.InvalidJSONError("consumer group not specified")
@@ -147,7 +155,7 @@ def unpin(account: Account, request: ConsumerUnpinRequest, stream: str, name: st
 
 
 def reset(
-    account: Account, request: ConsumerResetRequest, stream: str, name: str
+    account: JetStreamAccount, request: ConsumerResetRequest, stream: str, name: str
 ) -> ConsumerResetResponse | None:
     """CONSUMER.RESET: begin anew; a consumer that is not there does not answer."""
     owner = account.streams.get(stream)
@@ -159,7 +167,9 @@ def reset(
     return ConsumerResetResponse(info=info, reset_seq=seq)
 
 
-def delete(account: Account, request: EmptyRequest, stream: str, name: str) -> SuccessResponse:
+def delete(
+    account: JetStreamAccount, request: EmptyRequest, stream: str, name: str
+) -> SuccessResponse:
     """CONSUMER.DELETE; also of a consumer that could not be opened, as of such a stream."""
     if name in account.stream(stream).offline:
         consumers.delete_offline(account, account.stream(stream), name)
@@ -169,13 +179,15 @@ def delete(account: Account, request: EmptyRequest, stream: str, name: str) -> S
     return SuccessResponse(success=True)
 
 
-def step_down(account: Account, request: LeaderStepDownRequest, stream: str, name: str) -> Response:
+def step_down(
+    account: JetStreamAccount, request: LeaderStepDownRequest, stream: str, name: str
+) -> Response:
     """CONSUMER.LEADER.STEPDOWN: a server alone has nobody to hand over to."""
     raise errors.ClusterRequiredError()
 
 
 def identity_for_readers(
-    account: Account, request: CreateConsumerRequest, headers: bytes, stream: str
+    account: JetStreamAccount, request: CreateConsumerRequest, headers: bytes, stream: str
 ) -> bytes:
     """Headers of the answer to those who read for a mirror or a source: which stream this is, so
     that they notice when another one has taken its name. 10225: it is not the one they know.
@@ -190,7 +202,7 @@ def identity_for_readers(
 
 
 def identity_if_asked(
-    account: Account, request: ConsumerResetRequest, headers: bytes, stream: str
+    account: JetStreamAccount, request: ConsumerResetRequest, headers: bytes, stream: str
 ) -> bytes:
     """The same, for those who have said which stream they know."""
     if stream not in account.streams or not _IDENTITY.search(headers):
@@ -207,7 +219,7 @@ def _check_stream(request: CreateConsumerRequest, stream: str) -> None:
         raise errors.StreamMismatchError()
 
 
-def _name_of_origin(account: Account, stream: StreamEntry, config: ConsumerConfig) -> str:
+def _name_of_origin(account: JetStreamAccount, stream: StreamEntry, config: ConsumerConfig) -> str:
     """The name of the consumer that a mirror or source of another server reads through; it asks
     again under the same name when it has lost the last one.
     """
@@ -223,7 +235,7 @@ def _name_of_origin(account: Account, stream: StreamEntry, config: ConsumerConfi
 
 
 def _put(
-    account: Account, request: CreateConsumerRequest, stream: str, name: str
+    account: JetStreamAccount, request: CreateConsumerRequest, stream: str, name: str
 ) -> ConsumerInfoResponse:
     consumer_config.check_replicas_supported(request.config)
     owner = account.stream(stream)

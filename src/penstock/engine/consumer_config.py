@@ -29,7 +29,7 @@ from penstock.engine.settings import (
     SECOND,
 )
 from penstock.engine.stream_config import REQUIRED_LEVEL_KEY, metadata_size, users_metadata
-from penstock.engine.subject_rules import check_size, is_literal, is_valid, nested
+from penstock.engine.subject_checks import check_size, is_literal, is_valid, nested
 
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}", re.ASCII)
 _NOT_NEGATIVE = (

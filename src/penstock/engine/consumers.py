@@ -1,7 +1,7 @@
 """Lifecycle of consumers: create, update, pause, delete, recover, and their state on disk.
 
 A create is on disk before it returns. Consumers of memory streams and those with `mem_storage` live
-until the server stops. Works on an Account; knows neither JSON nor the dispatch table.
+until the server stops. Works on an JetStreamAccount; knows neither JSON nor the dispatch table.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.consumer.consumer import Consumer
 from penstock.engine import consumer_config, limits, work_queue
-from penstock.engine.account import Account
-from penstock.engine.entries import ConsumerEntry, StreamEntry, configure_consumer
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import ConsumerEntry, StreamEntry, configure_consumer
+from penstock.engine.consumer_states import SavedState
 from penstock.engine.files import FORMAT, BadConsumer, ConsumerFile, is_file_name
 from penstock.engine.settings import MAX_NAME_LENGTH, MILLISECOND
-from penstock.engine.states import Found
 from penstock.engine.timers import Alarm
 
 PULL_GRACE_NS = 100 * MILLISECOND
@@ -25,7 +25,7 @@ PULL_GRACE_NS = 100 * MILLISECOND
 
 
 def put(
-    account: Account, stream: StreamEntry, name: str, config: ConsumerConfig, action: str
+    account: JetStreamAccount, stream: StreamEntry, name: str, config: ConsumerConfig, action: str
 ) -> ConsumerEntry:
     """Create or update a consumer to a configuration (checked already); `action`: "", "create" or
     "update".
@@ -58,7 +58,9 @@ def put(
     return present
 
 
-def pause(account: Account, stream: StreamEntry, entry: ConsumerEntry, until_ns: int) -> None:
+def pause(
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, until_ns: int
+) -> None:
     """Pause a consumer until a time, or let it go on (0, or a time that is over); 10104 when the
     disk refuses.
     """
@@ -90,7 +92,7 @@ def reset(stream: StreamEntry, entry: ConsumerEntry, seq: int) -> int:
     return seq
 
 
-def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
+def delete(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry) -> None:
     """Remove a consumer with its state, and the messages that only it needed; 10051 when the disk
     refuses.
     """
@@ -108,7 +110,7 @@ def delete(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
         stream.core.review(floor + 1, orphans=True)
 
 
-def delete_offline(account: Account, stream: StreamEntry, name: str) -> None:
+def delete_offline(account: JetStreamAccount, stream: StreamEntry, name: str) -> None:
     """Remove a consumer that could not be opened, because a client says so; 10051 when the disk
     refuses, and the consumer stays.
     """
@@ -120,7 +122,9 @@ def delete_offline(account: Account, stream: StreamEntry, name: str) -> None:
     account.advisories.consumer(stream.config.name, name, "delete", account.now_ns)
 
 
-def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: str) -> None:
+def detach(
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, reason: str
+) -> None:
     """End the consumer's data path; its files stay."""
     if stream.journal is not None and entry.persistent:
         stream.journal.forget(entry.core)
@@ -137,7 +141,7 @@ def detach(account: Account, stream: StreamEntry, entry: ConsumerEntry, reason: 
     stream.direct_consumers -= entry.config.direct
 
 
-def recover(account: Account, stream: StreamEntry) -> None:
+def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
     """Bring back a stream's consumers; what can't be read is reported and left. Messages that all
     were done with leave the stream, unless a consumer is left aside: it may need them.
     """
@@ -186,7 +190,7 @@ def recover(account: Account, stream: StreamEntry) -> None:
         stream.core.review()
 
 
-def _save_owed(account: Account, stream: StreamEntry) -> None:
+def _save_owed(account: JetStreamAccount, stream: StreamEntry) -> None:
     """States that have to be on the disk before a message is taken. OSError."""
     assert stream.files is not None
     save_states(account, stream, durable=True)
@@ -194,7 +198,7 @@ def _save_owed(account: Account, stream: StreamEntry) -> None:
         raise stream.files.states.error
 
 
-def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) -> bool:
+def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: SavedState | None) -> bool:
     """Bring a consumer's place back to the stream's end, when it is beyond it: what it had passed
     was lost with the power, and those sequences are given again. Whether it was; it has to be
     written then, before they are.
@@ -208,7 +212,9 @@ def _brought_back(stream: StreamEntry, meta: ConsumerFile, found: Found | None) 
     return (found is not None and found.forget_above(last, meta.start_seq)) or ahead
 
 
-def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFile | BadConsumer:
+def _supported(
+    account: JetStreamAccount, meta: ConsumerFile | BadConsumer
+) -> ConsumerFile | BadConsumer:
     if isinstance(meta, BadConsumer):
         return meta
     needed, level = consumer_config.required_level(meta.config), account.settings.api_level
@@ -218,14 +224,18 @@ def _supported(account: Account, meta: ConsumerFile | BadConsumer) -> ConsumerFi
     return BadConsumer(meta.name, why)
 
 
-def restore(account: Account, stream: StreamEntry, meta: ConsumerFile, state: bytes) -> None:
+def restore(
+    account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile, state: bytes
+) -> None:
     """Bring back one consumer of a stream in memory; `state` as it is saved, empty: as new."""
     entry = _start(account, stream, meta)
     if state:
         entry.core.restore(state)
 
 
-def _restore(account: Account, stream: StreamEntry, entry: ConsumerEntry, found: Found) -> None:
+def _restore(
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, found: SavedState
+) -> None:
     policy = entry.config.deliver_policy
     if policy != "last_per_subject" and not consumer_config.filters_of(entry.config):
         found.look_again(entry.start_seq)
@@ -253,7 +263,7 @@ def _handed_out(
                 message = stream.core.log.next_of(pattern, message.seq + 1)
 
 
-def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None:
+def save_states(account: JetStreamAccount, stream: StreamEntry, *, durable: bool) -> None:
     """Write the states that have changed since the last time; with `durable` all are on the disk
     itself afterwards. A failure is reported once and tried again next time.
     """
@@ -278,7 +288,7 @@ def save_states(account: Account, stream: StreamEntry, *, durable: bool) -> None
         account.unsaved[stream] = None
 
 
-def not_confirmed(account: Account, stream: StreamEntry, error: OSError) -> None:
+def not_confirmed(account: JetStreamAccount, stream: StreamEntry, error: OSError) -> None:
     """The states of consumers, or acks that were to be confirmed, could not be written."""
     account.unsaved[stream] = None
     if stream.files is None:
@@ -307,7 +317,7 @@ def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
 
 
 def _create(
-    account: Account, stream: StreamEntry, name: str, config: ConsumerConfig
+    account: JetStreamAccount, stream: StreamEntry, name: str, config: ConsumerConfig
 ) -> ConsumerEntry:
     if name in stream.offline:
         raise errors.ConsumerOfflineReasonError(stream.offline[name])
@@ -342,7 +352,7 @@ def _create(
     return entry
 
 
-def _created_ns(account: Account, stream: StreamEntry) -> int:
+def _created_ns(account: JetStreamAccount, stream: StreamEntry) -> int:
     """Now, but later than any consumer that the files tell of: name and creation time say whose a
     state is, and the clock may not have moved, or gone back.
     """
@@ -369,7 +379,7 @@ def _remove_later(stream: StreamEntry, name: str) -> None:
 
 
 def _update(
-    account: Account, stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, config: ConsumerConfig
 ) -> None:
     bound = bool(entry.config.deliver_subject) and entry.core.push_bound()
     consumer_config.check_update(entry.config, config, bound=bound)
@@ -401,7 +411,7 @@ def _on_disk(stream: StreamEntry, config: ConsumerConfig) -> bool:
     return stream.files is not None and not config.mem_storage and not config.direct
 
 
-def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
+def _start(account: JetStreamAccount, stream: StreamEntry, meta: ConsumerFile) -> ConsumerEntry:
     try:
         core = Consumer(stream.core, meta.name, start_seq=meta.start_seq)
     except ValueError as error:
@@ -435,12 +445,12 @@ def _start(account: Account, stream: StreamEntry, meta: ConsumerFile) -> Consume
     return entry
 
 
-def _note_change(account: Account, stream: StreamEntry, entry: ConsumerEntry) -> None:
+def _note_change(account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry) -> None:
     stream.changed[entry] = None
     account.unsaved[stream] = None
 
 
-def _apply_pause(account: Account, entry: ConsumerEntry, *, told: bool = True) -> int:
+def _apply_pause(account: JetStreamAccount, entry: ConsumerEntry, *, told: bool = True) -> int:
     """Do what pause_until says, and set the alarm for its end."""
     until_ns = entry.paused_until_ns
     paused = account.now_ns < until_ns
@@ -453,7 +463,7 @@ def _apply_pause(account: Account, entry: ConsumerEntry, *, told: bool = True) -
     return until_ns if paused else 0
 
 
-def _watch_use(account: Account, entry: ConsumerEntry) -> None:
+def _watch_use(account: JetStreamAccount, entry: ConsumerEntry) -> None:
     """Look whether it is used when its inactive threshold will be over."""
     threshold_ns = entry.config.inactive_threshold
     due_ns = account.now_ns + threshold_ns + _grace_ns(entry)
@@ -464,7 +474,9 @@ def _grace_ns(entry: ConsumerEntry) -> int:
     return 0 if entry.config.deliver_subject else PULL_GRACE_NS
 
 
-def _go_unused(account: Account, stream: StreamEntry, entry: ConsumerEntry, now_ns: int) -> int:
+def _go_unused(
+    account: JetStreamAccount, stream: StreamEntry, entry: ConsumerEntry, now_ns: int
+) -> int:
     """Delete it if nobody has used it for its inactive threshold; when to look again."""
     threshold_ns = entry.config.inactive_threshold
     if threshold_ns <= 0:

@@ -13,12 +13,12 @@ import msgspec
 from penstock.api.calls import CreateConsumerRequest, StreamConfigRequest
 from penstock.api.codec import decode_request
 from penstock.engine import consumer_calls, stream_calls, stream_config
-from penstock.engine.account import Account
+from penstock.engine.account import JetStreamAccount
 
 CREATED, CHANGED, THERE = "created", "changed", "there"
 
 
-def declare_stream(account: Account, name: str, fields: Mapping[str, Any]) -> str:
+def declare_stream(account: JetStreamAccount, name: str, fields: Mapping[str, Any]) -> str:
     """CREATED, CHANGED or THERE. ApiError when it can't be so, JsonError when it is none."""
     request = decode_request(StreamConfigRequest, json.dumps(fields).encode())
     present = account.streams.get(name)
@@ -32,7 +32,9 @@ def declare_stream(account: Account, name: str, fields: Mapping[str, Any]) -> st
     return CHANGED
 
 
-def declare_consumer(account: Account, stream: str, name: str, fields: Mapping[str, Any]) -> str:
+def declare_consumer(
+    account: JetStreamAccount, stream: str, name: str, fields: Mapping[str, Any]
+) -> str:
     """As declare_stream, of a consumer; its stream has to be there."""
     request = decode_request(
         CreateConsumerRequest,

@@ -8,10 +8,10 @@ from penstock.api.calls import MsgGetRequest
 from penstock.api.codec import JsonError
 from penstock.api.whole import decode_whole
 from penstock.core.stream.direct_get import Answers
-from penstock.engine.entries import StreamEntry
+from penstock.engine.catalog import StreamEntry
 from penstock.engine.message_calls import SUBJECTS_MOST, conflicting, find, selects
 from penstock.engine.settings import MAX_SUBJECTS
-from penstock.engine.subject_rules import is_valid
+from penstock.engine.subject_checks import is_valid
 
 _MALFORMED = "408 Malformed Request"
 _EMPTY = "408 Empty Request"

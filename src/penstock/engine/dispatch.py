@@ -58,13 +58,13 @@ from penstock.api.subjects import API_PREFIX
 from penstock.api.whole import decode_whole
 from penstock.core.broker.reactor import Connection
 from penstock.engine import (
+    backup_calls,
     consumer_calls,
     direct_get,
     message_calls,
     stream_calls,
-    transfer_calls,
 )
-from penstock.engine.account import Account
+from penstock.engine.account import JetStreamAccount
 from penstock.engine.advisories import ApiAudit
 
 _NO_MEMBERS = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
@@ -172,7 +172,7 @@ CALLS = (
     ),
     Call(
         "STREAM.SNAPSHOT.*",
-        transfer_calls.snapshot,
+        backup_calls.snapshot,
         StreamSnapshotRequest,
         StreamSnapshotResponse,
         "stream_snapshot_response",
@@ -181,7 +181,7 @@ CALLS = (
     ),
     Call(
         "STREAM.RESTORE.*",
-        transfer_calls.restore,
+        backup_calls.restore,
         StreamRestoreRequest,
         StreamRestoreResponse,
         "stream_restore_response",
@@ -358,7 +358,7 @@ class _Asked:
 class Dispatcher:
     """Answers the API requests of one account; `take` is what its desk calls."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: JetStreamAccount) -> None:
         """Serves the account's API subjects from now on."""
         self._account = account
         self._strict = account.settings.strict

@@ -14,13 +14,13 @@ from penstock.core.base.disk import Disk
 from penstock.core.base.quota import NO_LIMIT
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
-from penstock.engine import consumers, limits, reopening, streams, trouble
-from penstock.engine.account import Account, Transit
+from penstock.engine import consumers, disk_recovery, limits, stream_reopening, streams
+from penstock.engine.account import JetStreamAccount, RestoreUsage
 from penstock.engine.batches import OpenBatches
+from penstock.engine.catalog import StreamEntry
 from penstock.engine.dispatch import Dispatcher
-from penstock.engine.entries import StreamEntry
-from penstock.engine.opening import Opening
 from penstock.engine.settings import MILLISECOND, SECOND, ServerLimits, Settings
+from penstock.engine.stream_opening import StreamOpening
 from penstock.vault import Vault
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class Engine:
             -1 if settings.storage_by_disk else settings.max_storage
         )
         self._batches = OpenBatches(settings.batch)
-        self._transit = Transit()
-        self.accounts: dict[str, Account] = {}
-        self._all: list[Account] = []  # the same, for those who sum up over all of them
+        self._transit = RestoreUsage()
+        self.accounts: dict[str, JetStreamAccount] = {}
+        self._all: list[JetStreamAccount] = []  # the same, for those who sum up over all of them
         self._dispatchers: dict[str, Dispatcher] = {}
         self.may_open: Callable[[str], bool] = lambda log_folder: True  # or the disk is not ready
         self.waiting = False  # the last open_more() had nothing that may be opened
-        self._openings: dict[str, Opening] = {}  # of accounts whose streams are not all there
+        self._openings: dict[str, StreamOpening] = {}  # of accounts whose streams are not all there
         self._sooner: Callable[[int], None] | None = None
         self._sync_interval_ns = settings.sync_interval_ns or ASYNC_INTERVAL_NS
         self._save_at_ns = 0
@@ -89,11 +89,11 @@ class Engine:
 
     def add(
         self, name: str, router: Router, account_limits: dict[str, AccountLimits] | None = None
-    ) -> Account:
-        """An account, not yet served; `account_limits`: see `Account`. ValueError: it is there."""
+    ) -> JetStreamAccount:
+        """An account, not yet served; `account_limits`: see `JetStreamAccount`. ValueError: it is there."""
         if name in self.accounts:
             raise ValueError(f"account {name} is there already")
-        account = Account(
+        account = JetStreamAccount(
             name,
             router,
             reactor=self._reactor,
@@ -131,7 +131,7 @@ class Engine:
         """
         account = self.accounts[name]
         self._dispatchers[name] = Dispatcher(account)
-        opening = Opening(account, lambda folder: self.may_open(folder))
+        opening = StreamOpening(account, lambda folder: self.may_open(folder))
         if not opening.total:
             opening.finish()
         if not opening.done:
@@ -231,7 +231,7 @@ class Engine:
                     transfer.tick(now_ns)
                 _expire(account, now_ns)
                 if account.offline:
-                    reopening.look(account, now_ns)
+                    stream_reopening.retry(account, now_ns)
         if now_ns >= self._rules_at_ns:
             self._rules_at_ns = self._run_rules(now_ns)
         if now_ns >= self._maintain_at_ns:
@@ -266,7 +266,7 @@ class Engine:
         for account in self._all:
             self._call_sooner(account, call)
 
-    def _call_sooner(self, account: Account, call: Callable[[int], None]) -> None:
+    def _call_sooner(self, account: JetStreamAccount, call: Callable[[int], None]) -> None:
         account.timers.sooner = call
         account.alarms.sooner = call
 
@@ -314,14 +314,14 @@ class Engine:
                 if now_ns >= stream.rules_at_ns:
                     try:
                         stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
-                        stream.complaints.discard("rules")
+                        stream.reported_failures.discard("rules")
                     except OSError as error:
                         stream.rules_at_ns = now_ns + RETRY_INTERVAL_NS
-                        trouble.complain(account, stream, "rules", error)
+                        disk_recovery.report_once(account, stream, "rules", error)
                 next_ns = min(next_ns, stream.rules_at_ns)
         return max(next_ns, now_ns + RULES_STEP_NS)
 
-    def _save(self, account: Account, stream: StreamEntry, now_ns: int) -> None:
+    def _save(self, account: JetStreamAccount, stream: StreamEntry, now_ns: int) -> None:
         if stream.files is not None and now_ns >= stream.save_at_ns:
             consumers.save_states(account, stream, durable=False)
             # large states less often, so that the disk is not kept busy with them
@@ -329,7 +329,7 @@ class Engine:
             stream.save_at_ns = now_ns + times * SAVE_INTERVAL_NS
 
 
-def _ring(account: Account, now_ns: int) -> None:
+def _ring(account: JetStreamAccount, now_ns: int) -> None:
     """Timers and alarms that are due."""
     while (entry := account.timers.pop(now_ns)) is not None:
         due_ns = entry.core.tick()
@@ -339,7 +339,7 @@ def _ring(account: Account, now_ns: int) -> None:
         account.alarms.set(alarm, max(due_ns, now_ns + 1) if due_ns else 0)
 
 
-def _maintain(account: Account) -> bool:
+def _maintain(account: JetStreamAccount) -> bool:
     """Rewrite one segment, of whichever stream has one that is mostly removed messages or is to be
     compressed; whether there was one.
     """
@@ -348,12 +348,12 @@ def _maintain(account: Account) -> bool:
             try:
                 if stream.core.log.maintain():
                     stream.core.settle()  # what it has to write is written with this turn
-                    stream.complaints.discard("compaction")
+                    stream.reported_failures.discard("compaction")
                     return True
                 if _decrypted(stream):
                     account.report(f"stream {stream.config.name} is not encrypted any more")
             except OSError as error:
-                trouble.complain(account, stream, "compaction", error)
+                disk_recovery.report_once(account, stream, "compaction", error)
     return False
 
 
@@ -365,31 +365,31 @@ def _decrypted(stream: StreamEntry) -> bool:
     return small.drop_keys()
 
 
-def _expire(account: Account, now_ns: int) -> None:
+def _expire(account: JetStreamAccount, now_ns: int) -> None:
     if account.owes_removals:
-        trouble.remove_again(account, now_ns)
+        disk_recovery.retry_removals(account, now_ns)
     for stream in account.streams.values():
         if len(stream.core.log.lost) != stream.lost_reported:
             streams.report_lost(account, stream)
-        if stream.core.failure or stream.trouble is not None:
-            trouble.look(account, stream, now_ns)
+        if stream.core.failure or stream.disk_failure is not None:
+            disk_recovery.retry_writes(account, stream, now_ns)
         if stream.rewrites:
-            trouble.write_again(account, stream, now_ns)
+            disk_recovery.retry_config_files(account, stream, now_ns)
         if stream.core.unread or stream.unread_since_ns:
-            trouble.look_at_reads(account, stream, now_ns)
-        if stream.supply is not None and now_ns >= stream.supply_at_ns:
-            stream.supply_at_ns = NEVER_NS
+            disk_recovery.retry_reads(account, stream, now_ns)
+        if stream.upstreams is not None and now_ns >= stream.upstreams_at_ns:
+            stream.upstreams_at_ns = NEVER_NS
             try:
-                due_ns = stream.supply.tick(now_ns) or NEVER_NS
-                stream.complaints.discard("sources")
+                due_ns = stream.upstreams.tick(now_ns) or NEVER_NS
+                stream.reported_failures.discard("sources")
             except OSError as error:
                 due_ns = now_ns + RETRY_INTERVAL_NS
-                trouble.complain(account, stream, "sources", error)
-            stream.supply_at_ns = min(due_ns, stream.supply_at_ns)
+                disk_recovery.report_once(account, stream, "sources", error)
+            stream.upstreams_at_ns = min(due_ns, stream.upstreams_at_ns)
         if now_ns >= stream.expire_at_ns:
             try:
                 stream.expire_at_ns = stream.core.expire()
-                stream.complaints.discard("expiry")
+                stream.reported_failures.discard("expiry")
             except OSError as error:
                 stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
-                trouble.complain(account, stream, "expiry", error)
+                disk_recovery.report_once(account, stream, "expiry", error)

@@ -1,17 +1,17 @@
 """Where an account's streams and consumers live on disk, and their configuration files.
 
     <store>/jetstream/<account>/streams/<stream>/meta.json             the stream
-                                                 key.0, key.1          its keys (engine/small_files)
+                                                 key.0, key.1          its keys (engine/metadata_files)
                                                  log/                  its messages (core.log)
                                                  sources.json          how far its sources are (engine/sources)
                                                  consumers/<c>.json    a consumer
-                                                 consumers/states.N    their states (engine/states)
+                                                 consumers/states.N    their states (engine/consumer_states)
                                                  consumers/acks.N      what changed since
     <store>/jetstream/<account>/deleted/<stream>.<id>/                 being removed
     <store>/jetstream/<account>/restoring/<id>/                        a stream that is being restored
 
 Each .json file has a copy beside it, `<name>.json.copy`: one that is damaged is made again from the
-other (engine/twins draws them). sources.json has none, for the messages say the same.
+other (engine/checksummed_files draws them). sources.json has none, for the messages say the same.
 
 Configuration is written whole (temporary files, fsync, rename, fsync of the folder) before a call
 is answered. A deleted stream is first renamed out of `streams`, so that a crash never brings back half
@@ -31,12 +31,12 @@ from penstock.api.consumers import ConsumerConfig
 from penstock.api.fields import Int, Time, Uint64
 from penstock.api.streams import StreamConfig
 from penstock.core.base.disk import Disk
-from penstock.engine import twins
-from penstock.engine.small_files import LockedError as LockedError
-from penstock.engine.small_files import SmallFiles
-from penstock.engine.states import ConsumerStates
-from penstock.engine.twins import BadFileError as BadFileError
-from penstock.engine.twins import DamagedFileError, sealed, unsealed
+from penstock.engine import checksummed_files
+from penstock.engine.checksummed_files import BadFileError as BadFileError
+from penstock.engine.checksummed_files import DamagedFileError, sealed, unsealed
+from penstock.engine.consumer_states import ConsumerStates
+from penstock.engine.metadata_files import LockedError as LockedError
+from penstock.engine.metadata_files import MetadataFiles
 from penstock.vault import Vault
 
 _SAFE = frozenset(f"{string.ascii_letters}{string.digits}_-$@+=,~".encode())
@@ -194,7 +194,7 @@ class StreamFiles:
         """Nothing is touched before the first call."""
         self._disk = disk
         self.folder = folder
-        self.small = SmallFiles(disk, folder, vault)
+        self.small = MetadataFiles(disk, folder, vault)
         self.log_folder = f"{folder}/log"
         self._consumers = f"{folder}/consumers"
         self.states = ConsumerStates(disk, self._consumers, self.small)
@@ -217,7 +217,7 @@ class StreamFiles:
 
     def check_free(self) -> None:
         """FileExistsError when there is a stream in the folder."""
-        for present in ("meta.json", f"meta.json{twins.COPY}", "log"):
+        for present in ("meta.json", f"meta.json{checksummed_files.COPY}", "log"):
             if self._disk.exists(f"{self.folder}/{present}"):
                 raise FileExistsError(f"{self.folder} holds a stream that was left aside")
 
@@ -228,7 +228,7 @@ class StreamFiles:
     def discard(self) -> None:
         """Take back a create that failed half way, as far as the disk lets us."""
         with contextlib.suppress(OSError):
-            twins.remove(self._disk, f"{self.folder}/meta.json")
+            checksummed_files.remove(self._disk, f"{self.folder}/meta.json")
             self._disk.sync_dir(self.folder)
         with contextlib.suppress(OSError):
             self._disk.remove_tree(self.folder)
@@ -239,7 +239,7 @@ class StreamFiles:
 
     def write(self, meta: StreamFile) -> None:
         """Replace meta.json and its copy, durably."""
-        twins.write(self.small, f"{self.folder}/meta.json", encode(meta))
+        checksummed_files.write(self.small, f"{self.folder}/meta.json", encode(meta))
 
     def read(self, report: Callable[[str], None]) -> StreamFile | None:
         """meta.json, after the stream's keys; None when there is none. BadFileError: it can't be
@@ -248,7 +248,7 @@ class StreamFiles:
         that is in `unwritten`. OSError.
         """
         path = f"{self.folder}/meta.json"
-        if not twins.exists(self._disk, path):
+        if not checksummed_files.exists(self._disk, path):
             return None
         self.small.unlock("meta.json", self._later)
 
@@ -257,7 +257,7 @@ class StreamFiles:
             _check_place(at, "stream", meta.config.name, self.folder.rpartition("/")[2])
             return meta
 
-        return twins.read(self.small, path, decode, report, self._later)
+        return checksummed_files.read(self.small, path, decode, report, self._later)
 
     def stream_name(self) -> str:
         """What the name of the folder says; "": a long name, which it does not tell."""
@@ -285,11 +285,14 @@ class StreamFiles:
             except OSError:
                 self._later(self._consumers, lambda: self._disk.sync_dir(self._consumers))
         found: list[ConsumerFile | BadConsumer] = []
-        names = {name.removesuffix(twins.COPY) for name in self._disk.list_dir(self._consumers)}
+        names = {
+            name.removesuffix(checksummed_files.COPY)
+            for name in self._disk.list_dir(self._consumers)
+        }
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._consumers}/{name}"
             try:
-                meta = twins.read(self.small, path, _consumer_at, report, self._later)
+                meta = checksummed_files.read(self.small, path, _consumer_at, report, self._later)
                 if meta is None:
                     raise BadFileError(f"{path}: it is gone")
                 found.append(meta)
@@ -299,13 +302,13 @@ class StreamFiles:
 
     def write_consumer(self, meta: ConsumerFile) -> None:
         """Replace a consumer's configuration and its copy, durably."""
-        twins.write(self.small, self._consumer(meta.name), encode(meta))
+        checksummed_files.write(self.small, self._consumer(meta.name), encode(meta))
 
     def remove_consumer(self, consumer: str) -> None:
         """Delete a consumer's configuration, durably; also when an earlier try had removed it and
         the disk refused to sync that.
         """
-        twins.remove(self._disk, self._consumer(consumer))
+        checksummed_files.remove(self._disk, self._consumer(consumer))
         if self._disk.exists(self._consumers):
             self._disk.sync_dir(self._consumers)
 
@@ -353,7 +356,7 @@ def name_of(file: str) -> str:
 
 def _consumer_at(path: str, data: bytes) -> ConsumerFile:
     meta = _decode(ConsumerFile, path, data)
-    file = path.rpartition("/")[2].removesuffix(twins.COPY).removesuffix(".json")
+    file = path.rpartition("/")[2].removesuffix(checksummed_files.COPY).removesuffix(".json")
     _check_place(path, "consumer", meta.name, file)
     return meta
 

@@ -10,9 +10,9 @@ from penstock.api.calls import AccountInfo, AccountLimits, ApiStats, TierInfo
 from penstock.api.consumers import ConsumerConfig
 from penstock.api.streams import StreamConfig
 from penstock.core.base.quota import NO_LIMIT, Usage
-from penstock.engine.account import Account
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import StreamEntry
 from penstock.engine.consumer_config import ConsumerCaps
-from penstock.engine.entries import StreamEntry
 from penstock.engine.settings import StreamCaps
 
 _RESERVED = {
@@ -26,7 +26,7 @@ def tier_name(replicas: int) -> str:
     return f"R{replicas or 1}"
 
 
-def select(account: Account, replicas: int) -> tuple[AccountLimits, str]:
+def select(account: JetStreamAccount, replicas: int) -> tuple[AccountLimits, str]:
     """The limits that hold for an asset and the name of their tier; 10120: there are none."""
     for tier in ("", tier_name(replicas)):
         if tier in account.limits:
@@ -34,7 +34,7 @@ def select(account: Account, replicas: int) -> tuple[AccountLimits, str]:
     raise errors.NoLimitsError()
 
 
-def stream_caps(account: Account, config: StreamConfig) -> StreamCaps:
+def stream_caps(account: JetStreamAccount, config: StreamConfig) -> StreamCaps:
     """What a stream's configuration may say."""
     window = account.settings.limits.duplicate_window_ns
     try:
@@ -50,7 +50,9 @@ def stream_caps(account: Account, config: StreamConfig) -> StreamCaps:
     )
 
 
-def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig) -> ConsumerCaps:
+def consumer_caps(
+    account: JetStreamAccount, stream: StreamEntry, config: ConsumerConfig
+) -> ConsumerCaps:
     """What a consumer's configuration may say; 10120."""
     limits, _ = select(account, config.num_replicas or stream.config.num_replicas)
     server = account.settings.limits
@@ -61,7 +63,7 @@ def consumer_caps(account: Account, stream: StreamEntry, config: ConsumerConfig)
     )
 
 
-def check_stream_count(account: Account, config: StreamConfig) -> None:
+def check_stream_count(account: JetStreamAccount, config: StreamConfig) -> None:
     """Before a new stream's configuration is looked at: 10027, 10120."""
     limits, tier = select(account, config.num_replicas)
     others = [
@@ -75,7 +77,7 @@ def check_stream_count(account: Account, config: StreamConfig) -> None:
 
 
 def check_stream(
-    account: Account,
+    account: JetStreamAccount,
     config: StreamConfig,
     *,
     present: StreamConfig | None = None,
@@ -107,7 +109,7 @@ def check_stream(
 
 
 def check_consumer_count(
-    account: Account, stream: StreamConfig, config: ConsumerConfig, present: int
+    account: JetStreamAccount, stream: StreamConfig, config: ConsumerConfig, present: int
 ) -> None:
     """10026: one consumer more than the stream, or the account for each stream, may have."""
     limits, _ = select(account, config.num_replicas or stream.num_replicas)
@@ -118,7 +120,7 @@ def check_consumer_count(
         raise errors.MaximumConsumersLimitError()
 
 
-def check_held(account: Account, storage: str) -> None:
+def check_held(account: JetStreamAccount, storage: str) -> None:
     """10028, 10047: the account, or the server, holds more bytes than it may."""
     usage: Usage | None = account.usage(storage)
     while usage is not None:
@@ -127,7 +129,7 @@ def check_held(account: Account, storage: str) -> None:
         usage = usage.whole
 
 
-def reserved(account: Account, storage: str, tier: str, *, without: str = "") -> int:
+def reserved(account: JetStreamAccount, storage: str, tier: str, *, without: str = "") -> int:
     """Bytes that the account's streams of a kind of storage have asked for."""
     return sum(
         max(entry.config.max_bytes, 0)
@@ -138,12 +140,12 @@ def reserved(account: Account, storage: str, tier: str, *, without: str = "") ->
     )
 
 
-def server_reserved(account: Account, storage: str) -> int:
+def server_reserved(account: JetStreamAccount, storage: str) -> int:
     """The same of all accounts of the server."""
     return sum(reserved(each, storage, "") for each in account.everyone)
 
 
-def apply(account: Account) -> None:
+def apply(account: JetStreamAccount) -> None:
     """Let the account's logs know how much they may hold. Called when its limits are known, or
     have changed.
     """
@@ -160,7 +162,7 @@ def server_usage(limit: int) -> Usage:
     return Usage(NO_LIMIT if limit < 0 else limit)
 
 
-def account_info(account: Account) -> AccountInfo:
+def account_info(account: JetStreamAccount) -> AccountInfo:
     """What the account uses, and may."""
     info = AccountInfo(
         memory=account.memory.used,
@@ -187,7 +189,7 @@ def account_info(account: Account) -> AccountInfo:
     return info
 
 
-def _tier_info(account: Account, tier: str, limits: AccountLimits) -> TierInfo:
+def _tier_info(account: JetStreamAccount, tier: str, limits: AccountLimits) -> TierInfo:
     info = TierInfo(
         reserved_memory=reserved(account, "memory", tier),
         reserved_storage=reserved(account, "file", tier),

@@ -16,15 +16,15 @@ from penstock.api.calls import (
 )
 from penstock.api.errors import ApiError
 from penstock.core.log.log import Log
-from penstock.engine.account import Account
-from penstock.engine.entries import StreamEntry
-from penstock.engine.subject_rules import is_valid
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import StreamEntry
+from penstock.engine.subject_checks import is_valid
 
 SUBJECTS_MOST = 1024
 """Of how many subjects one direct get may ask for the last messages."""
 
 
-def get(account: Account, request: MsgGetRequest, name: str) -> MsgGetResponse:
+def get(account: JetStreamAccount, request: MsgGetRequest, name: str) -> MsgGetResponse:
     """STREAM.MSG.GET."""
     if request.batch > 0 or request.max_bytes > 0 or conflicting(request) or not selects(request):
         raise errors.BadRequestError()
@@ -48,7 +48,10 @@ def get(account: Account, request: MsgGetRequest, name: str) -> MsgGetResponse:
 
 
 def delete(
-    account: Account, request: MsgDeleteRequest, answer: Callable[[Response], None], name: str
+    account: JetStreamAccount,
+    request: MsgDeleteRequest,
+    answer: Callable[[Response], None],
+    name: str,
 ) -> SuccessResponse | None:
     """STREAM.MSG.DELETE. A message that is not there is no error of the account's statistics.
 

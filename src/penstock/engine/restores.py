@@ -28,15 +28,15 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink
 from penstock.engine import limits, stream_config
 from penstock.engine.archive import ArchiveError
-from penstock.engine.entries import stream_info
-from penstock.engine.restored import Staging
+from penstock.engine.catalog import stream_info
+from penstock.engine.restore_staging import Staging
 from penstock.engine.settings import SECOND
-from penstock.engine.unpack import Unpacker, unpacker_of
+from penstock.engine.unpackers import Unpacker, unpacker_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.account import Account
+    from penstock.engine.account import JetStreamAccount
 
 _SLICE_BYTES = 256 * 1024
 """How much of the archive, decompressed, is taken in in one turn."""
@@ -51,7 +51,9 @@ _STALL_NS = 5 * SECOND
 _MAGIC_BYTES = 8
 
 
-def start(account: "Account", request: StreamRestoreRequest, name: str) -> StreamRestoreResponse:
+def start(
+    account: "JetStreamAccount", request: StreamRestoreRequest, name: str
+) -> StreamRestoreResponse:
     """The call: where to send the backup to."""
     config = request.config
     config.name = config.name or name
@@ -74,7 +76,7 @@ def start(account: "Account", request: StreamRestoreRequest, name: str) -> Strea
 class Restore:
     """One restore that is on its way."""
 
-    def __init__(self, account: "Account", staging: Staging) -> None:
+    def __init__(self, account: "JetStreamAccount", staging: Staging) -> None:
         """Takes chunks from now on."""
         self._account = account
         self._client = account.client_info()

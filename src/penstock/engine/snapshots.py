@@ -32,14 +32,14 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink
 from penstock.core.stream.backup import BlockWriter
 from penstock.engine import archive
-from penstock.engine.entries import StreamEntry, stream_state
-from penstock.engine.peer_consumers import to_peer
-from penstock.engine.peer_files import checksum, consumer_meta, pack_state, stream_meta
+from penstock.engine.catalog import StreamEntry, stream_state
+from penstock.engine.nats_consumer_state import to_peer
+from penstock.engine.nats_files import checksum, consumer_meta, pack_state, stream_meta
 from penstock.engine.settings import SECOND
-from penstock.engine.subject_rules import is_literal, is_valid
+from penstock.engine.subject_checks import is_literal, is_valid
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
+    from penstock.engine.account import JetStreamAccount
 
 Answer = Callable[[StreamSnapshotResponse], None]
 
@@ -59,7 +59,7 @@ _ACK_WAIT_NS = 5 * SECOND
 
 
 def start(
-    account: "Account", request: StreamSnapshotRequest, answer: Answer, name: str
+    account: "JetStreamAccount", request: StreamSnapshotRequest, answer: Answer, name: str
 ) -> StreamSnapshotResponse | None:
     """The call: the first answer, at once or (after a check of all messages) later."""
     entry = account.stream(name)
@@ -82,7 +82,7 @@ class Snapshot:
 
     def __init__(
         self,
-        account: "Account",
+        account: "JetStreamAccount",
         entry: StreamEntry,
         request: StreamSnapshotRequest,
         answer: Answer,

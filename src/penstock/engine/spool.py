@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 
 from penstock.core.base.quota import Usage
-from penstock.engine.small_files import SmallFiles
+from penstock.engine.metadata_files import MetadataFiles
 
 PIECE_BYTES = 1 << 20
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 1 << 20
 class Spool:
     """Bytes of one restore."""
 
-    def __init__(self, folder: Callable[[], SmallFiles], usage: Usage) -> None:
+    def __init__(self, folder: Callable[[], MetadataFiles], usage: Usage) -> None:
         """`folder` makes the folder when it is called first; nothing is on disk before that."""
         self.size = 0
         self._folder = folder

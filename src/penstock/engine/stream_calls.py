@@ -27,23 +27,25 @@ from penstock.api.calls import (
     SuccessResponse,
 )
 from penstock.engine import limits, stream_config, streams
-from penstock.engine.account import Account
-from penstock.engine.entries import (
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import (
     StreamEntry,
     deleted_sequences,
     leader,
     stream_info,
 )
 from penstock.engine.settings import LIST_LIMIT, MAX_SEQUENCE, NAMES_LIMIT, SUBJECTS_LIMIT
-from penstock.engine.subject_rules import is_valid
+from penstock.engine.subject_checks import is_valid
 
 
-def account_info(account: Account, request: EmptyRequest) -> AccountInfoResponse:
+def account_info(account: JetStreamAccount, request: EmptyRequest) -> AccountInfoResponse:
     """INFO."""
     return AccountInfoResponse(info=limits.account_info(account))
 
 
-def create(account: Account, request: StreamConfigRequest, name: str) -> StreamCreateResponse:
+def create(
+    account: JetStreamAccount, request: StreamConfigRequest, name: str
+) -> StreamCreateResponse:
     """STREAM.CREATE."""
     if request.name != name:
         raise errors.StreamMismatchError()
@@ -64,7 +66,9 @@ def create(account: Account, request: StreamConfigRequest, name: str) -> StreamC
     return StreamCreateResponse(info=info, did_create=True)
 
 
-def update(account: Account, request: StreamConfigRequest, name: str) -> StreamUpdateResponse:
+def update(
+    account: JetStreamAccount, request: StreamConfigRequest, name: str
+) -> StreamUpdateResponse:
     """STREAM.UPDATE."""
     config = stream_config.from_request(request)
     config = stream_config.checked(
@@ -79,7 +83,7 @@ def update(account: Account, request: StreamConfigRequest, name: str) -> StreamU
     return StreamUpdateResponse(info=stream_info(entry, account.settings, account.now_ns))
 
 
-def info(account: Account, request: StreamInfoRequest, name: str) -> StreamInfoResponse:
+def info(account: JetStreamAccount, request: StreamInfoRequest, name: str) -> StreamInfoResponse:
     """STREAM.INFO."""
     entry = account.stream(name)
     found = stream_info(entry, account.settings, account.now_ns)
@@ -92,7 +96,7 @@ def info(account: Account, request: StreamInfoRequest, name: str) -> StreamInfoR
     return response
 
 
-def names(account: Account, request: StreamNamesRequest) -> StreamNamesResponse:
+def names(account: JetStreamAccount, request: StreamNamesRequest) -> StreamNamesResponse:
     """STREAM.NAMES."""
     found = sorted(
         [entry.config.name for entry in _matching(account, request.subject)]
@@ -105,7 +109,7 @@ def names(account: Account, request: StreamNamesRequest) -> StreamNamesResponse:
     )
 
 
-def list_(account: Account, request: StreamListRequest) -> StreamListResponse:
+def list_(account: JetStreamAccount, request: StreamListRequest) -> StreamListResponse:
     """STREAM.LIST."""
     found = _matching(account, request.subject)
     offset = min(max(request.offset, 0), len(found))
@@ -124,14 +128,17 @@ def list_(account: Account, request: StreamListRequest) -> StreamListResponse:
     )
 
 
-def delete(account: Account, request: EmptyRequest, name: str) -> SuccessResponse:
+def delete(account: JetStreamAccount, request: EmptyRequest, name: str) -> SuccessResponse:
     """STREAM.DELETE."""
     streams.delete(account, name)
     return SuccessResponse(success=True)
 
 
 def purge(
-    account: Account, request: StreamPurgeRequest, answer: Callable[[Response], None], name: str
+    account: JetStreamAccount,
+    request: StreamPurgeRequest,
+    answer: Callable[[Response], None],
+    name: str,
 ) -> StreamPurgeResponse | None:
     """STREAM.PURGE. Answered when a crash can't bring the messages back."""
     if (request.seq and request.keep) or request.seq > MAX_SEQUENCE:
@@ -157,17 +164,17 @@ def purge(
     return None
 
 
-def clustered_only(account: Account, request: Struct, name: str) -> Response:
+def clustered_only(account: JetStreamAccount, request: Struct, name: str) -> Response:
     """What moves leaders and replicas about: a server alone has none (10010)."""
     raise errors.ClusterRequiredError()
 
 
-def _offline(account: Account, subject: str) -> list[str]:
+def _offline(account: JetStreamAccount, subject: str) -> list[str]:
     """The streams that can't be opened: what they listen to is not known."""
     return [] if subject else sorted(account.offline)
 
 
-def _matching(account: Account, subject: str) -> list[StreamEntry]:
+def _matching(account: JetStreamAccount, subject: str) -> list[StreamEntry]:
     if not subject:
         return [account.streams[name] for name in sorted(account.streams)]
     if not is_valid(subject):

@@ -33,7 +33,7 @@ from penstock.engine.settings import (
     StreamCaps,
 )
 from penstock.engine.sources import checks
-from penstock.engine.subject_rules import check_size, check_stream_subjects, is_valid
+from penstock.engine.subject_checks import check_size, check_stream_subjects, is_valid
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"

@@ -1,6 +1,6 @@
-"""Lifecycle of streams: create, update, delete, recover (engine/opening says when), close.
+"""Lifecycle of streams: create, update, delete, recover (engine/stream_opening says when), close.
 
-A create is on disk before it returns; what fails half way is undone. Works on an Account; knows
+A create is on disk before it returns; what fails half way is undone. Works on an JetStreamAccount; knows
 neither JSON nor the dispatch table.
 """
 
@@ -13,9 +13,9 @@ from penstock.api.streams import StreamConfig
 from penstock.core.consumer.ack_journal import AckJournal
 from penstock.core.log.log import Log
 from penstock.core.stream.stream import SYNC_ALWAYS, SYNC_INTERVAL, Stream
-from penstock.engine import consumers, limits, rules, stream_config, trouble
-from penstock.engine.account import Account, Offline, Retry
-from penstock.engine.entries import StreamEntry, configure_stream
+from penstock.engine import consumers, disk_recovery, limits, rules, stream_config
+from penstock.engine.account import JetStreamAccount, OfflineStream, ReopenRetry
+from penstock.engine.catalog import StreamEntry, configure_stream
 from penstock.engine.files import (
     FORMAT,
     BadFileError,
@@ -24,10 +24,10 @@ from penstock.engine.files import (
     StreamFiles,
     is_file_name,
 )
-from penstock.engine.sources import checks, supply
+from penstock.engine.sources import checks, upstreams
 
 
-def create(account: Account, config: StreamConfig) -> StreamEntry:
+def create(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     """A new stream, or the one that is there with the same configuration (checked already).
 
     10058: another configuration has the name; 10026, 10028, 10047: the account's limits; 10065:
@@ -64,12 +64,12 @@ def create(account: Account, config: StreamConfig) -> StreamEntry:
     # told before it listens: a stream of advisories does not hold its own birth
     account.advisories.stream(config.name, "create", account.now_ns)
     _attach(account, entry, config.subjects)
-    supply.start(account, entry)
-    supply.origin_made(account, entry)
+    upstreams.start(account, entry)
+    upstreams.origin_made(account, entry)
     return entry
 
 
-def clear_leftovers(account: Account) -> None:
+def clear_leftovers(account: JetStreamAccount) -> None:
     """Take back creates that failed, and that the disk would not let us take back; OSError: it
     still doesn't.
     """
@@ -79,7 +79,7 @@ def clear_leftovers(account: Account) -> None:
         del account.leftovers[name]
 
 
-def update(account: Account, config: StreamConfig) -> StreamEntry:
+def update(account: JetStreamAccount, config: StreamConfig) -> StreamEntry:
     """Change a stream to a configuration (checked already); lower limits hold at once.
 
     10059: no such stream; 10052: can't be changed so; 10065, 10069.
@@ -116,16 +116,16 @@ def update(account: Account, config: StreamConfig) -> StreamEntry:
     if config.retention != old.retention:
         entry.core.review(orphans=not entry.consumers)
     rules.apply(account, entry)
-    supply.changed(account, entry)
+    upstreams.changed(account, entry)
     if (old.retention == "limits") != (config.retention == "limits"):
-        supply.origin_gone(account, config.name)  # it is read in another way
-        supply.origin_made(account, entry)
+        upstreams.origin_gone(account, config.name)  # it is read in another way
+        upstreams.origin_made(account, entry)
     entry.expire_at_ns = 0
     account.advisories.stream(config.name, "modify", account.now_ns)
     return entry
 
 
-def delete(account: Account, name: str) -> None:
+def delete(account: JetStreamAccount, name: str) -> None:
     """Remove a stream with its consumers and its messages; 10059, 10050."""
     if name in account.offline:
         try:
@@ -147,8 +147,8 @@ def delete(account: Account, name: str) -> None:
         account.advisories.consumer(name, consumer.name, "delete", account.now_ns)
     _detach(account, entry)
     rules.close(entry)
-    supply.stop(entry, for_good=True)
-    supply.origin_gone(account, name)
+    upstreams.stop(entry, for_good=True)
+    upstreams.origin_gone(account, name)
     _leave(account, entry)
     account.unsaved.pop(entry, None)
     if entry.journal is not None:
@@ -165,7 +165,7 @@ def delete(account: Account, name: str) -> None:
     account.advisories.stream(name, "delete", account.now_ns)
 
 
-def _finish_removal(account: Account, moved: str) -> None:
+def _finish_removal(account: JetStreamAccount, moved: str) -> None:
     """Remove a folder that has been moved away; StreamDeleteError, and it is tried again: until
     then power that goes may bring it back.
     """
@@ -176,14 +176,14 @@ def _finish_removal(account: Account, moved: str) -> None:
         raise errors.StreamDeleteError(error) from error
 
 
-def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
+def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]:
     """The streams that a store holds, not opened; a folder that can't be read is reported, left as
     it is, and offline. OSError: the store can't be used.
     """
     names = set(account.streams)
     left: list[tuple[str, StreamFiles, Exception]] = []
     folders = account.files.open()
-    trouble.remove_again(account, account.now_ns)
+    disk_recovery.retry_removals(account, account.now_ns)
     for folder in folders:
         files = account.files.stream(folder, by_name=False)
         name = files.stream_name()
@@ -209,7 +209,7 @@ def found(account: Account) -> Iterator[tuple[StreamFiles, StreamFile]]:
 
 
 def recover(
-    account: Account, files: StreamFiles, meta: StreamFile, log: Log
+    account: JetStreamAccount, files: StreamFiles, meta: StreamFile, log: Log
 ) -> Generator[None, None, StreamEntry]:
     """Open a stream of the store with its consumers, in steps; `log` is being opened gradually. The
     stream takes nothing before `serve`. OSError, BadFileError: it can't be opened.
@@ -232,7 +232,7 @@ def recover(
     return entry
 
 
-def serve(account: Account, entry: StreamEntry) -> None:
+def serve(account: JetStreamAccount, entry: StreamEntry) -> None:
     """A recovered stream takes what is published. What its opening removed by a limit is on the disk
     then: a message that was seen to be gone would be there again after a loss of power.
     """
@@ -244,7 +244,7 @@ def serve(account: Account, entry: StreamEntry) -> None:
         entry.core.owe(error, None)
 
 
-def _drop(account: Account, entry: StreamEntry) -> None:
+def _drop(account: JetStreamAccount, entry: StreamEntry) -> None:
     """Take back what was opened of a stream; its files stay."""
     for consumer in list(entry.consumers.values()):
         consumers.detach(account, entry, consumer, "Server Shutdown")
@@ -259,24 +259,26 @@ def _drop(account: Account, entry: StreamEntry) -> None:
     account.unsaved.pop(entry, None)
 
 
-def put_offline(account: Account, name: str, files: StreamFiles, why: Exception | str) -> None:
+def put_offline(
+    account: JetStreamAccount, name: str, files: StreamFiles, why: Exception | str
+) -> None:
     """A stream on the disk can't be opened: the operator is told, and so is who asks for it. `name`
-    is "" when it is not known. When it was for the disk it is tried again (engine/reopening).
+    is "" when it is not known. When it was for the disk it is tried again (engine/stream_reopening).
     """
     account.report(f"stream folder {files.folder} is left aside: {why}")
     if name and name not in account.streams:
-        retry = Retry(account.now_ns) if isinstance(why, OSError) else None
-        account.offline[name] = Offline(str(why), files, retry)
+        retry = ReopenRetry(account.now_ns) if isinstance(why, OSError) else None
+        account.offline[name] = OfflineStream(str(why), files, retry)
 
 
-def forget_offline(account: Account, name: str) -> None:
+def forget_offline(account: JetStreamAccount, name: str) -> None:
     """A stream that could not be opened is not offline any more."""
     retry = account.offline.pop(name).retry
     if retry is not None:
         retry.end()
 
 
-def report_lost(account: Account, entry: StreamEntry) -> None:
+def report_lost(account: JetStreamAccount, entry: StreamEntry) -> None:
     """Tell the operator, once each, of messages that damage on the disk has cost, and of what an
     opening has mended.
     """
@@ -295,14 +297,14 @@ def report_lost(account: Account, entry: StreamEntry) -> None:
     entry.lost_reported = len(lost)
 
 
-def close(account: Account) -> None:
+def close(account: JetStreamAccount) -> None:
     """Stop every stream cleanly: consumer states and logs are on disk afterwards. Backups and
     restores that are on their way are given up.
     """
     for transfer in list(account.transfers):
         transfer.close()
     for entry in account.streams.values():
-        supply.stop(entry, for_good=False)
+        upstreams.stop(entry, for_good=False)
     for entry in list(account.streams.values()):
         if entry.consumers:
             for consumer in entry.consumers.values():
@@ -321,19 +323,19 @@ def close(account: Account) -> None:
         except OSError as error:
             account.report(f"stream {entry.config.name} could not be closed: {error}")
             continue
-        if entry.supply is not None:
-            entry.supply.closed()
+        if entry.upstreams is not None:
+            entry.upstreams.closed()
     for name in list(account.offline):
         forget_offline(account, name)
 
 
-def check_new(account: Account, config: StreamConfig) -> None:
+def check_new(account: JetStreamAccount, config: StreamConfig) -> None:
     """What a new stream, checked by itself already, is refused for here: 10065, 10052."""
     _check_overlap(account, config)
 
 
 def adopt(
-    account: Account,
+    account: JetStreamAccount,
     config: StreamConfig,
     created_ns: int,
     files: StreamFiles | None,
@@ -352,13 +354,13 @@ def adopt(
         consumers.restore(account, entry, meta, state)
     entry.core.review()
     rules.start(entry)
-    supply.start(account, entry)
-    supply.origin_made(account, entry)
+    upstreams.start(account, entry)
+    upstreams.origin_made(account, entry)
     return entry
 
 
 def _open(
-    account: Account,
+    account: JetStreamAccount,
     config: StreamConfig,
     created_ns: int,
     files: StreamFiles | None,
@@ -417,27 +419,27 @@ def _open(
     return entry
 
 
-def _enter(account: Account, entry: StreamEntry) -> None:
+def _enter(account: JetStreamAccount, entry: StreamEntry) -> None:
     account.streams[entry.config.name] = entry
     account.listening.add(entry.config.name, entry.config.subjects)
 
 
-def _leave(account: Account, entry: StreamEntry) -> None:
+def _leave(account: JetStreamAccount, entry: StreamEntry) -> None:
     del account.streams[entry.config.name]
     account.listening.forget(entry.config.name, entry.config.subjects)
 
 
-def _attach(account: Account, entry: StreamEntry, subjects: Iterable[str]) -> None:
+def _attach(account: JetStreamAccount, entry: StreamEntry, subjects: Iterable[str]) -> None:
     for subject in subjects:
         account.router.attach(subject, entry.core)
 
 
-def _detach(account: Account, entry: StreamEntry) -> None:
+def _detach(account: JetStreamAccount, entry: StreamEntry) -> None:
     for subject in entry.config.subjects:
         account.router.detach(subject, entry.core)
 
 
-def _check_level(account: Account, config: StreamConfig) -> None:
+def _check_level(account: JetStreamAccount, config: StreamConfig) -> None:
     needed = stream_config.required_level(config)
     level = account.settings.api_level
     if needed > level:
@@ -445,7 +447,7 @@ def _check_level(account: Account, config: StreamConfig) -> None:
         raise BadFileError(what)
 
 
-def _check_overlap(account: Account, config: StreamConfig) -> None:
+def _check_overlap(account: JetStreamAccount, config: StreamConfig) -> None:
     if account.listening.taken(config.name, config.subjects):
         raise errors.StreamSubjectOverlapError()
 

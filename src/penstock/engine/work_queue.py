@@ -7,10 +7,10 @@ take messages beside the others.
 from penstock.api import errors_generated as errors
 from penstock.api.consumers import ConsumerConfig
 from penstock.core.protocol.overlaps import Patterns
+from penstock.engine.catalog import StreamEntry
 from penstock.engine.consumer_config import filters_of
-from penstock.engine.entries import StreamEntry
 from penstock.engine.settings import MAX_STEPS
-from penstock.engine.subject_rules import bounded, is_literal
+from penstock.engine.subject_checks import bounded, is_literal
 
 
 def check_new(stream: StreamEntry, name: str, config: ConsumerConfig) -> None:

@@ -5,7 +5,7 @@ in order.
                               |             |connect, closed
                             loop         Clients (greeting, CONNECT, pings)
 
-What __init__ needs is imported here, all that comes later in _load: until that is done `Opening`
+What __init__ needs is imported here, all that comes later in _load: until that is done `EarlyStart`
 serves the clients that are there already. No port is listened on before its clients can be served.
 Knows nothing of how settings were written or what messages mean. One Server is one life; a reload
 changes its settings.
@@ -25,12 +25,12 @@ from penstock.core.broker.event_loop import Turn
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.session import Sessions
 from penstock.server.accounts.registry import Accounts
-from penstock.server.ahead import Ahead
-from penstock.server.auth import Gate
-from penstock.server.authorities import Authorities
+from penstock.server.auth import Authenticator
 from penstock.server.clients.clients import Clients
-from penstock.server.clients.wheel import NEVER_NS
+from penstock.server.clients.timer_wheel import NEVER_NS
 from penstock.server.commands import SIGNALS, Commands, tell_systemd
+from penstock.server.early_start import EarlyStart, may_open_early
+from penstock.server.external_auth import ExternalAuth
 from penstock.server.files import (
     StoreLock,
     raise_open_files,
@@ -41,21 +41,21 @@ from penstock.server.files import (
 from penstock.server.identity import Greeting
 from penstock.server.logs.log import Log
 from penstock.server.memory import memory_bytes
-from penstock.server.opening import Opening, may_open_early
+from penstock.server.observability import Observability
 from penstock.server.reload import ReadAgain, Reloads
-from penstock.server.reload_rows import add_rows
+from penstock.server.reload_handlers import add_rows
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
-from penstock.server.transports.doors import Doors
+from penstock.server.store_presync import StorePresync
+from penstock.server.transports.acceptors import Acceptors
 from penstock.server.transports.listener import Listener
 from penstock.server.units import SECOND_NS, join_address, reachable
-from penstock.server.watching import Watching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
     from penstock.server.jetstream import JetStream
-    from penstock.server.leaf.part import LeafPart
+    from penstock.server.leaf.service import LeafService
 
 SPARE_FILES = 128  # descriptors besides the clients': listeners, logs, segments
 FEW_FILES = 10_000
@@ -81,7 +81,7 @@ class Server:
         self._early_signals: list[int] = []  # that came before the loop was there for them
         self._until_looping: list[tuple[int, Callable[[], None]]] = []  # timers set before
         self.start_ns = time.time_ns()
-        self.authorities = Authorities(settings)
+        self.authorities = ExternalAuth(settings)
         self.server_id = self.authorities.server_id
         self.server_name = settings.server_name or self.server_id
         self.host = settings.host
@@ -97,9 +97,9 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_at_ns = NEVER_NS
         self.jetstream: JetStream | None = None
-        self._ahead: Ahead | None = None  # sees to the store's files before they are opened
-        self.leafs: LeafPart | None = None
-        self.watching = Watching(self)
+        self._ahead: StorePresync | None = None  # sees to the store's files before they are opened
+        self.leafs: LeafService | None = None
+        self.watching = Observability(self)
         self._build()
 
     def _build(self) -> None:
@@ -112,9 +112,9 @@ class Server:
         self.accounts.server_name = self.server_name
         self.router = self.accounts.default.router
         self.greeting = Greeting(settings, self.server_id, self.server_name, self.host, self.port)
-        self.gate = Gate(settings, self.home)
+        self.authenticator = Authenticator(settings, self.run_on_loop)
         self.clients = Clients(
-            self.turn, settings, self.greeting, self.log, self.gate, self.accounts
+            self.turn, settings, self.greeting, self.log, self.authenticator, self.accounts
         )
         self.sessions = Sessions(
             self.turn, self.clients.connect, self.router, settings.auth_required
@@ -130,11 +130,11 @@ class Server:
         self.clients.sweep_by = self._sweep_by
         self.turn.on_close = self.clients.closed
         self.turn.on_error = self._failed
-        self._opening = Opening(self.turn, self.sessions)
+        self._opening = EarlyStart(self.turn, self.sessions)
         self.turn.start(self.sessions, self._opening.call_soon)
         self.apply_limits()
         self.apply_tracing()
-        self.doors = Doors(
+        self.acceptors = Acceptors(
             self.settings,
             self.log,
             self.turn,
@@ -169,9 +169,9 @@ class Server:
         if not self.settings.trace:
             self.turn.tracer = None
             return
-        from penstock.server.logs.tracing import Tracer
+        from penstock.server.logs.trace_log import TraceLog
 
-        self.turn.tracer = Tracer(self.log, self.settings, self.clients.label)
+        self.turn.tracer = TraceLog(self.log, self.settings, self.clients.label)
 
     def apply_accounts(self) -> None:
         """Have the accounts that the settings say."""
@@ -217,7 +217,7 @@ class Server:
         """
         names = ["asyncio", "traceback", "uvloop"]
         if self.store is not None:
-            self._ahead = Ahead(self.store.folder)
+            self._ahead = StorePresync(self.store.folder)
             names.append("penstock.server.jetstream")
         if self._http_sockets:
             names += ["penstock.server.http", "penstock.server.monitor"]
@@ -247,10 +247,10 @@ class Server:
         if self.store is not None:
             self.open_jetstream()
         if self.settings.leafnodes is not None:
-            self.leafs = import_module("penstock.server.leaf.part").open_part(self)
-            if self.doors.websocket is not None and self.settings.leafnodes.port:
+            self.leafs = import_module("penstock.server.leaf.service").open_part(self)
+            if self.acceptors.websocket is not None and self.settings.leafnodes.port:
                 accept, taken = self.sessions.accept, self.leafs.over_websocket
-                self.doors.websocket.leaf_accepted = lambda transport, *peer: taken(
+                self.acceptors.websocket.leaf_accepted = lambda transport, *peer: taken(
                     accept(transport), transport, *peer
                 )
         self.loop.add_reader(self.turn.fileno(), self.turn.poll_once)
@@ -263,7 +263,7 @@ class Server:
         self.sessions.go_on()
         self._sweep()
         self.log.info(f"Listening for client connections on {join_address(self.host, self.port)}")
-        self.doors.announce_tls()
+        self.acceptors.announce_tls()
         self.log.info("Server is ready")
         for early in self._early_signals:
             self.commands.trapped(signal.Signals(early))
@@ -272,12 +272,12 @@ class Server:
     async def _listen(self) -> None:
         """Open all ports, now that whoever comes is served at once."""
         if self._http_sockets:
-            context = self.doors.monitoring_context()
+            context = self.acceptors.monitoring_context()
             await self.watching.open_monitoring(self._http_sockets, context)
             shown = join_address(self.settings.http_host or self.host, self.http_port)
             self.log.info(f"Starting {'https' if context else 'http'} monitor on {shown}")
         self.listener.open(self.loop)
-        self.doors.open(self.loop)
+        self.acceptors.open(self.loop)
         if self.leafs is not None:
             self.leafs.open(self.loop)
 
@@ -336,7 +336,7 @@ class Server:
             host = reachable(self.settings.http_host or self.host)
             scheme = "https" if self.settings.https_port else "http"
             found["monitoring"] = [f"{scheme}://{join_address(host, self.http_port)}"]
-        found["websocket"] = self.doors.urls()
+        found["websocket"] = self.acceptors.urls()
         if self.leafs is not None and self.leafs.port:
             address = join_address(reachable(self.leafs.host), self.leafs.port)
             found["leafnodes"] = [f"nats://{address}"]
@@ -348,7 +348,7 @@ class Server:
     def close_listeners(self) -> None:
         """Take nobody new."""
         self.listener.close()
-        self.doors.close_listener()
+        self.acceptors.close_listener()
 
     async def _shutdown(self) -> None:
         self.log.info("Initiating Shutdown...")
@@ -356,14 +356,14 @@ class Server:
         self.listener.close()
         if self.leafs is not None:
             self.leafs.close()
-        self.doors.close()
+        self.acceptors.close()
         self.watching.leaving(lame_duck=False)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.commands.close()
         self.turn.poll_once()
         self.close_jetstream()
-        self.gate.close()
+        self.authenticator.close()
         self.loop.remove_reader(self.turn.fileno())
         self.turn.shutdown()
         await self.watching.close()
@@ -375,14 +375,14 @@ class Server:
     # -- connections and timers
 
     def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
-        if self.doors.take(connected, host, port):
+        if self.acceptors.take(connected, host, port):
             return
         self.turn.now_ns = self.turn.clock.now()
         connection = self.turn.adopt(connected.fileno())
         connected.detach()
         self._sweep_by(self.clients.greet(connection, host, port).due_ns)
 
-    def home(self, call: Callable[[], None]) -> None:
+    def run_on_loop(self, call: Callable[[], None]) -> None:
         """Run a call on the loop's thread, from another thread; nothing after the end."""
 
         def on_time() -> None:
@@ -466,7 +466,7 @@ class Server:
 
 def _load_for_connect() -> None:
     """Import what the answer to a CONNECT needs."""
-    import_module("penstock.server.auth.hello")
+    import_module("penstock.server.auth.connect_options")
 
 
 def _draw(below: int) -> int:

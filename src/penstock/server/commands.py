@@ -104,6 +104,6 @@ class Commands:
 def tell_systemd(state: str) -> None:
     """A state of sd_notify, when systemd wants to know."""
     if "NOTIFY_SOCKET" in os.environ:
-        from penstock.server.notify import notify
+        from penstock.server.sd_notify import notify
 
         notify(state)

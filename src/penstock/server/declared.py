@@ -8,14 +8,16 @@ from collections.abc import Callable
 
 from penstock.api.codec import JsonError
 from penstock.api.errors import ApiError
-from penstock.engine.account import Account
+from penstock.engine.account import JetStreamAccount
 from penstock.engine.declared import CREATED, THERE, declare_consumer, declare_stream
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
 from penstock.server.settings.declared import Declared
 
 
-def apply(declared: list[Declared], account_of: Callable[[str], Account | None], log: Log) -> None:
+def apply(
+    declared: list[Declared], account_of: Callable[[str], JetStreamAccount | None], log: Log
+) -> None:
     """Make or change all of them; StartError with a line for each that can't be so, after the
     others were done.
     """

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from penstock.server.auth.patience import group
+from penstock.server.auth.failure_delay import group
 from penstock.server.transports.listener import listen
 
 if TYPE_CHECKING:

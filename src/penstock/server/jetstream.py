@@ -27,23 +27,23 @@ from penstock.core.protocol.api_level import API_LEVEL
 from penstock.core.protocol.subjects import collide
 from penstock.engine import Engine
 from penstock.engine import Settings as EngineSettings
-from penstock.engine.account import Account
+from penstock.engine.account import JetStreamAccount
 from penstock.engine.settings import BatchLimits, ServerLimits
+from penstock.server.accounts.client_info import client_info
 from penstock.server.accounts.registry import Accounts, ServerAccount
-from penstock.server.accounts.who import client_info
-from penstock.server.ahead import Ahead
 from penstock.server.errors import StartError
 from penstock.server.files import StoreLock
 from penstock.server.logs.log import Log
 from penstock.server.settings import COMPATIBLE_VERSION, Encryption, Settings
 from penstock.server.settings.accounts import JetStreamLimits
 from penstock.server.settings.declared import Declared
+from penstock.server.store_presync import StorePresync
 from penstock.server.units import SECOND_NS, format_size
 from penstock.vault import CIPHERS, Vault, VaultError
 from penstock.vault import NAMES as CIPHER_NAMES
 
 if TYPE_CHECKING:
-    from penstock.server.remote import Remote
+    from penstock.server.origin_servers import OriginLink
 
 ALWAYS_SHOWN_NS = 120 * SECOND_NS  # the interval that is shown where every ack waits for an fsync
 BUSY_TICK_NS = SECOND_NS // 20  # how often the engine is asked at least, once there is a stream
@@ -116,7 +116,7 @@ class JetStream:
         self._recovering = False  # a step of it is to come
         self._recovery_ns = 0  # when it began
         self._told_ns = 0  # when the log was told of it
-        self._remotes: list[Remote] = []
+        self._remotes: list[OriginLink] = []
         if settings.remotes:
             self._make_remotes()
         self.refresh()
@@ -124,15 +124,15 @@ class JetStream:
         accounts.on_removed.append(self._removed)
 
     def _make_remotes(self) -> None:
-        from penstock.server.remote import Remote  # with TLS, which few servers need
+        from penstock.server.origin_servers import OriginLink  # with TLS, which few servers need
 
         for each in self._settings.remotes:
-            remote = Remote(each, self._turn, self._log, Random(os.urandom(16)))
+            remote = OriginLink(each, self._turn, self._log, Random(os.urandom(16)))
             self._remotes.append(remote)
 
     # -- accounts
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[JetStreamAccount]:
         """Those that are served."""
         return list(self._engine.accounts.values())
 
@@ -292,7 +292,7 @@ class JetStream:
         self._system = CallbackSink(answer)
         account.router.attach_prefix("$JS.API.", self._system)
 
-    def open(self, loop: asyncio.AbstractEventLoop, ahead: Ahead | None = None) -> None:
+    def open(self, loop: asyncio.AbstractEventLoop, ahead: StorePresync | None = None) -> None:
         """Serve what the store holds: each stream as soon as it is recovered, which begins now.
         `ahead` sees to their files before they are opened. StartError: the store can't be used.
         """
@@ -455,7 +455,7 @@ class JetStream:
         apply(declared, self._account_of, self._log)
         self._turn.kick()
 
-    def _account_of(self, name: str) -> Account | None:
+    def _account_of(self, name: str) -> JetStreamAccount | None:
         return self._engine.accounts.get(name or self._accounts.default.name)
 
     def raise_limits(self) -> None:

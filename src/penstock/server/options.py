@@ -8,7 +8,7 @@ heavy: --help and --version are answered from here.
 from collections.abc import Callable, Sequence
 
 from penstock.server.errors import OptionError
-from penstock.server.plain import Plain
+from penstock.server.fast_dataclass import FastDataclass
 from penstock.server.units import is_whole, parse_duration, parse_port
 
 TYPE_CHECKING = False
@@ -84,7 +84,7 @@ Common options:
 """
 
 
-class Options(Plain):
+class Options(FastDataclass):
     """What was asked for: an action, and the settings given, by attribute name of Settings."""
 
     action: str  # run, check, help, help_tls, version or signal
@@ -94,7 +94,7 @@ class Options(Plain):
     tls: "dict[str, Any] | None" = None  # attributes of settings.tls.Tls
 
 
-class _Flag(Plain):
+class _Flag(FastDataclass):
     target: str  # a Settings attribute, or ":name" for what parse_options itself uses
     convert: "Callable[[str], Any] | None"  # None: a boolean
 

@@ -14,8 +14,8 @@ Knows nothing of what the parts are. The comparison is pure.
 from collections.abc import Callable, Iterable
 
 from penstock.server.errors import StartError
+from penstock.server.fast_dataclass import FastDataclass, field_names
 from penstock.server.logs.log import Log
-from penstock.server.plain import Plain, field_names
 from penstock.server.settings import RELOADABLE, Settings
 from penstock.server.units import SECOND_NS, format_size
 
@@ -81,7 +81,7 @@ _TOLD: "dict[str, Callable[[Any], str]]" = {
 }
 
 
-class Row(Plain):
+class ReloadHandler(FastDataclass):
     """What one part has to do with a reload."""
 
     names: frozenset[str]
@@ -98,7 +98,7 @@ class Reloads:
         self._settings = settings
         self._log = log
         self._read_again = read_again
-        self._rows: list[Row] = []
+        self._rows: list[ReloadHandler] = []
 
     def add(
         self,
@@ -115,7 +115,7 @@ class Reloads:
         when the reload fails later. apply(changed) is called after the settings have changed.
         `always`: both are called at every reload.
         """
-        self._rows.append(Row(frozenset(names), apply, prepare, always))
+        self._rows.append(ReloadHandler(frozenset(names), apply, prepare, always))
 
     def reloadable(self) -> frozenset[str]:
         """All settings that may change."""

@@ -20,16 +20,16 @@ from penstock.api.times import format_time
 from penstock.core.base.readonly_disk import ReadOnlyDisk
 from penstock.core.log.losses import is_segment_name
 from penstock.core.log.segment_reader import SegmentReader
+from penstock.store.checks import look_held
 from penstock.store.describe import configuration, consumer_states
-from penstock.store.look import look_held
+from penstock.store.layout import Store, StoreError, StreamFolder
 from penstock.store.manifests import (
+    BackedUpFile,
+    BackedUpStream,
     BackupFolder,
     BadManifestError,
-    FileEntry,
     Manifest,
-    StreamEntry,
 )
-from penstock.store.places import Store, StoreError, StreamPlace
 from penstock.store.reports import LOST, SOUND, UNREADABLE, WORN, StreamReport
 
 Progress = Callable[[int], object]
@@ -48,7 +48,7 @@ class _Copy:
 
     disk: ReadOnlyDisk
     target: BackupFolder
-    known: dict[str, FileEntry]
+    known: dict[str, BackedUpFile]
     began_ns: int
     progress: Progress
     new_bytes: int = 0
@@ -59,7 +59,7 @@ class _Copy:
 def back_up(
     disk: ReadOnlyDisk,
     store: Store,
-    places: list[StreamPlace],
+    places: list[StreamFolder],
     target: BackupFolder,
     now_ns: int,
     *,
@@ -96,7 +96,7 @@ def back_up(
     return manifest
 
 
-def size_of(disk: ReadOnlyDisk, places: list[StreamPlace]) -> int:
+def size_of(disk: ReadOnlyDisk, places: list[StreamFolder]) -> int:
     """The bytes of the files that a backup of these streams holds, as far as they are there now."""
     total = 0
     for place in places:
@@ -109,9 +109,9 @@ def size_of(disk: ReadOnlyDisk, places: list[StreamPlace]) -> int:
     return total
 
 
-def _known(target: BackupFolder) -> dict[str, FileEntry]:
+def _known(target: BackupFolder) -> dict[str, BackedUpFile]:
     """Files of the newest backup of each stream, by their place in the store."""
-    found: dict[str, FileEntry] = {}
+    found: dict[str, BackedUpFile] = {}
     for name in target.ids()[-10:]:
         try:
             manifest = target.read(name)
@@ -123,7 +123,7 @@ def _known(target: BackupFolder) -> dict[str, FileEntry]:
     return found
 
 
-def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry | None:
+def _stream(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream | None:
     """None: it was deleted meanwhile."""
     # a manifest could not say it; engine/files makes no such name
     if not place.folder.removeprefix(place.root).isascii():
@@ -148,7 +148,7 @@ def _stream(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry | None:
     raise StoreError(f"{place.label} changes too fast to be backed up; try again")
 
 
-def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
+def _held(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream:
     disk = copy.disk
     folders = (place.consumers_folder, place.folder, place.log_folder)
     try:
@@ -158,7 +158,7 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
         if there != [disk.is_dir(folder) for folder in folders]:
             raise _Changed  # made or deleted right now
         then = _facts(disk, place)
-        files: list[FileEntry] = []
+        files: list[BackedUpFile] = []
         left_out: list[str] = []
         for folder in folders:
             for path, name, role in _wanted(disk, place, folder):
@@ -180,7 +180,7 @@ def _held(copy: _Copy, place: StreamPlace, live: bool) -> StreamEntry:
                 if name.endswith(".idx") and disk.is_file(path):
                     files.append(_file(copy, place, path, f"log/{name}", "index", live))
         config, _ = configuration(disk, place)
-        entry = StreamEntry(
+        entry = BackedUpStream(
             domain=place.domain,
             account=place.account,
             stream=report.stream,
@@ -209,7 +209,7 @@ def _whole(report: StreamReport) -> bool:
     return report.state == SOUND and report.cut is None and not report.of_kind(WORN)
 
 
-def _facts(disk: ReadOnlyDisk, place: StreamPlace) -> dict[str, tuple[int, int, int, int]]:
+def _facts(disk: ReadOnlyDisk, place: StreamFolder) -> dict[str, tuple[int, int, int, int]]:
     """Of meta.json and sources.json, as they are."""
     found = {}
     for name in ("meta.json", "sources.json"):
@@ -218,7 +218,7 @@ def _facts(disk: ReadOnlyDisk, place: StreamPlace) -> dict[str, tuple[int, int, 
     return found
 
 
-def _wanted(disk: ReadOnlyDisk, place: StreamPlace, folder: str) -> list[tuple[str, str, str]]:
+def _wanted(disk: ReadOnlyDisk, place: StreamFolder, folder: str) -> list[tuple[str, str, str]]:
     """(path, its name below the stream's folder, role) of the files that belong into a backup."""
     found = []
     for name in disk.list_dir(folder):
@@ -229,7 +229,7 @@ def _wanted(disk: ReadOnlyDisk, place: StreamPlace, folder: str) -> list[tuple[s
     return found
 
 
-def _role(place: StreamPlace, folder: str, name: str) -> str:
+def _role(place: StreamFolder, folder: str, name: str) -> str:
     if name.endswith(".tmp"):
         return ""
     if folder == place.log_folder:
@@ -240,14 +240,14 @@ def _role(place: StreamPlace, folder: str, name: str) -> str:
 
 
 def _file(
-    copy: _Copy, place: StreamPlace, path: str, name: str, role: str, live: bool
-) -> FileEntry:
+    copy: _Copy, place: StreamFolder, path: str, name: str, role: str, live: bool
+) -> BackedUpFile:
     facts = copy.disk.facts(path)
     relative = place.folder.removeprefix(f"{place.root}/")
     known = copy.known.get(f"{place.domain}/{relative}/{name}")
     if known is not None and known.facts == facts and copy.target.has(known):
         copy.progress(facts[1])
-        return FileEntry(path=name, role=role, size=known.size, sha256=known.sha256, facts=facts)
+        return BackedUpFile(path=name, role=role, size=known.size, sha256=known.sha256, facts=facts)
     data = copy.disk.read_file(path)
     digest, new = copy.target.put(data)
     # the clock of file times is coarse: what was changed just now may change again within a tick
@@ -259,4 +259,4 @@ def _file(
         if not SegmentReader(copy.disk, path, first).sound():
             copy.unsound.add(digest)  # the second time the same bytes are damaged, they are
             raise _Changed
-    return FileEntry(path=name, role=role, size=len(data), sha256=digest, facts=settled)
+    return BackedUpFile(path=name, role=role, size=len(data), sha256=digest, facts=settled)

@@ -5,9 +5,9 @@ import msgspec
 from penstock.api.codec import encode
 from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
 from penstock.core.consumer.snapshot import SPENT, unpack
+from penstock.engine.consumer_states import SavedState
 from penstock.engine.files import BadConsumer, BadFileError, ConsumerFile, StreamFiles
-from penstock.engine.states import Found
-from penstock.store.places import StreamPlace
+from penstock.store.layout import StreamFolder
 
 _NUMBERS = (
     "delivered_consumer_seq",
@@ -20,7 +20,7 @@ _NUMBERS = (
 )
 
 
-def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[str]]:
+def configuration(disk: ReadOnlyDisk, place: StreamFolder) -> tuple[object, list[str]]:
     """(meta.json as data, or None; what is wrong)."""
     problems: list[str] = []
     try:
@@ -33,7 +33,7 @@ def configuration(disk: ReadOnlyDisk, place: StreamPlace) -> tuple[object, list[
 
 
 def consumer_states(
-    disk: ReadOnlyDisk, place: StreamPlace, *, held: bool = False
+    disk: ReadOnlyDisk, place: StreamFolder, *, held: bool = False
 ) -> tuple[list[dict[str, object]], list[str]]:
     """(each consumer with its configuration and its state; what is wrong). `held`: the folder is."""
     problems: list[str] = []
@@ -59,7 +59,7 @@ def consumer_states(
     return found, problems
 
 
-def _one(meta: ConsumerFile, found: Found | None, problems: list[str]) -> dict[str, object]:
+def _one(meta: ConsumerFile, found: SavedState | None, problems: list[str]) -> dict[str, object]:
     told = msgspec.json.decode(encode(meta))
     assert isinstance(told, dict)
     told["state"] = None

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from penstock.core.base.readonly_disk import ReadOnlyDisk
 from penstock.core.bulk.columns import Columns
 from penstock.core.log.segment_reader import LogReader, SegmentReader
-from penstock.store.places import StoreError, StreamPlace
+from penstock.store.layout import StoreError, StreamFolder
 
 ROWS = 4096
 Row = tuple[int, int, str, bytes, bytes]
 
 
 @dataclass(frozen=True)
-class Choice:
+class MessageFilter:
     """Which messages: limits of sequence (both included), of time (since <= t < until), subjects."""
 
     first: int = 1
@@ -33,7 +33,7 @@ class Damage:
     lost: list[tuple[int, int, str]]
 
 
-def messages(disk: ReadOnlyDisk, place: StreamPlace, choice: Choice) -> Iterator[Row]:
+def messages(disk: ReadOnlyDisk, place: StreamFolder, choice: MessageFilter) -> Iterator[Row]:
     """(sequence, time, subject, headers, payload), ascending; StoreError when there is no log."""
     try:
         if not disk.hold(place.log_folder):
@@ -56,7 +56,7 @@ def messages(disk: ReadOnlyDisk, place: StreamPlace, choice: Choice) -> Iterator
         disk.release(place.log_folder)
 
 
-def damages(disk: ReadOnlyDisk, place: StreamPlace) -> Iterator[Damage]:
+def damages(disk: ReadOnlyDisk, place: StreamFolder) -> Iterator[Damage]:
     """Every run of damaged bytes, segment by segment, all records read."""
     try:
         if not disk.hold(place.log_folder):

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock.core.base.disk import Disk
-from penstock.store.places import StoreError
+from penstock.store.layout import StoreError
 
 FORMAT = 1
 MARK = "penstock-backups"
@@ -31,7 +31,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _ROLES = ("segment", "config", "consumer", "state", "index")
 
 
-class FileEntry(Struct, kw_only=True):
+class BackedUpFile(Struct, kw_only=True):
     """A file of a stream; `path` is below the stream's folder."""
 
     path: str
@@ -41,7 +41,7 @@ class FileEntry(Struct, kw_only=True):
     facts: tuple[int, int, int, int] | None = None  # of the source: inode, size, mtime, ctime
 
 
-class StreamEntry(Struct, kw_only=True):
+class BackedUpStream(Struct, kw_only=True):
     """A stream as it was at one moment."""
 
     domain: str = ""
@@ -55,7 +55,7 @@ class StreamEntry(Struct, kw_only=True):
     last_seq: int
     config: object = None  # meta.json as data; None: it could not be read
     consumers: list[object] = field(default_factory=list)
-    files: list[FileEntry] = field(default_factory=list)
+    files: list[BackedUpFile] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -72,11 +72,11 @@ class Manifest(Struct, kw_only=True):
     store: str
     live: bool = False  # a server was writing
     complete: bool = True  # all streams of the store; False: those that were asked for
-    streams: list[StreamEntry] = field(default_factory=list)
+    streams: list[BackedUpStream] = field(default_factory=list)
     total_bytes: int = 0
     new_bytes: int = 0  # that no earlier backup had
 
-    def files(self) -> Iterator[FileEntry]:
+    def files(self) -> Iterator[BackedUpFile]:
         """Those of all streams."""
         for stream in self.streams:
             yield from stream.files
@@ -118,7 +118,7 @@ class BackupFolder:
         self._disk.write_file_atomic(f"{self.path}/{MARK}", _SAID)
         return None
 
-    def has(self, entry: FileEntry) -> bool:
+    def has(self, entry: BackedUpFile) -> bool:
         """Whether its object is there."""
         return self._disk.exists(self.object_path(entry.sha256))
 
@@ -144,7 +144,7 @@ class BackupFolder:
         except OSError:  # it can't be read, or no longer
             return False
 
-    def get(self, entry: FileEntry) -> bytes:
+    def get(self, entry: BackedUpFile) -> bytes:
         """The bytes of a file, proved by their hash; StoreError when they are not those."""
         path = self.object_path(entry.sha256)
         try:
@@ -233,7 +233,7 @@ def _order(name: str) -> tuple[str, int]:
     return time, int(number or 1)
 
 
-def _check(path: str, stream: StreamEntry) -> None:
+def _check(path: str, stream: BackedUpStream) -> None:
     # A manifest says where files go: nothing in it may lead out of the store.
     parts = stream.folder.split("/")
     good = len(parts) == 4 and parts[0] == "jetstream" and parts[2] == "streams"

@@ -8,7 +8,7 @@ _HEAD_BYTES = 12
 
 
 def mend_states(data: bytes) -> bytes | None:
-    """A file of consumer states (engine/states draws it) put right; None: one bit does not explain
+    """A file of consumer states (engine/consumer_states draws it) put right; None: one bit does not explain
     what is wrong, or nothing is.
     """
     head, body = data[:_HEAD_BYTES], data[_HEAD_BYTES:]

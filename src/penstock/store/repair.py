@@ -24,12 +24,12 @@ from penstock.core.log.segment_reader import (
     pack_segment,
     segment_head,
 )
+from penstock.engine.checksummed_files import mended
 from penstock.engine.files import BadFileError, StreamFiles
-from penstock.engine.twins import mended
-from penstock.store.files import bad_table
-from penstock.store.look import look, look_held
+from penstock.store.checks import look, look_held
+from penstock.store.file_checks import bad_table
+from penstock.store.layout import StreamFolder
 from penstock.store.mending import mend_states
-from penstock.store.places import StreamPlace
 from penstock.store.reports import LOST, WORN, StreamReport
 
 
@@ -59,7 +59,7 @@ class Plan:
     """What a repair of one stream comes to."""
 
     def __init__(
-        self, disk: ReadOnlyDisk, place: StreamPlace, progress: Callable[[int], object]
+        self, disk: ReadOnlyDisk, place: StreamFolder, progress: Callable[[int], object]
     ) -> None:
         """Works it out; OSError when the files can't be read. Nothing is changed."""
         self.disk = disk
@@ -204,7 +204,7 @@ class Plan:
 
 def repair(
     disk: ReadOnlyDisk,
-    place: StreamPlace,
+    place: StreamFolder,
     target: Disk | None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> RepairReport:

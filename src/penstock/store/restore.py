@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from penstock.core.base.disk import Disk
 from penstock.core.log.encryption import LogLocked
 from penstock.core.log.log import Log
-from penstock.store.manifests import BackupFolder, BadManifestError, Manifest, StreamEntry
-from penstock.store.places import StoreError
+from penstock.store.layout import StoreError
+from penstock.store.manifests import BackedUpStream, BackupFolder, BadManifestError, Manifest
 
 Progress = Callable[[int], object]
 
@@ -45,7 +45,7 @@ class BackupsCheck(Struct, kw_only=True):
         return not any(each.problems for each in self.backups)
 
 
-def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[StreamEntry]:
+def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[BackedUpStream]:
     """The streams of these names (`stream` or `account/stream`); StoreError: there is none."""
     if not wanted:
         return manifest.streams
@@ -63,7 +63,7 @@ def chosen(manifest: Manifest, wanted: tuple[str, ...]) -> list[StreamEntry]:
     return found
 
 
-def roots_of(streams: Iterable[StreamEntry], store: str) -> list[str]:
+def roots_of(streams: Iterable[BackedUpStream], store: str) -> list[str]:
     """The folders of a store that these streams go to: what a restore has to lock."""
     return sorted({_root(each, store) for each in streams})
 
@@ -71,7 +71,7 @@ def roots_of(streams: Iterable[StreamEntry], store: str) -> list[str]:
 def restore(
     disk: Disk,
     target: BackupFolder,
-    streams: list[StreamEntry],
+    streams: list[BackedUpStream],
     store: str,
     *,
     progress: Progress = lambda done: None,
@@ -168,23 +168,23 @@ def prune(target: BackupFolder, plan: Pruning) -> None:
         target.remove_object(path)
 
 
-def _root(entry: StreamEntry, store: str) -> str:
+def _root(entry: BackedUpStream, store: str) -> str:
     return f"{store}/domain_{entry.domain}" if entry.domain else store
 
 
-def _waiting(entry: StreamEntry, store: str) -> str:
+def _waiting(entry: BackedUpStream, store: str) -> str:
     _, account, _, name = entry.folder.split("/")
     return f"{_root(entry, store)}/jetstream/{account}/restoring/{name}"
 
 
-def _check_free(disk: Disk, entry: StreamEntry, store: str) -> None:
+def _check_free(disk: Disk, entry: BackedUpStream, store: str) -> None:
     folder = f"{_root(entry, store)}/{entry.folder}"
     if disk.list_dir(folder):
         raise StoreError(f"there is a stream {entry.label} in {store} already; it is not touched")
 
 
 def _bring(
-    disk: Disk, target: BackupFolder, entry: StreamEntry, store: str, progress: Progress
+    disk: Disk, target: BackupFolder, entry: BackedUpStream, store: str, progress: Progress
 ) -> list[str]:
     folder = _waiting(entry, store)
     disk.remove_tree(folder)
@@ -201,7 +201,7 @@ def _bring(
     return damage
 
 
-def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> list[str]:
+def _try_out(disk: Disk, folder: str, entry: BackedUpStream) -> list[str]:
     # Also makes the index files, so that the first start is as fast as any.
     try:
         log = Log(folder, disk, create=False)
@@ -223,7 +223,7 @@ def _try_out(disk: Disk, folder: str, entry: StreamEntry) -> list[str]:
     return [f"{entry.label}: {lost} messages were lost already in what was backed up"]
 
 
-def _put_in_place(disk: Disk, entry: StreamEntry, store: str) -> None:
+def _put_in_place(disk: Disk, entry: BackedUpStream, store: str) -> None:
     root = _root(entry, store)
     folder = f"{root}/{entry.folder}"
     streams = folder.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""The journal of acks: what it writes is what engine/states reads, under torn writes and failing syncs."""
+"""The journal of acks: what it writes is what engine/consumer_states reads, under torn writes and failing syncs."""
 
 import random
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.consumer.ack_journal import AckJournal
-from penstock.engine.states import ConsumerStates
+from penstock.engine.consumer_states import ConsumerStates
 from tests.core.streams import Site
 from tests.simulation.disk import SimDisk
 

@@ -13,8 +13,8 @@ from penstock.core.base.highway_hash import highway64
 from penstock.core.log.log import Log
 from penstock.core.stream.backup import BlockReader, BlockWriter, EntryReader, apply_state
 from penstock.engine.archive import ArchiveError, Entry, Reader, head, padding
-from penstock.engine.peer_files import (
-    PeerState,
+from penstock.engine.nats_files import (
+    NatsConsumerState,
     pack_state,
     read_consumer_meta,
     read_stream_meta,
@@ -188,7 +188,7 @@ def seeds() -> Iterable[bytes]:
         + bytes(8)
     )
     pending = {10: (6, 1795209257 * 10**9), 12: (8, 1795209258 * 10**9)}
-    yield b"\3\0" + pack_state(PeerState(5, 8, 21, 24, pending, {10: 3}))
+    yield b"\3\0" + pack_state(NatsConsumerState(5, 8, 21, 24, pending, {10: 3}))
     yield b"\3\0" + b"\x16\x01\x05\x08\x03\x04\x01\x14\x02\x06\x00"
     yield (
         b"\4\7"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from penstock import nkeys
 from penstock.nkeys import NkeyError
 from penstock.server.auth.claims import AccountClaims, AnyClaims, OperatorClaims, UserClaims
-from penstock.server.auth.hello import read_connect
+from penstock.server.auth.connect_options import read_connect
 from penstock.server.auth.jwt import JwtError, decode
 
 PAIR = nkeys.KeyPair(nkeys.ACCOUNT, (4).to_bytes(32, "big"))

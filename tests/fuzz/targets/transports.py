@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.server.transports.proxy_protocol import V2_SIGNATURE, parse_header
 from penstock.server.transports.websocket.frames import Frames
-from penstock.server.transports.websocket.upgrade import Refused, parse_request
+from penstock.server.transports.websocket.upgrade import UpgradeRefused, parse_request
 from tests.fuzz.inputs import pieces
 
 MAX_BYTES = 2000
@@ -23,7 +23,7 @@ def run(data: bytes) -> None:
     elif kind == 1:
         try:
             parse_request(body)
-        except Refused as refused:
+        except UpgradeRefused as refused:
             assert 400 <= refused.status < 600
     else:
         compress, masked = bool(seed & 1), not seed & 2

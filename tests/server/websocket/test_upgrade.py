@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from penstock.server.settings.websocket import Websocket
 from penstock.server.transports.websocket.origins import parse_origin, refusal
-from penstock.server.transports.websocket.upgrade import Refused, agree, answer, parse_request
+from penstock.server.transports.websocket.upgrade import (
+    UpgradeRefused,
+    agree,
+    answer,
+    parse_request,
+)
 from tests.peers import available_servers
 from tests.server.configured import configured, rest_of
 
@@ -153,5 +158,5 @@ def test_what_is_no_origin(bad: str) -> None:
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_agreed_to_or_refused(data: bytes, begin_well: bool) -> None:
     request = head() + b"\r\n" + data if begin_well else data
-    with contextlib.suppress(Refused):  # with a status that has a reason
+    with contextlib.suppress(UpgradeRefused):  # with a status that has a reason
         agree(parse_request(request), Websocket(same_origin=True, compression=True), secure=True)

@@ -1,6 +1,6 @@
 """The journal of one stream's consumers: their states, and the acks that were to be confirmed, appended to a file.
 
-    <folder>/states.0, .1   bases: the states of all, as the engine packs them (engine/states); replaced in turn, as a whole
+    <folder>/states.0, .1   bases: the states of all, as the engine packs them (engine/consumer_states); replaced in turn, as a whole
     <folder>/acks.<number>  records since the older base, in the order of the numbers
 
 A journal file:

@@ -12,13 +12,13 @@ from penstock.core.stream.open_batches import OpenAtomicBatches
 from penstock.engine.rules.base import Rule
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 LEVEL: Final = b"Nats-Required-Api-Level"
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For streams that allow it; open batches stay when such a stream is updated."""
     if not entry.config.allow_atomic:
         return None
@@ -32,7 +32,7 @@ def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
 class Atomic(Rule):
     """The atomic batches of one stream."""
 
-    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
         """The stream takes them from now on; none is open."""
         self._account = account
         self._entry = entry

@@ -15,12 +15,12 @@ from penstock.core.log.log import StoredMessage
 from penstock.core.protocol.publish_headers import value
 from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_COUNT, STAGE_COUNTER, STAGED
-from penstock.engine.rules import blocks
+from penstock.engine.rules import header_blocks
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 HEADER = b"Nats-Incr"
 SOURCES = b"Nats-Counter-Sources"
@@ -50,7 +50,7 @@ class BrokenCounterError(ValueError):
     """What should be a counter's message is none."""
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For counter streams."""
     return Counters(account, entry) if entry.config.allow_msg_counter else None
 
@@ -80,7 +80,7 @@ class Counters(Rule):
 
     every = True
 
-    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
         """Keeps nothing: the last message of a subject is the truth."""
         self._reactor = account.reactor
         self._entry = entry
@@ -195,7 +195,7 @@ def _replaced(headers: bytes, name: bytes, text: bytes) -> bytes:
         if line.startswith(start):
             lines[number] = b"%s: %s" % (name, text)
             return b"\r\n".join(lines)
-    return blocks.added(headers, name, text)
+    return header_blocks.added(headers, name, text)
 
 
 def _parse(text: str) -> int | None:

@@ -11,14 +11,14 @@ from penstock.engine.rules.base import Rule
 from penstock.engine.settings import SECOND
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 LOOK_INTERVAL_NS = SECOND
 """Between two looks; a batch whose time is over takes nothing more in any case."""
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For streams that allow it; open batches stay when such a stream is updated."""
     if not entry.config.allow_batched:
         return None
@@ -30,7 +30,7 @@ def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
 class FastBatches(Rule):
     """The fast-ingest batches of one stream."""
 
-    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
         """The stream takes them from now on."""
         batches = account.batches
         self._core = entry.core

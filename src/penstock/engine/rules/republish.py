@@ -13,22 +13,22 @@ from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_COUNT, STAGE_STORED, STAGED
 from penstock.engine import transforms
 from penstock.engine.rules.base import Handler, Rule, Verdict
-from penstock.engine.rules.blocks import STATUS
+from penstock.engine.rules.header_blocks import STATUS
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For streams that republish."""
     wanted = entry.config.republish
     if wanted is None:
         return None
-    return Republished(entry, transforms.parse(wanted.src, wanted.dest, account.random_below))
+    return Republish(entry, transforms.parse(wanted.src, wanted.dest, account.random_below))
 
 
-class Republished(Rule):
+class Republish(Rule):
     """Republishing of one stream."""
 
     every = True

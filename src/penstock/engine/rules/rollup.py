@@ -15,18 +15,18 @@ from penstock.core.stream.draft import Draft
 from penstock.core.stream.refusals import STAGE_ROLLUP, STAGE_STORED
 from penstock.core.stream.rollup import roll_up
 from penstock.engine.rules.base import Handler, Rule, Verdict
-from penstock.engine.subject_rules import is_literal
+from penstock.engine.subject_checks import is_literal
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 HEADER = b"Nats-Rollup"
 SUBJECT = b"sub"
 ALL = b"all"
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For streams that allow it."""
     return Rollup(entry) if allowed(entry) else None
 

@@ -24,8 +24,8 @@ from penstock.core.stream.refusals import (
 from penstock.engine.rules.base import Handler, Rule, Verdict
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 _HEADERS = {
     STAGE_BATCH: b"Nats-Batch-Id",
@@ -72,14 +72,14 @@ class RuleSet:
         return min(due, default=0)
 
 
-Feature = Callable[["Account", "StreamEntry"], Rule | None]
+Feature = Callable[["JetStreamAccount", "StreamEntry"], Rule | None]
 
 FEATURES: tuple[tuple[str, Callable[[StreamConfig], object]], ...] = (
-    ("transform", lambda config: config.subject_transform),
+    ("subject_transform", lambda config: config.subject_transform),
     ("counters", lambda config: config.allow_msg_counter),
     ("fast_batches", lambda config: config.allow_batched),
     ("atomic", lambda config: config.allow_atomic),
-    ("lifetimes", lambda config: config.allow_msg_ttl),
+    ("message_ttl", lambda config: config.allow_msg_ttl),
     ("schedules", lambda config: config.allow_msg_schedules),
     ("rollup", lambda config: config.allow_rollup_hdrs),
     ("republish", lambda config: config.republish),
@@ -89,7 +89,7 @@ configuration finds the former rules in `StreamEntry.rules`.
 """
 
 
-def apply(account: "Account", entry: "StreamEntry") -> None:
+def apply(account: "JetStreamAccount", entry: "StreamEntry") -> None:
     """Give a stream the rules that its configuration asks for. Called when it is made, recovered or
     updated.
     """

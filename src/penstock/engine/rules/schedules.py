@@ -19,19 +19,19 @@ from penstock.core.stream.message_ttl import marked, prune
 from penstock.core.stream.refusals import STAGE_SCHEDULE, STAGE_STORED, STAGED, parse_ttl
 from penstock.core.stream.rollup import roll_up
 from penstock.core.stream.stream import StreamRefused
-from penstock.engine.rules import blocks, lifetimes, rollup, transform
+from penstock.engine.cron import Due, TimetableError, ZoneError, due, zone_of
+from penstock.engine.rules import header_blocks, message_ttl, rollup, subject_transform
 from penstock.engine.rules.base import Handler, Rule, Verdict, refusal
-from penstock.engine.rules.saved import SavedAgenda
+from penstock.engine.rules.saved_deadlines import SavedDeadlines
 from penstock.engine.settings import MILLISECOND, SECOND
-from penstock.engine.subject_rules import any_collision
-from penstock.engine.timetables import Due, TimetableError, ZoneError, due, zone_of
+from penstock.engine.subject_checks import any_collision
 from penstock.engine.transforms import publishable
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
 
 PATTERN = b"Nats-Schedule"
 ZONE = b"Nats-Schedule-Time-Zone"
@@ -49,7 +49,7 @@ _NOT_PRODUCED = (b"Nats-Schedule", b"Nats-Expected-")
 _NOT_PRODUCED_NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
 
 
-def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
     """For streams with schedules; it stays the same over changes of the configuration."""
     if not entry.config.allow_msg_schedules:
         return None
@@ -62,12 +62,12 @@ def feature(account: "Account", entry: "StreamEntry") -> Rule | None:
 class Schedules(Rule):
     """The schedules of one stream."""
 
-    def __init__(self, account: "Account", entry: "StreamEntry") -> None:
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
         """Takes up the schedules that the stream holds."""
         self._account = account
         self._entry = entry
         self._core = entry.core
-        self._saved = SavedAgenda(account, entry, "schedules")
+        self._saved = SavedDeadlines(account, entry, "schedules")
         self._recover()
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -114,7 +114,7 @@ class Schedules(Rule):
             raise errors.MessageSchedulesSourceInvalidError()
         wanted = (value(headers, rollup.HEADER) or b"").lower()
         if not wanted:
-            draft.change(headers=blocks.added(headers, rollup.HEADER, rollup.SUBJECT))
+            draft.change(headers=header_blocks.added(headers, rollup.HEADER, rollup.SUBJECT))
         elif wanted != rollup.SUBJECT:
             raise errors.MessageSchedulesRollupInvalidError()
 
@@ -193,9 +193,9 @@ class Schedules(Rule):
         source = _text(headers, SOURCE)
         content = (self._core.log.last_of(source) if source else None) or message
         block = produced(content.headers, message, following)
-        target = transform.subject_of(self._entry, target)
+        target = subject_transform.subject_of(self._entry, target)
         try:
-            self._core.store(target, content.payload, lifetimes.raised(self._entry, block))
+            self._core.store(target, content.payload, message_ttl.raised(self._entry, block))
         except StreamRefused:
             self._saved.agenda.add(now_ns + RETRY_NS, seq)
             return
@@ -253,14 +253,18 @@ def due_of(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
 
 def produced(headers: bytes, schedule: StoredMessage, following: Due) -> bytes:
     """The header block of what a schedule makes, from that of the message whose body it takes."""
-    block = blocks.without(blocks.without_prefix(headers, *_NOT_PRODUCED), *_NOT_PRODUCED_NAMES)
+    block = header_blocks.without(
+        header_blocks.without_prefix(headers, *_NOT_PRODUCED), *_NOT_PRODUCED_NAMES
+    )
     subject = schedule.subject.encode("utf-8", "surrogateescape")
-    block = blocks.added(block, SCHEDULER, subject)
-    block = blocks.added(block, NEXT, following.text.encode() if following.repeats else PURGE)
+    block = header_blocks.added(block, SCHEDULER, subject)
+    block = header_blocks.added(
+        block, NEXT, following.text.encode() if following.repeats else PURGE
+    )
     for name, given in ((b"Nats-TTL", TTL), (rollup.HEADER, ROLLUP)):
         text = value(schedule.headers, given)
         if text:
-            block = blocks.added(block, name, text)
+            block = header_blocks.added(block, name, text)
     return block
 
 

@@ -14,7 +14,7 @@ from penstock.core.protocol.subjects import collide
 from penstock.engine import transforms
 from penstock.engine.settings import MAX_ITEMS, MAX_TRANSFORM_LETTERS
 from penstock.engine.sources.identity import index_name
-from penstock.engine.subject_rules import check_size, is_literal, is_valid, nested, overlap
+from penstock.engine.subject_checks import check_size, is_literal, is_valid, nested, overlap
 
 Find = Callable[[str], StreamConfig | None]
 Invalid = errors.StreamInvalidConfigError

@@ -2,7 +2,7 @@
 
     RouterLink    the account's own subjects: a consumer of this server, or who else serves the API
                   prefix here
-    a remote      another NATS server, under the API prefix of its domain: server/remote
+    a remote      another NATS server, under the API prefix of its domain: server/origin_servers
 
 A link does not block and keeps no order but that of one direction. Knows nothing of streams.
 """

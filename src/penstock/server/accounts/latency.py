@@ -25,7 +25,7 @@ from penstock.core.broker.service_imports import (
     Service,
 )
 from penstock.nuid import Nuid
-from penstock.server.accounts.who import client_info
+from penstock.server.accounts.client_info import client_info
 from penstock.server.settings.accounts import Latency
 
 if TYPE_CHECKING:

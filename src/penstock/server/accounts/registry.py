@@ -18,8 +18,8 @@ from penstock.server.settings.accounts import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.engine.account import Account as EngineAccount
-    from penstock.server.accounts.links import Links
+    from penstock.engine.account import JetStreamAccount
+    from penstock.server.accounts.active_imports import ActiveImports
     from penstock.server.accounts.sharing import TokenCheck
 
 
@@ -33,7 +33,7 @@ class ServerAccount:
         self.connections: dict[int, Connection] = {}  # by id: clients and leaf nodes
         self.leafnodes: set[int] = set()  # which of them are leaf nodes
         self.total_connections = 0  # ever
-        self.jetstream: EngineAccount | None = None
+        self.jetstream: JetStreamAccount | None = None
         self.slow_consumers = 0
         self.expired = False  # its JWT has: nobody gets in
 
@@ -101,7 +101,7 @@ class Accounts:
         self.call_at: Callable[[int, Callable[[], None]], object] | None = None
         self.report: Callable[[str], object] = lambda line: None
         self._of: dict[int, ServerAccount] = {}  # connection id -> account
-        self._links: Links | None = None
+        self._links: ActiveImports | None = None
         self.default = self._make(AccountSettings(DEFAULT_ACCOUNT))
         self.system: ServerAccount | None = None
         if not no_system:
@@ -240,11 +240,13 @@ class Accounts:
         if self._links is not None or settings.exports or settings.imports:
             self._need_links().link(account)
 
-    def _need_links(self) -> "Links":
+    def _need_links(self) -> "ActiveImports":
         if self._links is None:
-            from penstock.server.accounts.links import Links  # few servers share anything
+            from penstock.server.accounts.active_imports import (
+                ActiveImports,  # few servers share anything
+            )
 
-            self._links = Links(self)
+            self._links = ActiveImports(self)
         return self._links
 
     # -- what is being done

@@ -1,19 +1,27 @@
-"""Who a connection is: checks what CONNECT shows against users, keys, JWTs or a callout service.
+"""Authentication: checks what CONNECT shows against users, nkeys, JWTs or an auth callout.
 
-    Credentials + Peer -> Gate.check -> Admitted | Refused | Later (one of the two, when it comes)
+    Credentials + AuthContext -> Authenticator.check -> Admitted | Refused
+                                                      | PendingOutcome: one of the two, later
 
-The rest of the server asks the result, not how it came about.
+The rest of the server reads the outcome and does not know which way led to it.
 """
 
-from penstock.server.auth.gate import Gate
-from penstock.server.auth.result import Admitted, Later, Limits, Outcome, Peer, Refused
+from penstock.server.auth.authenticator import Authenticator
+from penstock.server.auth.result import (
+    Admitted,
+    AuthContext,
+    Limits,
+    Outcome,
+    PendingOutcome,
+    Refused,
+)
 
 __all__ = [
     "Admitted",
-    "Gate",
-    "Later",
+    "AuthContext",
+    "Authenticator",
     "Limits",
     "Outcome",
-    "Peer",
+    "PendingOutcome",
     "Refused",
 ]

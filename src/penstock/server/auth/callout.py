@@ -16,13 +16,13 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink, Router
 from penstock.nkeys import NONCE_BYTES, USER, CurvePair, KeyPair, NkeyError
 from penstock.server.auth.claims import ANY, ResponseClaims, UserClaims
+from penstock.server.auth.connect_options import Credentials
 from penstock.server.auth.from_claims import permissions
-from penstock.server.auth.hello import Credentials
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.jwt import encode as encode_jwt
 from penstock.server.auth.operator import OperatorMode, Record, kind_allowed
-from penstock.server.auth.result import Admitted, Later, Outcome, Peer, Refused
-from penstock.server.auth.scopes import ScopeError
+from penstock.server.auth.result import Admitted, AuthContext, Outcome, PendingOutcome, Refused
+from penstock.server.auth.scoped_keys import ScopeError
 from penstock.server.auth.validity import allowed_until_ns
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
@@ -34,7 +34,7 @@ AUDIENCE = "nats-authorization-request"
 XKEY_HEADER = "Nats-Server-Xkey"
 
 
-class House(Protocol):
+class CalloutServer(Protocol):
     """What the callout needs of the server around it."""
 
     def router(self, account: str) -> Router | None:
@@ -44,7 +44,7 @@ class House(Protocol):
         """Since the epoch."""
 
     def call_at(self, when_ns: int, call: Callable[[], None]) -> None:
-        """Later, on the loop's thread."""
+        """PendingOutcome, on the loop's thread."""
 
     def warn(self, text: str) -> None:
         """A line for the operator."""
@@ -70,34 +70,34 @@ class Callout:
         self,
         settings: Settings,
         keys: ServerKeys,
-        house: House,
+        server: CalloutServer,
         server_name: str,
         operator: OperatorMode | None = None,
     ) -> None:
         """The settings' auth_callout, or that of the accounts' JWTs."""
         self.settings = settings
         self.keys = keys
-        self.house = house
+        self.server = server
         self.server_name = server_name
         self.operator = operator
 
     # -- which clients are asked about
 
-    def review(self, outcome: Outcome, asked: Credentials, peer: Peer) -> Outcome:
+    def review(self, outcome: Outcome, asked: Credentials, context: AuthContext) -> Outcome:
         """What the users table says of a client, and then the service."""
-        if isinstance(outcome, Later) and outcome.outcome is None:
-            later = Later()
+        if isinstance(outcome, PendingOutcome) and outcome.outcome is None:
+            later = PendingOutcome()
 
             def known(found: Admitted | Refused) -> None:
-                reviewed = self.review(found, asked, peer)
-                if isinstance(reviewed, Later):
+                reviewed = self.review(found, asked, context)
+                if isinstance(reviewed, PendingOutcome):
                     reviewed.then(later.settle)
                 else:
                     later.settle(reviewed)
 
             outcome.then(known)
             return later
-        if isinstance(outcome, Later):
+        if isinstance(outcome, PendingOutcome):
             assert outcome.outcome is not None
             outcome = outcome.outcome
         callout = self.settings.auth_callout
@@ -105,12 +105,12 @@ class Callout:
         own = callout.account or DEFAULT_ACCOUNT
         if isinstance(outcome, Admitted):
             account = outcome.account or DEFAULT_ACCOUNT
-            elsewhere = account != DEFAULT_ACCOUNT and not peer.leaf
+            elsewhere = account != DEFAULT_ACCOUNT and not context.leaf
             if elsewhere and callout.allowed_accounts and account not in callout.allowed_accounts:
                 return outcome
         if shown_as(asked) in callout.auth_users:
             return _guarded(outcome, own)
-        question = _Question(self, asked, peer, own, callout.issuer, callout.xkey, None, "")
+        question = _Question(self, asked, context, own, callout.issuer, callout.xkey, None, "")
         return self._ask(question, own)
 
     def review_in(
@@ -120,7 +120,7 @@ class Callout:
         user: UserClaims,
         token: str,
         asked: Credentials,
-        peer: Peer,
+        context: AuthContext,
     ) -> Outcome:
         """In the operator mode: the account of the user's JWT may have a service."""
         authorization = record.claims.nats.authorization
@@ -129,12 +129,14 @@ class Callout:
         if user.sub in authorization.auth_users:
             return _guarded(outcome, record.claims.sub)
         account = record.claims.sub
-        question = _Question(self, asked, peer, account, account, authorization.xkey, record, token)
+        question = _Question(
+            self, asked, context, account, account, authorization.xkey, record, token
+        )
         question.name_tag, question.tags = outcome.name_tag, outcome.tags
         return self._ask(question, account)
 
     def _ask(self, question: "_Question", own: str) -> Outcome:
-        later, answer = Later(), Later()
+        later, answer = PendingOutcome(), PendingOutcome()
         answer.then(lambda found: later.settle(_guarded(found, own)))
         question.ask(answer)
         return later.outcome or later
@@ -147,7 +149,7 @@ class _Question:
         self,
         callout: Callout,
         asked: Credentials,
-        peer: Peer,
+        context: AuthContext,
         account: str,
         issuer: str,
         xkey: str,
@@ -156,7 +158,7 @@ class _Question:
     ) -> None:
         self.callout = callout
         self.asked = asked
-        self.peer = peer
+        self.context = context
         self.account = account  # that the service listens in
         self.issuer = issuer
         self.xkey = xkey
@@ -167,16 +169,16 @@ class _Question:
         # Nobody needs the private half: it is a name for this request alone.
         self.user_key = KeyPair(USER, os.urandom(32)).public
         self.reply = f"$SYS._INBOX.{os.urandom(12).hex()}"
-        self.answer = Later()
+        self.answer = PendingOutcome()
         self._sink = CallbackSink(self._came)
 
-    def ask(self, answer: Later) -> None:
+    def ask(self, answer: PendingOutcome) -> None:
         """Send the request; the answer is settled when it comes, or at the timeout."""
         self.answer = answer
-        house = self.callout.house
-        router = house.router(self.account)
+        server = self.callout.server
+        router = server.router(self.account)
         if router is None:
-            house.warn(f'No valid account "{self.account}" for auth callout request')
+            server.warn(f'No valid account "{self.account}" for auth callout request')
             answer.settle(Refused("no account for the auth callout"))
             return
         keys = self.callout.keys
@@ -186,13 +188,13 @@ class _Question:
             headers = f"NATS/1.0\r\n{XKEY_HEADER}: {keys.curve.public}\r\n\r\n".encode()
         router.attach(self.reply, self._sink)
         timeout_ns = self.callout.settings.auth_timeout_ns
-        house.call_at(house.now_ns() + timeout_ns, self._late)
+        server.call_at(server.now_ns() + timeout_ns, self._late)
         router.publish_message(SUBJECT, payload, self.reply, headers)
 
     def _request(self) -> str:
-        callout, asked, peer = self.callout, self.asked, self.peer
+        callout, asked, context = self.callout, self.asked, self.context
         settings = callout.settings
-        now_s = callout.house.now_ns() // SECOND_NS
+        now_s = callout.server.now_ns() // SECOND_NS
         server = {
             "name": callout.server_name,
             "host": settings.host,
@@ -201,15 +203,15 @@ class _Question:
             "xkey": callout.keys.curve.public if self.xkey else "",
         }
         client = {
-            "host": peer.host,
-            "id": peer.cid,
+            "host": context.host,
+            "id": context.cid,
             "user": shown_as(asked) or "",
             "name": asked.name,
             "tags": self.tags,
             "name_tag": self.name_tag,
-            "kind": "Leafnode" if peer.leaf else "Client",
-            "type": "" if peer.leaf else _types(peer.kind),
-            "nonce": peer.nonce if asked.sig else "",
+            "kind": "Leafnode" if context.leaf else "Client",
+            "type": "" if context.leaf else _types(context.kind),
+            "nonce": context.nonce if asked.sig else "",
         }
         shown = {
             "jwt": self.token,
@@ -229,8 +231,8 @@ class _Question:
             "connect_opts": {**_filled(shown), "protocol": asked.protocol},
             "type": "authorization_request",
         }
-        if peer.tls is not None:
-            nats["client_tls"] = peer.tls
+        if context.tls is not None:
+            nats["client_tls"] = context.tls
         claims = {
             "aud": AUDIENCE,
             "exp": now_s + max(settings.auth_timeout_ns // SECOND_NS, 1),
@@ -249,13 +251,13 @@ class _Question:
         try:
             outcome: Admitted | Refused = self._read(data)
         except (JwtError, NkeyError, ScopeError, UnicodeDecodeError) as problem:
-            self.callout.house.warn(f"{problem}"[:500])
+            self.callout.server.warn(f"{problem}"[:500])
             outcome = Refused(str(problem))
         self._settle(outcome)
         return True
 
     def _settle(self, outcome: Admitted | Refused) -> None:
-        router = self.callout.house.router(self.account)
+        router = self.callout.server.router(self.account)
         if router is not None:
             router.detach(self.reply, self._sink)
         self.answer.settle(outcome)
@@ -271,7 +273,7 @@ class _Question:
         if sealed:
             data = self.callout.keys.curve.open(data, self.xkey)
         response = decode(data.decode("ascii").strip(), ResponseClaims)
-        now_s = self.callout.house.now_ns() // SECOND_NS
+        now_s = self.callout.server.now_ns() // SECOND_NS
         nats = response.nats
         if response.sub != self.user_key:
             raise JwtError("Auth callout violation: response is not for expected user")
@@ -299,7 +301,7 @@ class _Question:
 
     def _place(self, user: UserClaims) -> Admitted:
         """The account that the service puts the user in, and what that says of it."""
-        now_ns = self.callout.house.now_ns()
+        now_ns = self.callout.server.now_ns()
         if self.record is None:
             if user.nats.issuer_account:
                 raise JwtError("Attempted to use issuer_account outside of the operator mode")
@@ -313,12 +315,12 @@ class _Question:
             assert self.callout.operator is not None
             nats = self.callout.operator.scoped(user, record)
             default = record.settings.default_permissions
-        if not account or self.callout.house.router(account) is None:
+        if not account or self.callout.server.router(account) is None:
             raise JwtError(f'No valid account "{account}" for auth callout response')
         until_ns = allowed_until_ns(nats, now_ns)
         if until_ns is None:
             raise JwtError("Authorized user outside of valid connect times")
-        if not kind_allowed(nats.allowed_connection_types, self.peer.kind):
+        if not kind_allowed(nats.allowed_connection_types, self.context.kind):
             raise JwtError("Authorized user using invalid connection type")
         own = permissions(nats.pub, nats.sub, nats.resp)
         return Admitted(

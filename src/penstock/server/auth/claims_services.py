@@ -15,7 +15,7 @@ from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import CallbackSink, Router
 from penstock.nkeys import ACCOUNT, is_public
 from penstock.server.auth.claims import AccountClaims, GenericClaims
-from penstock.server.auth.folder import FolderError, FolderResolver
+from penstock.server.auth.folder_resolver import FolderError, FolderResolver
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.operator import OperatorMode
 from penstock.server.auth.resolvers import MemoryResolver

@@ -28,7 +28,7 @@ from penstock.server.settings.users import (
     RESPONSES_MAX,
     Permissions,
     Responses,
-    Rules,
+    SubjectPermission,
 )
 
 _RESPONSES = {"": SINGLETON, "Singleton": SINGLETON, "Stream": STREAMED, "Chunked": CHUNKED}
@@ -89,10 +89,10 @@ def permissions(
     return None if found == Permissions() else found
 
 
-def _rules(rules: Permission | None) -> Rules:
+def _rules(rules: Permission | None) -> SubjectPermission:
     if rules is None:
-        return Rules()
-    return Rules(rules.allow or None, rules.deny or [])
+        return SubjectPermission()
+    return SubjectPermission(rules.allow or None, rules.deny or [])
 
 
 def _jetstream(limits: LimitsPart) -> dict[str, JetStreamLimits] | None:

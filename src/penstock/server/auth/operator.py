@@ -17,21 +17,21 @@ from penstock.server.auth.claims import (
     UserClaims,
     UserPart,
 )
+from penstock.server.auth.connect_options import Credentials
 from penstock.server.auth.from_claims import account_settings, permissions
-from penstock.server.auth.hello import Credentials
 from penstock.server.auth.jwt import JwtError, decode
 from penstock.server.auth.result import (
     Admitted,
-    Later,
+    AuthContext,
     Limits,
     Outcome,
-    Peer,
+    PendingOutcome,
     Refused,
 )
-from penstock.server.auth.scopes import ScopeError, fill
-from penstock.server.auth.table import PROXY_REQUIRED
+from penstock.server.auth.scoped_keys import ScopeError, fill
+from penstock.server.auth.users_table import PROXY_REQUIRED
 from penstock.server.auth.validity import allowed_until_ns, from_allowed_network
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings import Settings
 from penstock.server.settings.accounts import AccountSettings, Export, Import
 from penstock.server.settings.operator import Operator
@@ -63,7 +63,7 @@ class Place(Protocol):
         """A new account, or a changed one."""
 
 
-class Record(Plain):
+class Record(FastDataclass):
     """An account that came from its JWT."""
 
     claims: AccountClaims
@@ -215,7 +215,7 @@ class OperatorMode:
 
     # -- users
 
-    def check(self, asked: Credentials, peer: Peer) -> Outcome:
+    def check(self, asked: Credentials, context: AuthContext) -> Outcome:
         """Who shows this JWT."""
         token = asked.jwt
         try:
@@ -237,17 +237,17 @@ class OperatorMode:
         if self.pinned and user.account not in self.pinned:
             self.pinned_failures += 1
             return Refused("the account is not one of the pinned ones")
-        later = Later()
+        later = PendingOutcome()
 
         def judge(record: Record | None) -> None:
             outcome: Outcome
             if record is None:
                 outcome = Refused("Account JWT lookup error")
             else:
-                outcome = self._judge(user, token, record, asked, peer)
+                outcome = self._judge(user, token, record, asked, context)
                 if self.callout is not None:
-                    outcome = self.callout.review_in(record, outcome, user, token, asked, peer)
-            if isinstance(outcome, Later):
+                    outcome = self.callout.review_in(record, outcome, user, token, asked, context)
+            if isinstance(outcome, PendingOutcome):
                 outcome.then(later.settle)
             else:
                 later.settle(outcome)
@@ -256,7 +256,7 @@ class OperatorMode:
         return later.outcome or later
 
     def _judge(
-        self, user: UserClaims, token: str, record: Record, asked: Credentials, peer: Peer
+        self, user: UserClaims, token: str, record: Record, asked: Credentials, context: AuthContext
     ) -> Admitted | Refused:
         now_ns = self.clock()
         try:
@@ -267,16 +267,16 @@ class OperatorMode:
             return Refused("Account JWT has expired")
         if nats.bearer_token and record.claims.nats.limits.disallow_bearer:
             return Refused("Account does not allow bearer tokens")
-        if not kind_allowed(nats.allowed_connection_types, peer.kind):
+        if not kind_allowed(nats.allowed_connection_types, context.kind):
             return Refused("Connection type not allowed")
         if not nats.bearer_token:
             raw = read_signature(asked.sig)
-            if not raw or not peer.nonce or not verify(user.sub, peer.nonce.encode(), raw):
+            if not raw or not context.nonce or not verify(user.sub, context.nonce.encode(), raw):
                 return Refused("Signature not verified")
         if record.revoked(user.sub, user.iat):
             return Refused("User authentication revoked")
-        if not from_allowed_network(nats, peer.host):
-            return Refused(f"Bad src Ip {peer.host}")
+        if not from_allowed_network(nats, context.host):
+            return Refused(f"Bad src Ip {context.host}")
         until_ns = allowed_until_ns(nats, now_ns)
         if until_ns is None:
             return Refused("Outside connect times")

@@ -21,7 +21,7 @@ ADDRESSES_MAX = 10_000
 BCRYPT_BYTES = 72  # bcrypt looks at no more
 _NICER = 10
 
-Home = Callable[[Callable[[], None]], None]
+RunOnLoop = Callable[[Callable[[], None]], None]
 """Runs a call on the loop's thread, soon; called from other threads."""
 
 
@@ -48,9 +48,9 @@ def check_bcrypt(stored: str, given: str) -> bool:
 class Passwords:
     """Checks secrets; all methods are called on the loop's thread."""
 
-    def __init__(self, home: Home) -> None:
-        """`home` brings answers of the threads back to the loop."""
-        self._home = home
+    def __init__(self, run_on_loop: RunOnLoop) -> None:
+        """`run_on_loop` brings answers of the threads back to the loop."""
+        self._run_on_loop = run_on_loop
         self._pool: ThreadPoolExecutor | None = None
         self._workers = max((os.cpu_count() or 2) - 1, 1)
         self._running = 0
@@ -92,7 +92,9 @@ class Passwords:
             self._pool = ThreadPoolExecutor(self._workers, "bcrypt", initializer=_be_nice)
 
         def ended(future: "Future[bool]") -> None:
-            self._home(lambda: self._ended(future.exception() is None and future.result(), answer))
+            self._run_on_loop(
+                lambda: self._ended(future.exception() is None and future.result(), answer)
+            )
 
         self._pool.submit(check_bcrypt, stored, given).add_done_callback(ended)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.server.auth.passwords import Home
+from penstock.server.auth.passwords import RunOnLoop
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,14 +40,14 @@ class UrlResolver:
     """
 
     def __init__(
-        self, url: str, timeout_ns: int, home: Home, report: Callable[[str], object]
+        self, url: str, timeout_ns: int, run_on_loop: RunOnLoop, report: Callable[[str], object]
     ) -> None:
         """ValueError when the url is not http or https."""
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(f"an account resolver's URL is http:// or https://, not {url!r}")
         self._url = url if url.endswith("/") else f"{url}/"
         self._timeout = timeout_ns / 1_000_000_000
-        self._home = home
+        self._run_on_loop = run_on_loop
         self._report = report
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: dict[str, list[Callable[[str | None], None]]] = {}
@@ -63,7 +63,7 @@ class UrlResolver:
 
             self._pool = ThreadPoolExecutor(_THREADS, "resolver")
         future = self._pool.submit(_get, f"{self._url}{account}", self._timeout)
-        future.add_done_callback(lambda done: self._home(lambda: self._came(account, done)))
+        future.add_done_callback(lambda done: self._run_on_loop(lambda: self._came(account, done)))
 
     def _came(self, account: str, done: "Future[str]") -> None:
         problem = done.exception()

@@ -5,7 +5,7 @@ Knows nothing of connections.
 
 from collections.abc import Callable
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings.users import Permissions, User
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NO_LIMIT = -1
 
 
-class Peer(Plain):
+class AuthContext(FastDataclass):
     """Where a connection comes from."""
 
     host: str
@@ -41,7 +41,7 @@ class Peer(Plain):
     single: "Single | None" = None  # the listener's own user or token; None: the server's
 
 
-class Limits(Plain):
+class Limits(FastDataclass):
     """What one connection may use; NO_LIMIT where there is none of its own."""
 
     subscriptions: int = NO_LIMIT
@@ -52,7 +52,7 @@ class Limits(Plain):
 UNLIMITED = Limits()
 
 
-class Admitted(Plain):
+class Admitted(FastDataclass):
     """Somebody who may come in, and as whom."""
 
     name: str  # as monitoring shows it
@@ -80,7 +80,7 @@ class Admitted(Plain):
         return f"{kind}:{self.name}" if self.name else ""
 
 
-class Refused(Plain):
+class Refused(FastDataclass):
     """Somebody who may not."""
 
     why: str = ""  # for the log; never the client
@@ -88,7 +88,7 @@ class Refused(Plain):
     reason: str = "Authentication Failure"
 
 
-class Later:
+class PendingOutcome:
     """An answer that is not there yet. It comes once, on the loop's thread."""
 
     __slots__ = ("_waiting", "outcome")
@@ -115,4 +115,4 @@ class Later:
             call(outcome)
 
 
-Outcome = Admitted | Refused | Later
+Outcome = Admitted | Refused | PendingOutcome

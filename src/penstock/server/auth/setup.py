@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from penstock.core.broker.router import Router
 from penstock.server.accounts.registry import Accounts
+from penstock.server.auth.authenticator import Authenticator
 from penstock.server.auth.callout import Callout, ServerKeys
 from penstock.server.auth.claims_services import ClaimsServices
-from penstock.server.auth.folder import FolderResolver
-from penstock.server.auth.gate import Gate
+from penstock.server.auth.folder_resolver import FolderResolver
 from penstock.server.auth.jwt import JwtError
 from penstock.server.auth.operator import OperatorMode, Record
-from penstock.server.auth.passwords import Home
+from penstock.server.auth.passwords import RunOnLoop
 from penstock.server.auth.resolvers import MemoryResolver, UrlResolver
 from penstock.server.errors import StartError
 from penstock.server.logs.log import Log
@@ -43,18 +43,18 @@ class Setup:
         self,
         settings: Settings,
         accounts: Accounts,
-        gate: Gate,
+        authenticator: Authenticator,
         clients: "Clients",
         log: Log,
-        home: Home,
+        run_on_loop: RunOnLoop,
     ) -> None:
         """What they look at; `connect` puts them in place."""
         self.settings = settings
         self.accounts = accounts
-        self.gate = gate
+        self.authenticator = authenticator
         self.clients = clients
         self.log = log
-        self.home = home
+        self.run_on_loop = run_on_loop
         self.operator: OperatorMode | None = None
 
     def connect(
@@ -62,13 +62,15 @@ class Setup:
     ) -> None:
         """Make what the settings ask for; StartError when a folder can't be used."""
         if self.settings.operator is not None:
-            self.operator = self.gate.operator = self._make_operator(self.settings.operator)
+            self.operator = self.authenticator.operator = self._make_operator(
+                self.settings.operator
+            )
             self._serve(self.operator, server)
         callout = Callout(self.settings, keys, self, server_name, self.operator)
         if self.operator is not None:
             self.operator.callout = callout
         else:
-            self.gate.callout = callout
+            self.authenticator.callout = callout
 
     def reloaded(self) -> None:
         """The settings were read again: JWTs that `resolver_preload` has now, pinned accounts."""
@@ -107,7 +109,7 @@ class Setup:
     def _resolver(self, settings: Operator) -> "MemoryResolver | UrlResolver | FolderResolver":
         wanted = settings.resolver or ResolverSettings()
         if wanted.kind == "url":
-            return UrlResolver(wanted.url, wanted.timeout_ns, self.home, self.warn)
+            return UrlResolver(wanted.url, wanted.timeout_ns, self.run_on_loop, self.warn)
         if wanted.kind == "memory":
             return MemoryResolver(settings.preload)
         try:

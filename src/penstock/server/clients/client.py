@@ -4,21 +4,21 @@ finds them out.
 
 from penstock.core.base.quoting import quoted
 from penstock.core.broker.reactor import Connection
-from penstock.server.clients.wheel import NEVER_NS
-from penstock.server.plain import Plain
+from penstock.server.clients.timer_wheel import NEVER_NS
+from penstock.server.fast_dataclass import FastDataclass
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.server.accounts.registry import ServerAccount
     from penstock.server.auth import Admitted
-    from penstock.server.transports.tls import TlsFacts
+    from penstock.server.transports.tls import TlsInfo
 
 WEBSOCKET = "WEBSOCKET"  # the kind of connections that come in frames
 LEAFNODE = "LEAFNODE"  # and of other servers
 
 
-class Cookies(Plain):
+class Cookies(FastDataclass):
     """Credentials that came with a WebSocket's request: used where CONNECT says nothing."""
 
     jwt: str = ""
@@ -65,7 +65,7 @@ class Client:
         self.user = ""
         self.protocol = 0
         self.max_payload = NEVER_NS  # bytes; the narrower of its own limits
-        self.tls: TlsFacts | None = None  # what its handshake has told
+        self.tls: TlsInfo | None = None  # what its handshake has told
         self.cookies: Cookies | None = None  # credentials of a WebSocket's request
         self.kind = "STANDARD"  # connection type, as users may restrict it
         self.nonce = ""  # what INFO asked it to sign

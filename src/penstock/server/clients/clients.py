@@ -8,15 +8,15 @@ timer. Nothing here runs per message. Knows nothing of sockets; time comes from 
 from penstock.core.broker.reactor import Connection, Reactor
 from penstock.core.broker.router import Router
 from penstock.core.broker.session import PENDING
-from penstock.server.auth import Admitted, Gate, Later, Peer, Refused
-from penstock.server.auth.compile import permits_of
+from penstock.server.auth import Admitted, AuthContext, Authenticator, PendingOutcome, Refused
+from penstock.server.auth.compiled_permissions import permits_of
+from penstock.server.clients.auth_context import auth_context, has_guest, must_log_in, with_cookies
 from penstock.server.clients.client import WEBSOCKET, Client, full_label, where
-from penstock.server.clients.departed import Past, Ring, departed
-from penstock.server.clients.peers import has_guest, must_log_in, peer_of, with_cookies
-from penstock.server.clients.wheel import NEVER_NS, STEP_NS, Wheel
+from penstock.server.clients.closed_connections import ClosedConnections, ClosedTotals, departed
+from penstock.server.clients.timer_wheel import NEVER_NS, STEP_NS, TimerWheel
 from penstock.server.identity import Greeting, new_nonce
-from penstock.server.logs.complaints import Complaints
 from penstock.server.logs.log import Log
+from penstock.server.logs.rate_limited_log import RateLimitedLog
 from penstock.server.settings import Settings
 from penstock.server.units import SECOND_NS
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.core.protocol.permissions import ConnectionPermissions
     from penstock.server.accounts.registry import Accounts, ServerAccount
-    from penstock.server.auth.hello import Credentials
+    from penstock.server.auth.connect_options import Credentials
     from penstock.server.system import System
 
 FIRST_PING_NS = 2 * SECOND_NS
@@ -45,7 +45,7 @@ class Clients:
         settings: Settings,
         greeting: Greeting,
         log: Log,
-        gate: Gate,
+        authenticator: Authenticator,
         accounts: "Accounts",
     ) -> None:
         """The clients of a reactor; settings are looked at anew each time.
@@ -60,22 +60,22 @@ class Clients:
         self.open = 0
         self.total = 0
         self.stale = 0
-        self._past: dict[str, Past] = {}  # by account
+        self._past: dict[str, ClosedTotals] = {}  # by account
         self.system: System | None = None  # is told who comes and goes
-        self.gate = gate
+        self.authenticator = authenticator
         self.accounts = accounts
         self.admit: Callable[[Connection, Router], object] = _nothing
         self.recheck: Callable[[Connection], object] = _nothing
         self.kick: Callable[[], object] = _nothing
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda when_ns, call: call()
         self.sweep_by: Callable[[int], object] = _nothing
-        self._violations = Complaints(log, "permissions violations")
-        self._refusals = Complaints(log, "authentication errors")
-        self._broken = Complaints(log, "protocol errors")
-        self._surplus = Complaints(log, "connections above a limit")
-        self._slow = Complaints(log, "slow consumers", level="INF")
-        self._wheel = Wheel()
-        self.departed = Ring(settings.max_closed_clients)
+        self._violations = RateLimitedLog(log, "permissions violations")
+        self._refusals = RateLimitedLog(log, "authentication errors")
+        self._broken = RateLimitedLog(log, "protocol errors")
+        self._surplus = RateLimitedLog(log, "connections above a limit")
+        self._slow = RateLimitedLog(log, "slow consumers", level="INF")
+        self._wheel = TimerWheel()
+        self.departed = ClosedConnections(settings.max_closed_clients)
 
     def label(self, connection: Connection) -> str:
         """How lines of the log about a connection begin: where it comes from, what it calls itself,
@@ -104,7 +104,7 @@ class Clients:
         connection.session = client
         self.open += 1
         self.total += 1
-        if self.gate.nonce_needed:
+        if self.authenticator.nonce_needed:
             client.nonce = new_nonce()
         if self.log.debug_on:
             self.log.debug(f"{where(connection, client)} - Client connection created")
@@ -173,9 +173,9 @@ class Clients:
         client = connection.session
         if not isinstance(client, Client) or not has_guest(self.settings, client.kind):
             return None
-        from penstock.server.auth.hello import Credentials
+        from penstock.server.auth.connect_options import Credentials
 
-        outcome = self.gate.check(Credentials(), self.peer(connection, client))
+        outcome = self.authenticator.check(Credentials(), self.auth_context(connection, client))
         if isinstance(outcome, Admitted) and not outcome.nkey:
             return self._bind(connection, client, outcome)
         return None
@@ -190,7 +190,7 @@ class Clients:
         """CONNECT came: set the connection's flags; its router, None when it was refused (and told
         why), or PENDING when that takes time: then `admit` is called with the router.
         """
-        from penstock.server.auth.hello import (
+        from penstock.server.auth.connect_options import (
             read_connect,  # not before the first client is greeted
         )
 
@@ -205,8 +205,8 @@ class Clients:
         asked = with_cookies(asked, client)
         client.name, client.lang, client.version = asked.name, asked.lang, asked.version
         client.protocol = asked.protocol
-        outcome = self.gate.check(asked, self.peer(connection, client))
-        if isinstance(outcome, Later):
+        outcome = self.authenticator.check(asked, self.auth_context(connection, client))
+        if isinstance(outcome, PendingOutcome):
             if outcome.outcome is None:
                 self.look_at(connection, client, NEVER_NS)  # who decides has a timeout of its own
                 outcome.then(lambda decided: self._decided(connection, client, asked, decided))
@@ -216,9 +216,9 @@ class Clients:
             return self._refuse(connection, client, asked, outcome)
         return self._enter(connection, client, asked, outcome)
 
-    def peer(self, connection: Connection, client: Client) -> Peer:
+    def auth_context(self, connection: Connection, client: Client) -> AuthContext:
         """What the gate may know of a connection besides its CONNECT."""
-        return peer_of(self.settings, client, connection.id)
+        return auth_context(self.settings, client, connection.id)
 
     def _decided(
         self,
@@ -244,15 +244,15 @@ class Clients:
         """Say no: at once, or later when this address has failed often."""
         client.user = asked.user
         self._complain(connection, client, asked, refusal)
-        self.gate.refused(self.peer(connection, client), asked, refusal)
-        patience = self.gate.patience
-        when_ns = patience.failed(client.host, self.reactor.now_ns)
+        self.authenticator.refused(self.auth_context(connection, client), asked, refusal)
+        delay = self.authenticator.failure_delay
+        when_ns = delay.failed(client.host, self.reactor.now_ns)
         if not when_ns:
             connection.fail(refusal.error, refusal.reason)
             return None
 
         def answer() -> None:
-            patience.answered(client.host)
+            delay.answered(client.host)
             connection.fail(refusal.error, refusal.reason)
             self.kick()
 
@@ -396,9 +396,9 @@ class Clients:
         text = f"{self.label(connection)} - Slow Consumer Detected: {what}"
         self._slow.say(self.reactor.now_ns, text)
 
-    def past(self, account: str) -> Past:
+    def past(self, account: str) -> ClosedTotals:
         """What the closed connections of an account came to."""
-        return self._past.setdefault(account, Past())
+        return self._past.setdefault(account, ClosedTotals())
 
     def tell_lame_duck(self) -> None:
         """Send the clients that understand it the INFO that says we are about to go."""
@@ -414,7 +414,7 @@ class Clients:
         settings = self.settings
         connections = [c for c in self.reactor.all_connections() if isinstance(c.session, Client)]
         if AUTHORIZATION & set(changed):
-            self.gate.refresh()
+            self.authenticator.refresh()
             for connection in connections:
                 self._check_again(connection)
         for connection in connections[max(settings.max_connections, 0) :]:
@@ -436,7 +436,7 @@ class Clients:
             return
         before = client.admitted or Admitted("")
         permissions = before.permissions
-        now = self.gate.still_valid(before)
+        now = self.authenticator.still_valid(before)
         if isinstance(now, Refused):
             self.expel(connection, now)
         elif client.admitted is not None:

@@ -2,8 +2,8 @@
 
 from penstock.server.config.grammar import Item
 from penstock.server.config.operations import taken
+from penstock.server.config.origin_servers import remotes
 from penstock.server.config.reader import Convert, Key, Reader
-from penstock.server.config.remotes import remotes
 from penstock.server.config.values import (
     count,
     domain,

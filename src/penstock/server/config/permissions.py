@@ -7,7 +7,7 @@ from penstock.core.protocol.subjects import valid
 from penstock.server.config.grammar import Item
 from penstock.server.config.reader import Key, Reader
 from penstock.server.config.values import kind, span, text, whole
-from penstock.server.settings.users import Permissions, Responses, Rules
+from penstock.server.settings.users import Permissions, Responses, SubjectPermission
 
 
 def read_permissions(reader: Reader, item: Item) -> Permissions:
@@ -56,7 +56,7 @@ def _rules(attribute: str, *, queues: bool) -> Key:
     table: dict[str, Key] = {"allow": allow, "deny": deny}
 
     def apply(reader: Reader, name: str, item: Item) -> None:
-        rules = Rules()
+        rules = SubjectPermission()
         if isinstance(item.value, dict):
             reader.section(item.value, table, f"permissions.{attribute}.", target=rules)
         else:

@@ -6,13 +6,12 @@ subscribe to goes there. Neither side's JetStream is seen by the other under its
 """
 
 from penstock.core.broker.leaf import Leaf, LeafPermissions
-from penstock.server.auth import Peer
-from penstock.server.auth.hello import Credentials
-from penstock.server.leaf.handshake import Connect, Grant, Info, at_least
-from penstock.server.leaf.peer import LeafPeer
+from penstock.server.auth import AuthContext
+from penstock.server.auth.connect_options import Credentials
+from penstock.server.leaf.negotiation import Connect, Grant, Info, at_least
+from penstock.server.leaf.node import LeafNode
 from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
-from penstock.server.settings.users import Permissions, User
-from penstock.server.settings.users import Rules as Grants
+from penstock.server.settings.users import Permissions, SubjectPermission, User
 
 JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
 """What never crosses a leaf node connection: each side has a JetStream of its own."""
@@ -48,7 +47,7 @@ def refusal(asked: Connect, cluster: str, min_version: str) -> tuple[str, str] |
     return None
 
 
-def credentials(asked: Connect, peer: LeafPeer, own: LeafNodes) -> tuple[Credentials, Peer]:
+def credentials(asked: Connect, node: LeafNode, own: LeafNodes) -> tuple[Credentials, AuthContext]:
     """What the gate is asked about a server."""
     shown = Credentials(
         name=asked.name,
@@ -59,7 +58,7 @@ def credentials(asked: Connect, peer: LeafPeer, own: LeafNodes) -> tuple[Credent
         nkey=asked.nkey,
         sig=asked.sig,
     )
-    there = Peer(peer.host, peer.connection.id, peer.kind, leaf=True, nonce=peer.nonce)
+    there = AuthContext(node.host, node.connection.id, node.kind, leaf=True, nonce=node.nonce)
     users = leaf_users(own)
     if users:
         there.users = users
@@ -81,8 +80,8 @@ def rule_leaf(
     leaf: Leaf, permissions: Permissions | None, asked: Connect, domain: str, *, system: bool
 ) -> None:
     """The rules of a server that has come as a leaf."""
-    may_get = permissions.subscribe if permissions is not None else Grants()
-    may_send = permissions.publish if permissions is not None else Grants()
+    may_get = permissions.subscribe if permissions is not None else SubjectPermission()
+    may_send = permissions.publish if permissions is not None else SubjectPermission()
     stays = kept(system=system)
     leaf.sending = LeafPermissions(
         may_get.allow,

@@ -10,8 +10,8 @@ Each write is a framed stream of its own (core/base/s2). One encoder stands for 
 from penstock.core.base.s2 import FrameReader, FrameWriter
 from penstock.core.broker.event_loop import Turn
 from penstock.core.broker.reactor import Connection
-from penstock.server.leaf.handshake import Info, line
-from penstock.server.leaf.peer import LeafPeer
+from penstock.server.leaf.negotiation import Info, line
+from penstock.server.leaf.node import LeafNode
 from penstock.server.transports.pipe import Pipe
 from penstock.server.transports.transport import Transport
 
@@ -76,20 +76,20 @@ class CompressingTransport(Transport):
             self._end("Maximum Control Line Exceeded")
 
 
-def negotiate(peer: LeafPeer, theirs: str, own: str, answer: Info) -> bool:
+def negotiate(node: LeafNode, theirs: str, own: str, answer: Info) -> bool:
     """Agree with the other side, tell it with INFO and switch; False: there is nothing to tell, and
     the connection stays as it is. ValueError when their mode is unknown.
     """
-    link, peer.link = peer.link, None
+    link, node.link = node.link, None
     assert link is not None
-    peer.compression = agree(own, theirs)
-    if peer.compression not in LEVELS:
+    node.compression = agree(own, theirs)
+    if node.compression not in LEVELS:
         return False
-    answer.compression = own if own == AUTO else peer.compression
-    if peer.remote is not None:
+    answer.compression = own if own == AUTO else node.compression
+    if node.remote is not None:
         link.write(line(b"INFO", answer))  # at once: what the connection writes is S2 from here on
         link.start()
     else:
         link.start()
-        peer.connection.write(line(b"INFO", answer))
+        node.connection.write(line(b"INFO", answer))
     return True

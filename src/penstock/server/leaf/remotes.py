@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from penstock.core.broker.session import Sessions
 from penstock.server.errors import StartError
-from penstock.server.leaf.handshake import Info, is_address, is_ip
+from penstock.server.leaf.negotiation import Info, is_address, is_ip
+from penstock.server.leaf.node import LeafNode
 from penstock.server.leaf.nodes import LeafNodes
-from penstock.server.leaf.peer import LeafPeer
 from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.units import SECOND_NS
 
@@ -72,7 +72,7 @@ class Caller:
             self._random.shuffle(self._urls)
         self._next = 0
         self._task: asyncio.Task[None] | None = None
-        self._peer: LeafPeer | None = None
+        self._node: LeafNode | None = None
 
     def open(self) -> None:
         """Begin, unless it has."""
@@ -84,8 +84,8 @@ class Caller:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        if self._peer is not None:
-            self._nodes.turn.disconnect(self._peer.connection, "Client Closed")
+        if self._node is not None:
+            self._nodes.turn.disconnect(self._node.connection, "Client Closed")
             self._nodes.turn.kick()
 
     async def _stay(self) -> None:
@@ -133,8 +133,8 @@ class Caller:
         connected, address = await self._dial(host, port)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def over(peer: LeafPeer) -> None:
-            self._peer = None
+        def over(node: LeafNode) -> None:
+            self._node = None
             if not ended.done():
                 ended.set_result(None)
 
@@ -151,8 +151,8 @@ class Caller:
             return ended
         connection = nodes.turn.adopt(connected.fileno())
         connected.detach()
-        self._peer = nodes.called(connection, address, remote, url, over)
-        self._peer.discovered = self._discovered
+        self._node = nodes.called(connection, address, remote, url, over)
+        self._node.discovered = self._discovered
         nodes.turn.kick()
         return ended
 
@@ -166,7 +166,7 @@ class Caller:
         connected: socket.socket,
         address: tuple[str, int],
         url: str,
-        over: Callable[[LeafPeer], None],
+        over: Callable[[LeafNode], None],
     ) -> None:
         from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.transports.pipe import Pipe
@@ -174,8 +174,8 @@ class Caller:
         nodes = self._nodes
         link = CompressingTransport(nodes.turn, Pipe(connected))
         connection = self._sessions.accept(link)
-        self._peer = nodes.called(connection, address, self.remote, url, over, link=link)
-        self._peer.discovered = self._discovered
+        self._node = nodes.called(connection, address, self.remote, url, over, link=link)
+        self._node.discovered = self._discovered
         link.serve(connection)
         nodes.turn.kick()
 
@@ -185,14 +185,14 @@ class Caller:
         host: str,
         address: tuple[str, int],
         url: str,
-        over: Callable[[LeafPeer], None],
+        over: Callable[[LeafNode], None],
     ) -> None:
         """INFO in plain, then the handshake (or that first), then the rest. OSError."""
         from penstock.server.leaf.compression import CompressingTransport
         from penstock.server.settings.tls import Tls
         from penstock.server.transports.handshake import HandshakeFailed, peek, shake_hands
         from penstock.server.transports.pipe import Pipe, PipeClosed
-        from penstock.server.transports.tls import client_context, facts_of
+        from penstock.server.transports.tls import client_context, tls_info_of
 
         nodes, tls = self._nodes, self.remote.tls or Tls()
         pipe = Pipe(connected)
@@ -217,9 +217,11 @@ class Caller:
         transport = CompressingTransport(nodes.turn, pipe)
         link = transport if self._compressible else None
         connection = self._sessions.accept(transport)
-        facts = facts_of(pipe.tls, first=tls.handshake_first)
-        self._peer = nodes.called(connection, address, self.remote, url, over, tls=facts, link=link)
-        self._peer.discovered = self._discovered
+        tls_info = tls_info_of(pipe.tls, first=tls.handshake_first)
+        self._node = nodes.called(
+            connection, address, self.remote, url, over, tls=tls_info, link=link
+        )
+        self._node.discovered = self._discovered
         transport.serve(connection)
         if info:
             nodes.turn.take_in(connection, info)
@@ -230,20 +232,20 @@ class Caller:
         connected: socket.socket,
         address: tuple[str, int],
         url: str,
-        over: Callable[[LeafPeer], None],
+        over: Callable[[LeafNode], None],
     ) -> None:
         """TLS when it is wanted, the request, and a connection in frames. OSError."""
         from penstock.server.leaf.websocket import open_websocket
 
         nodes, remote = self._nodes, self.remote
-        pipe, frames, facts = await open_websocket(connected, url, remote, self._tls_name(url))
-        from penstock.server.transports.websocket.door import FramedTransport
+        pipe, frames, tls_info = await open_websocket(connected, url, remote, self._tls_name(url))
+        from penstock.server.transports.websocket.acceptor import FramedTransport
 
         nodes.turn.now_ns = nodes.turn.clock.now()
         transport = FramedTransport(nodes.turn, pipe, frames, leaf=True)
         connection = self._sessions.accept(transport)
-        self._peer = nodes.called(connection, address, remote, url, over, tls=facts)
-        self._peer.discovered = self._discovered
+        self._node = nodes.called(connection, address, remote, url, over, tls=tls_info)
+        self._node.discovered = self._discovered
         transport.serve(connection)
         nodes.turn.kick()
 

@@ -13,48 +13,48 @@ from penstock.server.settings.leafnodes import LeafRemote
 from penstock.server.settings.tls import Tls
 from penstock.server.transports.handshake import HandshakeFailed, shake_hands, wait_readable
 from penstock.server.transports.pipe import Pipe, PipeClosed
-from penstock.server.transports.websocket.calling import NotAgreed, agreed, ask
-from penstock.server.transports.websocket.door import MESSAGE_BYTES_MAX
+from penstock.server.transports.websocket.acceptor import MESSAGE_BYTES_MAX
+from penstock.server.transports.websocket.client_upgrade import UpgradeFailed, agreed, ask
 from penstock.server.transports.websocket.frames import Frames
 from penstock.server.transports.websocket.upgrade import MAX_HEAD_BYTES
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from penstock.server.transports.tls import TlsFacts
+    from penstock.server.transports.tls import TlsInfo
 
 KEY_BYTES = 16
 
 
 async def open_websocket(
     connected: socket.socket, url: str, remote: LeafRemote, tls_name: str
-) -> "tuple[Pipe, Frames, TlsFacts | None]":
+) -> "tuple[Pipe, Frames, TlsInfo | None]":
     """The pipe and its frames, and what is known of the TLS. Takes the socket over; OSError."""
     pipe = Pipe(connected)
     try:
         parts = urlsplit(url)
-        facts = None
+        tls_info = None
         if parts.scheme == "wss" or remote.tls is not None:
-            facts = await _encrypt(pipe, remote, tls_name)
+            tls_info = await _encrypt(pipe, remote, tls_name)
         async with asyncio.timeout(remote.first_info_timeout_ns / SECOND_NS):
             frames = await _upgrade(pipe, url, remote)
-    except (HandshakeFailed, NotAgreed, PipeClosed, StartError, TimeoutError) as problem:
+    except (HandshakeFailed, UpgradeFailed, PipeClosed, StartError, TimeoutError) as problem:
         pipe.close()
         why = str(problem) or "no answer in time"
         raise OSError(f"Error soliciting websocket connection: {why}") from None
     except BaseException:
         pipe.close()
         raise
-    return pipe, frames, facts
+    return pipe, frames, tls_info
 
 
-async def _encrypt(pipe: Pipe, remote: LeafRemote, tls_name: str) -> "TlsFacts":
-    from penstock.server.transports.tls import client_context, facts_of
+async def _encrypt(pipe: Pipe, remote: LeafRemote, tls_name: str) -> "TlsInfo":
+    from penstock.server.transports.tls import client_context, tls_info_of
 
     context = client_context(remote.tls, "leafnodes.remotes.tls")
     timeout_ns = (remote.tls or Tls()).timeout_ns
     await shake_hands(pipe, context, timeout_ns, server_side=False, hostname=tls_name)
     assert pipe.tls is not None
-    return facts_of(pipe.tls, first=False)
+    return tls_info_of(pipe.tls, first=False)
 
 
 async def _upgrade(pipe: Pipe, url: str, remote: LeafRemote) -> Frames:
@@ -64,7 +64,7 @@ async def _upgrade(pipe: Pipe, url: str, remote: LeafRemote) -> Frames:
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) > MAX_HEAD_BYTES:
-            raise NotAgreed("the answer is too long")
+            raise UpgradeFailed("the answer is too long")
         got = bytes(pipe.receive())
         data += got
         if not got:

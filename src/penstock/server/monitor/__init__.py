@@ -3,7 +3,7 @@ and as metrics for Prometheus.
 
 A module for each family, loaded when it is asked for the first time: `Options` (a msgspec Struct, as
 requests over the system account bring them), `from_query` and `report`, a pure function of the
-Facts. Pages that are no JSON, or have a status of their own, have `answer` instead. Knows nothing
+ServerState. Pages that are no JSON, or have a status of their own, have `answer` instead. Knows nothing
 of sockets.
 """
 
@@ -11,9 +11,9 @@ from importlib import import_module
 from types import ModuleType
 
 from penstock.server.http import Answer, text_answer
-from penstock.server.monitor.facts import Facts
-from penstock.server.monitor.form import to_json
+from penstock.server.monitor.encoding import to_json
 from penstock.server.monitor.query import Query, QueryError, Skip
+from penstock.server.monitor.server_state import ServerState
 
 # path -> (module, counted in http_req_stats as)
 PATHS = {
@@ -39,9 +39,9 @@ PATHS = {
 _COUNTED_WHEN_READ = {"connz", "routez"}  # requests with bad arguments are not counted
 
 
-def answer(facts: Facts, path: str, query: dict[str, str]) -> Answer:
+def answer(server_state: ServerState, path: str, query: dict[str, str]) -> Answer:
     """The answer to GET path?query."""
-    base = facts.settings.http_base_path.rstrip("/")
+    base = server_state.settings.http_base_path.rstrip("/")
     if base:
         if path != base and not path.startswith(base + "/"):
             return text_answer(404, "404 page not found\n")
@@ -53,22 +53,22 @@ def answer(facts: Facts, path: str, query: dict[str, str]) -> Answer:
     module = family(name)
     arguments = Query(query)
     if counted and name not in _COUNTED_WHEN_READ:
-        _count(facts, counted)
+        _count(server_state, counted)
     try:
         if hasattr(module, "answer"):
-            made: Answer = module.answer(facts, arguments)
+            made: Answer = module.answer(server_state, arguments)
             return made
         options = module.from_query(arguments)
         if name in _COUNTED_WHEN_READ:
-            _count(facts, counted)
-        body = module.report(facts, options)
+            _count(server_state, counted)
+        body = module.report(server_state, options)
     except (QueryError, Skip) as problem:
         return text_answer(400, str(problem))
     return json_answer(body, arguments, getattr(module, "INDENT", 2))
 
 
-def _count(facts: Facts, path: str) -> None:
-    facts.requests[path] = facts.requests.get(path, 0) + 1
+def _count(server_state: ServerState, path: str) -> None:
+    server_state.requests[path] = server_state.requests.get(path, 0) + 1
 
 
 def json_answer(body: object, query: Query, indent: int | None, status: int = 200) -> Answer:
@@ -85,4 +85,4 @@ def family(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name}")
 
 
-__all__ = ["PATHS", "Facts", "QueryError", "Skip", "answer", "family", "json_answer"]
+__all__ = ["PATHS", "QueryError", "ServerState", "Skip", "answer", "family", "json_answer"]

@@ -8,14 +8,14 @@ from penstock.api.times import format_time
 from penstock.core.protocol.subjects import subset
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.monitor.accstatz import connections_by_account
-from penstock.server.monitor.facts import (
-    Facts,
+from penstock.server.monitor.encoding import present
+from penstock.server.monitor.query import Query, QueryError
+from penstock.server.monitor.server_state import (
+    ServerState,
     engine_account,
     leaf_of,
     tag_of,
 )
-from penstock.server.monitor.form import present
-from penstock.server.monitor.query import Query, QueryError
 from penstock.server.monitor.subsz import statistics
 from penstock.server.settings.accounts import SINGLETON, STREAMED, Export, Import, Mapping
 from penstock.server.units import SECOND_NS
@@ -39,46 +39,48 @@ def from_query(query: Query) -> Options:
     return Options(account=query.text("acc"))
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """QueryError: there is no such account."""
     body: dict[str, Any] = {
-        "server_id": facts.server_id,
-        "now": format_time(facts.now_ns),
-        "system_account": facts.system_account,
+        "server_id": server_state.server_id,
+        "now": format_time(server_state.now_ns),
+        "system_account": server_state.system_account,
     }
     if not options.account:
-        return body | present(accounts=[each.name for each in facts.accounts()])
-    return body | {"account_detail": details(facts, options.account)}
+        return body | present(accounts=[each.name for each in server_state.accounts()])
+    return body | {"account_detail": details(server_state, options.account)}
 
 
-def details(facts: Facts, name: str) -> dict[str, Any]:
+def details(server_state: ServerState, name: str) -> dict[str, Any]:
     """One account; QueryError."""
-    account = facts.account(name)
+    account = server_state.account(name)
     if account is None:
         raise QueryError(f"Account {name} does not exist")
-    connections = connections_by_account(facts).get(name, [])
+    connections = connections_by_account(server_state).get(name, [])
     leafs = sum(leaf_of(each) is not None for each in connections)
     body: dict[str, Any] = {
         "account_name": name,
-        "update_time": format_time(account.settings.updated_ns or facts.start_ns),
+        "update_time": format_time(account.settings.updated_ns or server_state.start_ns),
     }
-    body |= present(is_system=name == facts.system_account)
+    body |= present(is_system=name == server_state.system_account)
     body |= {
         "expired": account.expired,
         "complete": True,
-        "jetstream_enabled": engine_account(facts, name) is not None,
+        "jetstream_enabled": engine_account(server_state, name) is not None,
         "leafnode_connections": leafs,
         "client_connections": len(connections) - leafs,
         "subscriptions": account.router.subscription_count(),
     }
     settings = account.settings
-    imports = [_import(each, facts) for each in settings.imports] + _imports(facts, account)
+    imports = [_import(each, server_state) for each in settings.imports] + _imports(
+        server_state, account
+    )
     body |= present(
         mappings={
             each.subject: _targets(each)
             for each in sorted(settings.mappings, key=lambda mapping: mapping.subject)
         },
-        exports=[_export(each) for each in settings.exports] + _exports(facts, name),
+        exports=[_export(each) for each in settings.exports] + _exports(server_state, name),
         imports=imports,
     )
     body |= present(
@@ -92,12 +94,12 @@ def details(facts: Facts, name: str) -> dict[str, Any]:
     return body
 
 
-def _exports(facts: Facts, name: str) -> list[dict[str, Any]]:
+def _exports(server_state: ServerState, name: str) -> list[dict[str, Any]]:
     """Of the system account, the services that every account reaches."""
-    if name != facts.system_account:
+    if name != server_state.system_account:
         return []
     served = dict(_SYSTEM_SERVICES)
-    if facts.jetstream() is not None:
+    if server_state.jetstream() is not None:
         served["$JS.API.>"] = SINGLETON
     return [
         {"subject": subject, "type": "service", "response_type": response}
@@ -105,27 +107,29 @@ def _exports(facts: Facts, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _imports(facts: Facts, account: ServerAccount) -> list[dict[str, Any]]:
+def _imports(server_state: ServerState, account: ServerAccount) -> list[dict[str, Any]]:
     """The services of the system account that every account reaches; itself, who it is."""
     name = account.name
-    if name == facts.system_account:
-        return [_service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True)]
+    if name == server_state.system_account:
+        return [
+            _service(server_state, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True)
+        ]
     own = f"$SYS.REQ.ACCOUNT.{name}"
     rows = [
-        _service(facts, f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
-        _service(facts, f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
-        _service(facts, f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
-        _service(facts, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
+        _service(server_state, f"{own}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", share=False),
+        _service(server_state, f"{own}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", share=False),
+        _service(server_state, f"{own}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", share=False),
+        _service(server_state, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True),
     ]
-    if facts.jetstream() is not None:
-        rows.append(_service(facts, "$JS.API.>", "$JS.API.>", share=True))
+    if server_state.jetstream() is not None:
+        rows.append(_service(server_state, "$JS.API.>", "$JS.API.>", share=True))
     return rows
 
 
-def _service(facts: Facts, there: str, here: str, *, share: bool) -> dict[str, Any]:
+def _service(server_state: ServerState, there: str, here: str, *, share: bool) -> dict[str, Any]:
     return {
         "subject": there,
-        "account": facts.system_account,
+        "account": server_state.system_account,
         "to": here,
         "local_subject": here,
         "type": "service",
@@ -159,7 +163,7 @@ def _latency(export: Export) -> dict[str, Any]:
     return {"sampling": found.sampling or "headers", "results": found.subject}
 
 
-def _import(wanted: Import, facts: Facts) -> dict[str, Any]:
+def _import(wanted: Import, server_state: ServerState) -> dict[str, Any]:
     row: dict[str, Any] = present(name=wanted.name)
     row |= {"subject": wanted.subject, "account": wanted.account}
     row |= present(to=wanted.local if wanted.service else "")
@@ -171,7 +175,7 @@ def _import(wanted: Import, facts: Facts) -> dict[str, Any]:
         "tracking": False,
     }
     if wanted.service:
-        exporter = facts.account(wanted.account)
+        exporter = server_state.account(wanted.account)
         exports = exporter.settings.exports if exporter is not None else []
         served = [each for each in exports if each.service]
         found = next((each for each in served if subset(wanted.subject, each.subject)), None)

@@ -8,13 +8,13 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.core.broker.reactor import Connection
 from penstock.server.accounts.registry import ServerAccount
-from penstock.server.monitor.facts import (
-    Facts,
+from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import (
+    ServerState,
     account_of,
     leaf_of,
     tag_of,
 )
-from penstock.server.monitor.query import Query
 
 
 class Options(msgspec.Struct):
@@ -29,35 +29,35 @@ def from_query(query: Query) -> Options:
     return Options(include_unused=query.flag("unused"))
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """A row for each account that is used."""
-    by_account = connections_by_account(facts)
+    by_account = connections_by_account(server_state)
     rows = [
-        statistics(facts, account, by_account.get(account.name, ()))
-        for account in facts.accounts()
+        statistics(server_state, account, by_account.get(account.name, ()))
+        for account in server_state.accounts()
         if (not options.accounts or account.name in options.accounts)
         and (options.include_unused or by_account.get(account.name))
     ]
     return {
-        "server_id": facts.server_id,
-        "now": format_time(facts.now_ns),
+        "server_id": server_state.server_id,
+        "now": format_time(server_state.now_ns),
         "account_statz": rows,
     }
 
 
-def connections_by_account(facts: Facts) -> dict[str, list[Connection]]:
+def connections_by_account(server_state: ServerState) -> dict[str, list[Connection]]:
     """The open connections of each account that has some."""
     found: dict[str, list[Connection]] = {}
-    for connection in facts.reactor.all_connections():
+    for connection in server_state.reactor.all_connections():
         found.setdefault(account_of(connection), []).append(connection)
     return found
 
 
 def statistics(
-    facts: Facts, account: ServerAccount, connections: Iterable[Connection]
+    server_state: ServerState, account: ServerAccount, connections: Iterable[Connection]
 ) -> dict[str, Any]:
     """One account: what is open, and what went through it, past connections included."""
-    gone = facts.clients.past(account.name)
+    gone = server_state.clients.past(account.name)
     sent, received = [gone.out_msgs, gone.out_bytes], [gone.in_msgs, gone.in_bytes]
     leafs_sent, leafs_received = [0, 0], [0, 0]
     clients = leafs = 0

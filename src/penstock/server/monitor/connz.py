@@ -11,18 +11,18 @@ from penstock.api.times import format_duration, format_time
 from penstock.core.broker.reactor import Connection
 from penstock.core.protocol.subjects import collide
 from penstock.server.clients.client import LEAFNODE, Client
-from penstock.server.clients.departed import Departed
-from penstock.server.leaf.peer import LeafPeer
-from penstock.server.monitor.facts import (
-    Facts,
+from penstock.server.clients.closed_connections import ClosedConnection
+from penstock.server.leaf.node import LeafNode
+from penstock.server.monitor.encoding import present, text, uptime
+from penstock.server.monitor.query import Query, QueryError, page
+from penstock.server.monitor.server_state import (
+    ServerState,
     account_of,
     client_of,
     leaf_of,
     tag_of,
     type_of,
 )
-from penstock.server.monitor.form import present, text, uptime
-from penstock.server.monitor.query import Query, QueryError, page
 from penstock.server.monitor.subsz import detail
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 
@@ -71,7 +71,7 @@ def from_query(query: Query) -> Options:
     )
 
 
-_Each = Connection | Departed
+_Each = Connection | ClosedConnection
 _Sort = tuple[Callable[[_Each], Any], bool]  # key, descending
 _SORTS: dict[str, Callable[[int], _Sort]] = {
     "cid": lambda now: (lambda each: _cid(each), False),
@@ -92,22 +92,22 @@ _SORTS: dict[str, Callable[[int], _Sort]] = {
 
 
 def _cid(each: _Each) -> int:
-    return each.cid if isinstance(each, Departed) else each.id
+    return each.cid if isinstance(each, ClosedConnection) else each.id
 
 
 def _subscriptions(each: _Each) -> int:
-    return each.subscriptions if isinstance(each, Departed) else each.subscription_count()
+    return each.subscriptions if isinstance(each, ClosedConnection) else each.subscription_count()
 
 
 def _pending(each: _Each) -> int:
-    return each.pending if isinstance(each, Departed) else each.pending_bytes()
+    return each.pending if isinstance(each, ClosedConnection) else each.pending_bytes()
 
 
 def _stopped_ns(each: _Each) -> int:
-    return each.stop_ns if isinstance(each, Departed) else 0
+    return each.stop_ns if isinstance(each, ClosedConnection) else 0
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """One page of them; QueryError."""
     order = options.sort or "cid"
     if order not in _SORTS:
@@ -120,9 +120,9 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     subject = options.filter_subject if options.filter_subject != ">" else ""
     if subject and not options.acc:
         raise QueryError("filter by subject only valid with account filtering")
-    now_ns = facts.now_ns
+    now_ns = server_state.now_ns
     body = {
-        "server_id": facts.server_id,
+        "server_id": server_state.server_id,
         "now": format_time(now_ns),
         "num_connections": 0,
         "total": 0,
@@ -130,9 +130,9 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
         "limit": limit,
         "connections": None,
     }
-    if options.acc and facts.account(options.acc) is None:
+    if options.acc and server_state.account(options.acc) is None:
         return body | {"server_id": ""}
-    opened, closed, total = _chosen(facts, options)
+    opened, closed, total = _chosen(server_state, options)
     if subject:
         opened = [each for each in opened if _listens(each, subject)]
     found: list[_Each] = [*opened, *closed]
@@ -143,14 +143,16 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     return body | {"num_connections": len(shown), "total": total, "connections": shown}
 
 
-def _chosen(facts: Facts, options: Options) -> tuple[list[Connection], list[Departed], int]:
+def _chosen(
+    server_state: ServerState, options: Options
+) -> tuple[list[Connection], list[ClosedConnection], int]:
     """(open, closed, how many there are before user and id are asked for)."""
     opened: list[Connection] = []
-    closed: list[Departed] = []
+    closed: list[ClosedConnection] = []
     if options.state != CLOSED:
-        opened = [each for each in facts.reactor.all_connections() if _listed(each)]
+        opened = [each for each in server_state.reactor.all_connections() if _listed(each)]
     if options.state != OPEN:
-        closed = list(facts.clients.departed)
+        closed = list(server_state.clients.departed)
     if options.acc:
         opened = [each for each in opened if account_of(each) == options.acc]
         closed = [each for each in closed if each.client.account_name == options.acc]
@@ -173,8 +175,8 @@ def _listed(connection: Connection) -> bool:
     return peer is None or peer.joined
 
 
-def _party(each: _Each) -> Client | LeafPeer:
-    if isinstance(each, Departed):
+def _party(each: _Each) -> Client | LeafNode:
+    if isinstance(each, ClosedConnection):
         return each.client
     return client_of(each) or leaf_of(each) or Client("", 0, 0)
 
@@ -186,9 +188,9 @@ def _listens(connection: Connection, subject: str) -> bool:
 
 def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     """The fields of one connection, in nats-server's order."""
-    gone = isinstance(each, Departed)
+    gone = isinstance(each, ClosedConnection)
     client = _party(each)
-    end_ns = each.stop_ns if isinstance(each, Departed) else now_ns
+    end_ns = each.stop_ns if isinstance(each, ClosedConnection) else now_ns
     fields: dict[str, Any] = {"cid": _cid(each)}
     if isinstance(client, Client) and client.kind != LEAFNODE:
         fields |= present(kind="Client", type=type_of(client))
@@ -200,7 +202,7 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
         "start": format_time(each.start_ns),
         "last_activity": format_time(each.last_ns),
     }
-    if isinstance(each, Departed):
+    if isinstance(each, ClosedConnection):
         fields |= {"stop": format_time(each.stop_ns), "reason": each.reason}
     rtt_ns = each.rtt_ns
     fields |= {
@@ -236,7 +238,7 @@ def _fields(each: _Each, options: Options, now_ns: int) -> dict[str, Any]:
     return fields
 
 
-def _tls(client: Client | LeafPeer, auth: bool) -> dict[str, Any]:
+def _tls(client: Client | LeafNode, auth: bool) -> dict[str, Any]:
     tls = client.tls
     if tls is None:
         return {}
@@ -252,14 +254,14 @@ def _in_order(shown: dict[str, Any]) -> dict[str, Any]:
     return {n: shown[n] for n in ("jwt", "issuer_key", "name_tag", "tags") if n in shown}
 
 
-def _credentials(client: Client | LeafPeer, gone: bool) -> dict[str, Any]:
+def _credentials(client: Client | LeafNode, gone: bool) -> dict[str, Any]:
     account = client.account_name
     return credentials(client) | present(
         name_tag="" if gone and account == DEFAULT_ACCOUNT else tag_of(client.account)
     )
 
 
-def credentials(client: Client | LeafPeer) -> dict[str, Any]:
+def credentials(client: Client | LeafNode) -> dict[str, Any]:
     """What a client has shown of a JWT; not one that whoever has it may use."""
     admitted = client.admitted
     if admitted is None or not admitted.jwt:

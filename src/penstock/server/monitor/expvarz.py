@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock.server.http import Answer
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 
 _SECRETS = {
     "pass",
@@ -26,9 +26,9 @@ class Options(msgspec.Struct):
     """None."""
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """What the memory is used for, as far as Python knows."""
-    return {"memstats": memory(facts), "cmdline": command_line(sys.orig_argv)}
+    return {"memstats": memory(server_state), "cmdline": command_line(sys.orig_argv)}
 
 
 def command_line(words: list[str]) -> list[str]:
@@ -44,18 +44,18 @@ def command_line(words: list[str]) -> list[str]:
     return told
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """One line for each variable."""
-    body = report(facts, Options())
+    body = report(server_state, Options())
     lines = ",\n".join(f'"{name}": {json.dumps(body[name])}' for name in sorted(body))
     return Answer(200, "application/json; charset=utf-8", f"{{\n{lines}\n}}\n".encode())
 
 
-def memory(facts: Facts) -> dict[str, Any]:
+def memory(server_state: ServerState) -> dict[str, Any]:
     """Bytes in use and from the system; the collector's runs."""
     runs = gc.get_stats()
     return {
-        "Alloc": facts.memory_bytes(),
+        "Alloc": server_state.memory_bytes(),
         "Sys": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "HeapObjects": len(gc.get_objects()),
         "NumGC": sum(each["collections"] for each in runs),

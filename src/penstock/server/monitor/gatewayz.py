@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 
 
 class Options(msgspec.Struct):
@@ -32,11 +32,11 @@ def from_query(query: Query) -> Options:
     )
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """Empty ones."""
     return {
-        "server_id": facts.server_id,
-        "now": format_time(facts.now_ns),
+        "server_id": server_state.server_id,
+        "now": format_time(server_state.now_ns),
         "outbound_gateways": {},
         "inbound_gateways": {},
     }

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from penstock.server.http import Answer
-from penstock.server.monitor.facts import Facts, engine_account
-from penstock.server.monitor.form import to_json
+from penstock.server.monitor.encoding import to_json
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState, engine_account
 
 _OK, _BAD, _NOT_FOUND, _UNAVAILABLE = 200, 400, 404, 503
 
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, rename="kebab"):
     details: bool = False
 
 
-class Trouble(msgspec.Struct):
+class HealthProblem(msgspec.Struct):
     """Something that is wrong, and which status it means; 0: the one for what does not work now."""
 
     kind: str
@@ -53,20 +53,20 @@ def from_query(query: Query) -> Options:
     )
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """One line of JSON; the HTTP status says the same. QueryError."""
-    body = report(facts, from_query(query))
+    body = report(server_state, from_query(query))
     status = body.pop("status_code")
     if "error" in body:
-        facts.warn(f"Healthcheck failed: {_quoted(body['error'])}")
+        server_state.warn(f"Healthcheck failed: {_quoted(body['error'])}")
     elif "errors" in body:
-        facts.warn(f"Healthcheck failed: {len(body['errors'])} errors")
+        server_state.warn(f"Healthcheck failed: {len(body['errors'])} errors")
     return Answer(status, "application/json", to_json(body, None).encode())
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """status, status_code, and what is wrong."""
-    found = list(_look(facts, options))
+    found = list(_look(server_state, options))
     if not found:
         return {"status": "ok", "status_code": _OK}
     status = found[0].status or _UNAVAILABLE
@@ -75,7 +75,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     return {"status": "error", "status_code": status, "errors": [_row(each) for each in found]}
 
 
-def _row(each: Trouble) -> dict[str, str]:
+def _row(each: HealthProblem) -> dict[str, str]:
     row = {"type": each.kind}
     for name in ("account", "stream", "consumer", "error"):
         if getattr(each, name):
@@ -83,39 +83,39 @@ def _row(each: Trouble) -> dict[str, str]:
     return row
 
 
-def _look(facts: Facts, options: Options) -> list[Trouble]:
+def _look(server_state: ServerState, options: Options) -> list[HealthProblem]:
     if options.stream and not options.account:
         return [_bad('"account" must not be empty when checking stream health')]
     if options.consumer and not options.stream:
         return [_bad('"stream" must not be empty when checking consumer health')]
-    if options.js_server_only or not facts.settings.jetstream:
+    if options.js_server_only or not server_state.settings.jetstream:
         return []
-    if facts.jetstream() is None:
-        return [Trouble("JETSTREAM", "JetStream not enabled", status=_UNAVAILABLE)]
+    if server_state.jetstream() is None:
+        return [HealthProblem("JETSTREAM", "JetStream not enabled", status=_UNAVAILABLE)]
     if options.js_enabled or options.js_enabled_only:
         return []
-    jetstream = facts.jetstream()
+    jetstream = server_state.jetstream()
     if jetstream is not None and (recovering := jetstream.recovering()):
-        return [Trouble("JETSTREAM", recovering)]
+        return [HealthProblem("JETSTREAM", recovering)]
     if options.account:
-        return _look_at_account(facts, options)
+        return _look_at_account(server_state, options)
     accounts = jetstream.accounts() if jetstream is not None else []
     return [one for each in accounts for one in _troubles(each)]
 
 
-def _bad(error: str) -> Trouble:
-    return Trouble("BAD_REQUEST", error, status=_BAD, said="error")
+def _bad(error: str) -> HealthProblem:
+    return HealthProblem("BAD_REQUEST", error, status=_BAD, said="error")
 
 
-def _look_at_account(facts: Facts, options: Options) -> list[Trouble]:
+def _look_at_account(server_state: ServerState, options: Options) -> list[HealthProblem]:
     name, stream, consumer = options.account, options.stream, options.consumer
-    account = engine_account(facts, name)
-    jetstream = facts.jetstream()
+    account = engine_account(server_state, name)
+    jetstream = server_state.jetstream()
     # an account that never had a stream has no folder, and is not found
     folder = os.path.join(jetstream.folder, name) if jetstream is not None else ""
     if account is None or not (account.streams or account.offline or os.path.isdir(folder)):
         error = f"JetStream account {_quoted(name)} not found"
-        return [Trouble("ACCOUNT", error, name, status=_NOT_FOUND)]
+        return [HealthProblem("ACCOUNT", error, name, status=_NOT_FOUND)]
     if not stream:
         return _troubles(account)
     where = f"on account {_quoted(name)}"
@@ -124,35 +124,35 @@ def _look_at_account(facts: Facts, options: Options) -> list[Trouble]:
         return [_offline(name, stream, account.offline[stream].reason)]
     if entry is None:
         error = f"JetStream stream {_quoted(stream)} not found {where}"
-        return [Trouble("STREAM", error, name, stream, status=_NOT_FOUND)]
+        return [HealthProblem("STREAM", error, name, stream, status=_NOT_FOUND)]
     found = list(_broken(name, [entry]))
     if consumer and consumer not in entry.consumers:
         error = (
             f"JetStream consumer {_quoted(consumer)} not found for stream {_quoted(stream)} {where}"
         )
-        found = [Trouble("CONSUMER", error, name, stream, consumer, status=_NOT_FOUND)]
+        found = [HealthProblem("CONSUMER", error, name, stream, consumer, status=_NOT_FOUND)]
     return found
 
 
-def _troubles(account: Any) -> list[Trouble]:
+def _troubles(account: Any) -> list[HealthProblem]:
     found = _broken(account.name, account.streams.values())
     for name, each in sorted(account.offline.items()):
         found.append(_offline(account.name, name, each.reason))
     for name, entry in sorted(account.streams.items()):
         for consumer, why in sorted(entry.offline.items()):
             error = f"JetStream consumer '{account.name} > {name} > {consumer}' is offline: {why}"
-            found.append(Trouble("CONSUMER", error, account.name, name, consumer))
+            found.append(HealthProblem("CONSUMER", error, account.name, name, consumer))
     return found
 
 
-def _offline(account: str, stream: str, reason: str) -> Trouble:
+def _offline(account: str, stream: str, reason: str) -> HealthProblem:
     error = f"JetStream stream '{account} > {stream}' is offline: {reason}"
-    return Trouble("STREAM", error, account, stream)
+    return HealthProblem("STREAM", error, account, stream)
 
 
-def _broken(account: str, entries: Any) -> list[Trouble]:
+def _broken(account: str, entries: Any) -> list[HealthProblem]:
     return [
-        Trouble(
+        HealthProblem(
             "STREAM",
             f"JetStream stream '{account} > {entry.config.name}' write error: {entry.core.failure}",
             account,

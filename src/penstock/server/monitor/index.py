@@ -3,8 +3,8 @@
 from html import escape
 
 from penstock.server.http import Answer
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 from penstock.server.settings import COMPATIBLE_VERSION
 
 _LINKS = {
@@ -24,14 +24,14 @@ _LINKS = {
 }
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """HTML."""
-    base = facts.settings.http_base_path.rstrip("/")
+    base = server_state.settings.http_base_path.rstrip("/")
     links = "".join(
         f'<li><a href=".{base}{path}">{name}</a> <code>{path}</code></li>'
         for name, path in _LINKS.items()
     )
-    name = escape(facts.server_name)
+    name = escape(server_state.server_name)
     page = (
         f"<!doctype html><html lang=en><title>{name}</title><h1>penstock-server</h1>"
         f"<p>Server {name}, compatible with nats-server {COMPATIBLE_VERSION}</p>"

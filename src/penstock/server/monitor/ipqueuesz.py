@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 
 INDENT = 3
 _QUEUES = ("JetStream API queue", "System recvQ", "System sendQ")
@@ -25,7 +25,7 @@ def from_query(query: Query) -> Options:
     return Options(all=query.flag("all"), filter=query.text("queues"))
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """By name."""
     if not options.all:
         return {}

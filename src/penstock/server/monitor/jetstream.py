@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.server.monitor.facts import Facts
-from penstock.server.monitor.form import present
+from penstock.server.monitor.encoding import present
+from penstock.server.monitor.server_state import ServerState
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
     from penstock.server.jetstream import JetStream
 
 _UNLIMITED = (1 << 64) - 1  # how -1 looks as an unsigned number
@@ -30,21 +30,21 @@ _BATCH_LIMITS = {
 }
 
 
-def summary(facts: Facts) -> dict[str, Any]:
+def summary(server_state: ServerState) -> dict[str, Any]:
     """What /varz and STATSZ show; empty when JetStream is off."""
-    jetstream = facts.jetstream()
+    jetstream = server_state.jetstream()
     if jetstream is None:
         return {}
     return {
         "config": jetstream.configuration(),
         "stats": usage(jetstream),
-        "limits": limits(facts),
+        "limits": limits(server_state),
     }
 
 
-def limits(facts: Facts) -> dict[str, int]:
+def limits(server_state: ServerState) -> dict[str, int]:
     """Those that are set."""
-    settings = facts.settings
+    settings = server_state.settings
     shown = {shown: settings.jetstream_limits.get(name, 0) for name, shown in _LIMITS.items()}
     shown |= {shown: settings.batch_limits.get(name, 0) for name, shown in _BATCH_LIMITS.items()}
     return present(**shown)
@@ -72,7 +72,7 @@ def usage(jetstream: "JetStream") -> dict[str, Any]:
 
 
 def account_detail(
-    account: "Account",
+    account: "JetStreamAccount",
     *,
     streams: bool = False,
     consumers: bool = False,
@@ -109,7 +109,7 @@ def account_detail(
 
 
 def _stream(
-    account: "Account",
+    account: "JetStreamAccount",
     entry: "StreamEntry",
     *,
     consumers: bool,
@@ -117,7 +117,7 @@ def _stream(
     config: bool,
 ) -> dict[str, Any]:
     from penstock.api.codec import encode
-    from penstock.engine.entries import stream_info
+    from penstock.engine.catalog import stream_info
 
     settings = account.settings
     now_ns = account.reactor.clock.now()
@@ -142,11 +142,11 @@ def _stream(
 
 
 def consumer_infos(
-    account: "Account", entry: "StreamEntry", *, config: bool
+    account: "JetStreamAccount", entry: "StreamEntry", *, config: bool
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The consumers of a stream, each with what the API says of it."""
     from penstock.api.codec import encode
-    from penstock.engine.entries import consumer_info
+    from penstock.engine.catalog import consumer_info
 
     now_ns = account.reactor.clock.now()
     for each in list(entry.consumers.values()):

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from penstock.api.times import format_time
-from penstock.server.monitor.facts import Facts, engine_account
-from penstock.server.monitor.form import present
+from penstock.server.monitor.encoding import present
 from penstock.server.monitor.jetstream import account_detail, limits, usage
 from penstock.server.monitor.query import DEFAULT_LIMIT, Query, QueryError
+from penstock.server.monitor.server_state import ServerState, engine_account
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
+    from penstock.engine.account import JetStreamAccount
 
 
 class Options(msgspec.Struct):
@@ -55,10 +55,10 @@ def from_query(query: Query) -> Options:
     )
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """QueryError: only the leader was asked, and JetStream is off."""
-    head = {"server_id": facts.server_id, "now": format_time(facts.now_ns)}
-    jetstream = facts.jetstream()
+    head = {"server_id": server_state.server_id, "now": format_time(server_state.now_ns)}
+    jetstream = server_state.jetstream()
     if jetstream is None:
         if options.leader_only:
             raise QueryError("filtered response: not leader")
@@ -68,7 +68,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     consumers = sum(len(entry.consumers) for entry in streams)
     public = sum(not each.config.direct for entry in streams for each in entry.consumers.values())
     body = usage(jetstream) | head
-    body |= {"config": jetstream.configuration(), "limits": limits(facts)}
+    body |= {"config": jetstream.configuration(), "limits": limits(server_state)}
     body |= {"streams": len(streams)}
     body |= present(streams_leader=len(streams) if options.raft else 0)
     body |= {"consumers": consumers}
@@ -81,7 +81,7 @@ def report(facts: Facts, options: Options) -> dict[str, Any]:
     return body | {"total": len(accounts)}
 
 
-def _chosen(accounts: "list[Account]", options: Options) -> "list[Account]":
+def _chosen(accounts: "list[JetStreamAccount]", options: Options) -> "list[JetStreamAccount]":
     if options.account:
         named = [each for each in accounts if each.name == options.account]
         if named:
@@ -96,7 +96,7 @@ def _chosen(accounts: "list[Account]", options: Options) -> "list[Account]":
     return sorted(accounts, key=lambda each: each.name)[offset : offset + limit]
 
 
-def _detail(account: "Account", options: Options) -> dict[str, Any]:
+def _detail(account: "JetStreamAccount", options: Options) -> dict[str, Any]:
     return account_detail(
         account,
         streams=options.streams or options.consumer,
@@ -107,13 +107,13 @@ def _detail(account: "Account", options: Options) -> dict[str, Any]:
     )
 
 
-def one_account(facts: Facts, name: str, options: Options) -> dict[str, Any]:
+def one_account(server_state: ServerState, name: str, options: Options) -> dict[str, Any]:
     """The details of one account alone; QueryError."""
-    if facts.jetstream() is None:
+    if server_state.jetstream() is None:
         raise QueryError("jetstream not enabled")
-    if facts.account(name) is None:
+    if server_state.account(name) is None:
         raise QueryError(f'account "{name}" not found')
-    account = engine_account(facts, name)
+    account = engine_account(server_state, name)
     if account is None:
         raise QueryError(f'account "{name}" not jetstream enabled')
     if options.consumer and not options.streams:

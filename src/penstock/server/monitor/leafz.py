@@ -6,10 +6,10 @@ import msgspec
 
 from penstock.api.times import format_duration, format_time
 from penstock.core.broker.reactor import Connection
-from penstock.server.leaf.peer import LeafPeer
-from penstock.server.monitor.facts import Facts, leaf_of
-from penstock.server.monitor.form import present, text
+from penstock.server.leaf.node import LeafNode
+from penstock.server.monitor.encoding import present, text
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState, leaf_of
 
 
 class Options(msgspec.Struct):
@@ -24,38 +24,38 @@ def from_query(query: Query) -> Options:
     return Options(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """A row for each."""
     rows = [
-        _row(connection, peer, options.subscriptions)
-        for connection, peer in joined_leafs(facts)
-        if options.account in ("", peer.account_name)
+        _row(connection, node, options.subscriptions)
+        for connection, node in joined_leafs(server_state)
+        if options.account in ("", node.account_name)
     ]
     return {
-        "server_id": facts.server_id,
-        "now": format_time(facts.now_ns),
+        "server_id": server_state.server_id,
+        "now": format_time(server_state.now_ns),
         "leafnodes": len(rows),
         "leafs": rows,
     }
 
 
-def joined_leafs(facts: Facts) -> list[tuple[Connection, LeafPeer]]:
+def joined_leafs(server_state: ServerState) -> list[tuple[Connection, LeafNode]]:
     """The connections to leaf nodes over which messages flow, with what is kept of them."""
-    found = ((each, leaf_of(each)) for each in facts.reactor.all_connections())
-    return [(each, peer) for each, peer in found if peer is not None and peer.joined]
+    found = ((each, leaf_of(each)) for each in server_state.reactor.all_connections())
+    return [(each, node) for each, node in found if node is not None and node.joined]
 
 
-def _row(connection: Connection, peer: LeafPeer, subscriptions: bool) -> dict[str, Any]:
+def _row(connection: Connection, node: LeafNode, subscriptions: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": connection.id,
-        "name": peer.name,
-        "is_spoke": peer.is_spoke,
+        "name": node.name,
+        "is_spoke": node.is_spoke,
     }
-    row |= present(is_isolated=peer.is_isolated)
+    row |= present(is_isolated=node.is_isolated)
     row |= {
-        "account": peer.account_name,
-        "ip": peer.host,
-        "port": peer.port,
+        "account": node.account_name,
+        "ip": node.host,
+        "port": node.port,
         "rtt": format_duration(connection.rtt_ns),
         "in_msgs": connection.in_msgs,
         "out_msgs": connection.out_msgs,
@@ -65,4 +65,4 @@ def _row(connection: Connection, peer: LeafPeer, subscriptions: bool) -> dict[st
     }
     if subscriptions:
         row |= present(subscriptions_list=[text(s.subject) for s in connection.all_subscriptions()])
-    return row | present(compression=peer.compression)
+    return row | present(compression=node.compression)

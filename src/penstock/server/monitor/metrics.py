@@ -17,14 +17,14 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from penstock.server.http import Answer
 from penstock.server.monitor.accstatz import connections_by_account, statistics
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 from penstock.server.settings import COMPATIBLE_VERSION
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from penstock.engine.account import Account
-    from penstock.engine.entries import StreamEntry
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
     from penstock.server.jetstream import JetStream
 
 STREAMS = 1000
@@ -107,21 +107,23 @@ METRICS = (
 PREFIX = "penstock_"
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """The text that Prometheus reads. QueryError."""
     streams = query.number("streams") if query.text("streams") else STREAMS
     consumers = query.number("consumers") if query.text("consumers") else CONSUMERS
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(facts, streams, consumers))
+    registry.register(Collector(server_state, streams, consumers))
     return Answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
 
 
 class Collector:
     """Reads the server when it is collected."""
 
-    def __init__(self, facts: Facts, streams: int = STREAMS, consumers: int = CONSUMERS) -> None:
+    def __init__(
+        self, server_state: ServerState, streams: int = STREAMS, consumers: int = CONSUMERS
+    ) -> None:
         """At most that many streams and consumers get series of their own."""
-        self._facts = facts
+        self._server_state = server_state
         self._streams = max(0, min(streams, STREAMS))
         self._consumers = max(0, min(consumers, CONSUMERS))
         self._families: dict[str, Metric] = {}
@@ -148,24 +150,28 @@ class Collector:
         family.add_metric(labels, value)
 
     def _process(self) -> None:
-        facts = self._facts
-        self._put("info", 1, facts.server_id, facts.server_name, COMPATIBLE_VERSION)
-        self._put("start_time_seconds", facts.start_ns / SECOND_NS)
-        loaded_ns = facts.loaded_ns or facts.start_ns
+        server_state = self._server_state
+        self._put("info", 1, server_state.server_id, server_state.server_name, COMPATIBLE_VERSION)
+        self._put("start_time_seconds", server_state.start_ns / SECOND_NS)
+        loaded_ns = server_state.loaded_ns or server_state.start_ns
         self._put("config_load_time_seconds", loaded_ns / SECOND_NS)
-        self._put("resident_memory_bytes", facts.memory_bytes())
+        self._put("resident_memory_bytes", server_state.memory_bytes())
         self._put("cpu_seconds", time.process_time())
         with contextlib.suppress(OSError):  # a system without /proc: the metric has no value
             self._put("open_files", len(os.listdir("/proc/self/fd")))
 
     def _server(self) -> None:
-        facts, reactor, clients = self._facts, self._facts.reactor, self._facts.clients
+        server_state, reactor, clients = (
+            self._server_state,
+            self._server_state.reactor,
+            self._server_state.clients,
+        )
         pending = [each.pending_bytes() for each in reactor.all_connections()]
         values = {
             "connections": clients.open,
-            "max_connections": facts.settings.max_connections,
+            "max_connections": server_state.settings.max_connections,
             "accepted_connections": clients.total,
-            "subscriptions": facts.subscriptions(),
+            "subscriptions": server_state.subscriptions(),
             "received_messages": reactor.in_msgs,
             "received_bytes": reactor.in_bytes,
             "sent_messages": reactor.out_msgs,
@@ -181,14 +187,14 @@ class Collector:
         }
         for name, value in values.items():
             self._put(name, value)
-        for path, count in sorted(facts.requests.items()):
+        for path, count in sorted(server_state.requests.items()):
             self._put("http_requests", count, path)
 
     def _accounts(self) -> None:
-        by_account = connections_by_account(self._facts)
-        for account in self._facts.accounts():
+        by_account = connections_by_account(self._server_state)
+        for account in self._server_state.accounts():
             name = account.name
-            found = statistics(self._facts, account, by_account.get(name, ()))
+            found = statistics(self._server_state, account, by_account.get(name, ()))
             self._put("account_connections", found["conns"], name)
             self._put("account_leafnodes", found["leafnodes"], name)
             self._put("account_subscriptions", found["num_subscriptions"], name)
@@ -200,7 +206,7 @@ class Collector:
     # -- JetStream
 
     def _jetstream(self) -> None:
-        jetstream = self._facts.jetstream()
+        jetstream = self._server_state.jetstream()
         self._put("jetstream_enabled", jetstream is not None)
         if jetstream is None:
             return
@@ -236,7 +242,7 @@ class Collector:
         self._put("jetstream_streams_hidden", len(streams) - len(shown))
         self._put("jetstream_consumers_hidden", total - told)
 
-    def _stream(self, account: "Account", entry: "StreamEntry") -> None:
+    def _stream(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
         labels = (account.name, entry.config.name)
         log = entry.core.log
         self._put("stream_messages", log.msgs, *labels)
@@ -247,11 +253,11 @@ class Collector:
         if entry.config.max_bytes > 0:
             self._put("stream_max_bytes", entry.config.max_bytes, *labels)
         self._put("stream_write_error", bool(entry.core.failure), *labels)
-        if entry.supply is not None:
-            for origin in entry.supply.infos(self._facts.now_ns):
+        if entry.upstreams is not None:
+            for origin in entry.upstreams.infos(self._server_state.now_ns):
                 self._put("stream_lag", origin.lag, *labels, origin.name)
 
-    def _consumers_of(self, account: "Account", entry: "StreamEntry", room: int) -> int:
+    def _consumers_of(self, account: "JetStreamAccount", entry: "StreamEntry", room: int) -> int:
         """How many were shown."""
         chosen = sorted(entry.consumers.values(), key=lambda each: each.name)[:room]
         for each in chosen:

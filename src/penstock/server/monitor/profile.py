@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from penstock.server.http import Answer, text_answer
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query, QueryError
+from penstock.server.monitor.server_state import ServerState
 from penstock.server.monitor.stacksz import stacks
 
 INTERVAL_SECONDS = 0.005
@@ -50,13 +50,13 @@ def refusal(options: Options) -> str:
     return "" if options.name in PROFILES else f'Profile "{options.name}" not found'
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """{profile, error}; the former in base64. "cpu" takes as long as it was asked for."""
     problem = refusal(options)
     if problem:
         return {"profile": None, "error": problem}
     if options.name == "cpu":
-        made = processor(options.duration / _SECOND_NS, facts.loop_thread)
+        made = processor(options.duration / _SECOND_NS, server_state.loop_thread)
     else:
         made = PROFILES[options.name]()
     return {"profile": b64encode(made.encode()).decode(), "error": ""}
@@ -142,7 +142,7 @@ def seconds_of(query: Query, default: int) -> float:
     return seconds
 
 
-def answer(facts: Facts, path: str, query: Query) -> Answer:
+def answer(server_state: ServerState, path: str, query: Query) -> Answer:
     """A page of the profiling port. May take as long as `seconds` says: not for the loop's thread."""
     name = path.removeprefix(PAGE).strip("/")
     try:
@@ -154,7 +154,7 @@ def answer(facts: Facts, path: str, query: Query) -> Answer:
             page = f"<!doctype html><title>{PAGE}</title><ul>{links}</ul>"
             return Answer(200, "text/html; charset=utf-8", page.encode())
         if name in ("profile", "cpu"):
-            return text_answer(200, processor(seconds_of(query, 5), facts.loop_thread))
+            return text_answer(200, processor(seconds_of(query, 5), server_state.loop_thread))
         if name == "allocs":
             return text_answer(200, allocations(seconds_of(query, 5)))
         if name in PROFILES:

@@ -6,9 +6,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.profile import answer
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 from penstock.server.transports.listener import open_sockets
 
 READ_SECONDS = 10
@@ -16,7 +16,7 @@ READ_SECONDS = 10
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    facts: Facts
+    server_state: ServerState
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -26,7 +26,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """One profile."""
         target = urlsplit(self.path)
-        found = answer(self.server.facts, target.path, Query(parse_qsl(target.query)))
+        found = answer(self.server.server_state, target.path, Query(parse_qsl(target.query)))
         self.send_response(found.status)
         self.send_header("Content-Type", found.kind)
         self.send_header("Content-Length", str(len(found.body)))
@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
 class ProfilePort:
     """Listens until it is closed."""
 
-    def __init__(self, host: str, port: int, facts: Facts) -> None:
+    def __init__(self, host: str, port: int, server_state: ServerState) -> None:
         """-1: any free port. StartError."""
         bound, *others = open_sockets(host, port, "--profile")
         for each in others:  # a name with several addresses: one is enough
@@ -49,7 +49,7 @@ class ProfilePort:
         self._server = _Server((host, self.port), _Handler, bind_and_activate=False)
         self._server.socket.close()
         self._server.socket = bound
-        self._server.facts = facts
+        self._server.server_state = server_state
         self._server.server_activate()
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="profile port", daemon=True

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from penstock.server.http import Answer, text_answer
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 
 
 class Options(msgspec.Struct):
@@ -16,11 +16,11 @@ class Options(msgspec.Struct):
     group: str = ""
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """None."""
     return {}
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """404."""
     return text_answer(404, "No Raft nodes registered")

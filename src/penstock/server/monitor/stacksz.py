@@ -5,11 +5,11 @@ import threading
 import traceback
 
 from penstock.server.http import Answer
-from penstock.server.monitor.facts import Facts
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState
 
 
-def answer(facts: Facts, query: Query) -> Answer:
+def answer(server_state: ServerState, query: Query) -> Answer:
     """Text, though it is called JSON: as nats-server does."""
     return Answer(200, "application/json", stacks().encode())
 

@@ -8,9 +8,9 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.core.broker.router import Router
 from penstock.core.protocol.subjects import literal, matches
-from penstock.server.monitor.facts import Facts, account_of
-from penstock.server.monitor.form import number, present, text
+from penstock.server.monitor.encoding import number, present, text
 from penstock.server.monitor.query import Query, QueryError, page
+from penstock.server.monitor.server_state import ServerState, account_of
 
 
 class Options(msgspec.Struct):
@@ -58,17 +58,22 @@ def from_query(query: Query) -> Options:
     )
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """QueryError when the test subject is none."""
     offset, limit = page(options.offset, options.limit)
     if options.test and not literal(options.test):
         raise QueryError(f"invalid test subject, must be valid publish subject: {options.test}")
-    routers = [each.router for each in facts.accounts() if options.account in ("", each.name)]
-    body: dict[str, Any] = {"server_id": facts.server_id, "now": format_time(facts.now_ns)}
+    routers = [
+        each.router for each in server_state.accounts() if options.account in ("", each.name)
+    ]
+    body: dict[str, Any] = {
+        "server_id": server_state.server_id,
+        "now": format_time(server_state.now_ns),
+    }
     body |= statistics(routers)
     rows: list[dict[str, Any]] = []
     if options.subscriptions:
-        rows = _rows(facts, options)
+        rows = _rows(server_state, options)
     body |= {"total": len(rows), "offset": offset, "limit": limit}
     return body | present(subscriptions_list=rows[offset : offset + limit])
 
@@ -98,9 +103,9 @@ def statistics(routers: Iterable[Router]) -> dict[str, Any]:
     }
 
 
-def _rows(facts: Facts, options: Options) -> list[dict[str, Any]]:
+def _rows(server_state: ServerState, options: Options) -> list[dict[str, Any]]:
     rows = []
-    for connection in facts.reactor.all_connections():
+    for connection in server_state.reactor.all_connections():
         account = account_of(connection)
         if options.account not in ("", account):
             continue

@@ -8,9 +8,9 @@ import msgspec
 from penstock.api.times import format_time
 from penstock.server.identity import RUNTIME
 from penstock.server.monitor import jetstream
-from penstock.server.monitor.facts import Facts, cores, leaf_of
-from penstock.server.monitor.form import number, present, uptime
+from penstock.server.monitor.encoding import number, present, uptime
 from penstock.server.monitor.query import Query
+from penstock.server.monitor.server_state import ServerState, cores, leaf_of
 from penstock.server.settings import COMPATIBLE_VERSION, Settings
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 from penstock.server.settings.tls import Tls
@@ -26,21 +26,21 @@ def from_query(query: Query) -> Options:
     return Options()
 
 
-def report(facts: Facts, options: Options) -> dict[str, Any]:
+def report(server_state: ServerState, options: Options) -> dict[str, Any]:
     """Settings, then what happened."""
-    return _settings(facts) | _running(facts)
+    return _settings(server_state) | _running(server_state)
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    settings = facts.settings
+def _settings(server_state: ServerState) -> dict[str, Any]:
+    settings = server_state.settings
     body: dict[str, Any] = {
-        "server_id": facts.server_id,
-        "server_name": facts.server_name,
+        "server_id": server_state.server_id,
+        "server_name": server_state.server_name,
         "version": COMPATIBLE_VERSION,
         "proto": 1,
         "go": RUNTIME,
-        "host": facts.host,
-        "port": facts.port,
+        "host": server_state.host,
+        "port": server_state.port,
     }
     if settings.auth_required:
         body["auth_required"] = True
@@ -53,19 +53,19 @@ def _settings(facts: Facts) -> dict[str, Any]:
         "ping_interval": settings.ping_interval_ns,
         "ping_max": settings.ping_max,
         "http_host": settings.http_host or settings.host,
-        "http_port": 0 if facts.settings.https_port else facts.http_port,
+        "http_port": 0 if server_state.settings.https_port else server_state.http_port,
         "http_base_path": settings.http_base_path,
-        "https_port": facts.settings.https_port and facts.http_port,
+        "https_port": server_state.settings.https_port and server_state.http_port,
         "auth_timeout": number(settings.auth_timeout_ns / SECOND_NS),
         "max_control_line": settings.max_control_line,
         "max_payload": settings.max_payload,
         "max_pending": settings.max_pending,
         "cluster": {},
         "gateway": {},
-        "leaf": _leaf(facts),
+        "leaf": _leaf(server_state),
         "mqtt": {},
         "websocket": _websocket(settings),
-        "jetstream": jetstream.summary(facts),
+        "jetstream": jetstream.summary(server_state),
         "tls_timeout": number((settings.tls or Tls()).timeout_ns / SECOND_NS),
         "write_deadline": settings.write_deadline_ns,
     }
@@ -93,13 +93,13 @@ def _websocket(settings: Settings) -> dict[str, Any]:
     )
 
 
-def _leaf(facts: Facts) -> dict[str, Any]:
-    own = facts.settings.leafnodes
+def _leaf(server_state: ServerState) -> dict[str, Any]:
+    own = server_state.settings.leafnodes
     if own is None:
         return {}
     body: dict[str, Any] = {}
     if own.port:
-        body = {"host": own.host, "port": facts.leaf_port() or own.port}
+        body = {"host": own.host, "port": server_state.leaf_port() or own.port}
         body["auth_timeout"] = number(own.auth_timeout_ns / SECOND_NS)
         body["tls_timeout"] = 2
     if own.remotes:
@@ -113,17 +113,17 @@ def _leaf(facts: Facts) -> dict[str, Any]:
     return body
 
 
-def _running(facts: Facts) -> dict[str, Any]:
-    settings, reactor, clients = facts.settings, facts.reactor, facts.clients
-    now_ns = facts.now_ns
+def _running(server_state: ServerState) -> dict[str, Any]:
+    settings, reactor, clients = server_state.settings, server_state.reactor, server_state.clients
+    now_ns = server_state.now_ns
     return {
-        "start": format_time(facts.start_ns),
+        "start": format_time(server_state.start_ns),
         "now": format_time(now_ns),
-        "uptime": uptime(now_ns - facts.start_ns),
-        "mem": facts.memory_bytes(),
+        "uptime": uptime(now_ns - server_state.start_ns),
+        "mem": server_state.memory_bytes(),
         "cores": cores(),
         "gomaxprocs": 1,
-        "cpu": number(facts.cpu_percent()),
+        "cpu": number(server_state.cpu_percent()),
         "connections": clients.open,
         "total_connections": clients.total,
         "routes": 0,
@@ -140,11 +140,11 @@ def _running(facts: Facts) -> dict[str, Any]:
         "slow_consumers": reactor.slow_consumers,
         "stale_connections": clients.stale,
         "stalled_clients": reactor.stalls,
-        "subscriptions": facts.subscriptions(),
-        "http_req_stats": dict(sorted(facts.requests.items())),
-        "config_load_time": format_time(facts.loaded_ns or facts.start_ns),
+        "subscriptions": server_state.subscriptions(),
+        "http_req_stats": dict(sorted(server_state.requests.items())),
+        "config_load_time": format_time(server_state.loaded_ns or server_state.start_ns),
         "config_digest": settings.config_digest,
-        **present(system_account=facts.system_account),
+        **present(system_account=server_state.system_account),
         "slow_consumer_stats": _kinds(reactor.slow_consumers),
         "stale_connection_stats": _kinds(clients.stale),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},

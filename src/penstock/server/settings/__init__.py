@@ -6,7 +6,7 @@ line; read by everything else. Knows nothing of how values are written. Larger p
 each beside this one.
 """
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings.accounts import AccountSettings, Mapping
 from penstock.server.settings.declared import Declared
 from penstock.server.settings.leafnodes import LeafNodes
@@ -23,7 +23,7 @@ DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
 
 
-class RemoteServer(Plain):
+class OriginServer(FastDataclass):
     """One entry of ``jetstream.remotes``: a server whose streams can be followed."""
 
     name: str
@@ -34,7 +34,7 @@ class RemoteServer(Plain):
     tls: Tls | None = None  # what it is shown, and how it is checked; None: as the system does
 
 
-class Encryption(Plain):
+class Encryption(FastDataclass):
     """``jetstream.cipher`` and keys: how the store is encrypted."""
 
     cipher: str = "aes"  # or chacha
@@ -42,7 +42,7 @@ class Encryption(Plain):
     previous: str = field(default="", secret=True)  # opens what `key` does not
 
 
-class Settings(Plain):
+class Settings(FastDataclass):
     """All settings; durations in nanoseconds, sizes in bytes."""
 
     host: str = "0.0.0.0"
@@ -81,7 +81,7 @@ class Settings(Plain):
     default_js_domain: dict[str, str] = field(default_factory=dict)  # account to domain
     strict: bool = True  # unknown fields in API requests are errors
 
-    remotes: list[RemoteServer] = field(default_factory=list)
+    remotes: list[OriginServer] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)  # streams and consumers to be there
     leafnodes: LeafNodes | None = None
 

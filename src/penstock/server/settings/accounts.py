@@ -2,7 +2,7 @@
 from them. What configuration files and account JWTs come down to; knows nothing of either.
 """
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings.users import Permissions, User
 
 DEFAULT_ACCOUNT = "$G"
@@ -12,7 +12,7 @@ RESPONSE_THRESHOLD_NS = 120 * 1_000_000_000
 NO_LIMIT = -1
 
 
-class JetStreamLimits(Plain):
+class JetStreamLimits(FastDataclass):
     """What an account may use of JetStream: all of it, or one tier such as "R1". -1: no limit."""
 
     max_memory: int = NO_LIMIT
@@ -25,7 +25,7 @@ class JetStreamLimits(Plain):
     max_bytes_required: bool = False
 
 
-class Latency(Plain):
+class Latency(FastDataclass):
     """How a service's times are measured: `sampling` percent of the requests (0: those whose trace
     headers ask for it), published under `subject` in the exporter's account.
     """
@@ -34,7 +34,7 @@ class Latency(Plain):
     sampling: int = 100
 
 
-class Export(Plain):
+class Export(FastDataclass):
     """Subjects that other accounts may import: what is published on them (`service` false), or
     the requests that are answered on them.
     """
@@ -52,7 +52,7 @@ class Export(Plain):
     revoked: dict[str, int] = field(default_factory=dict)  # importer -> activations until then
 
 
-class Import(Plain):
+class Import(FastDataclass):
     """What an account takes from another one: `subject` is the exporter's, `to` the importer's
     ("": the same). A stream may have a `prefix` in place of `to`.
     """
@@ -75,7 +75,7 @@ class Import(Plain):
         return self.to or self.subject
 
 
-class MappingTarget(Plain):
+class MappingTarget(FastDataclass):
     """Where a share of the messages goes."""
 
     subject: str = ""
@@ -83,14 +83,14 @@ class MappingTarget(Plain):
     cluster: str = ""  # only in a cluster of this name
 
 
-class Mapping(Plain):
+class Mapping(FastDataclass):
     """What clients of an account publish to `subject` goes to one of the targets."""
 
     subject: str = ""
     targets: list[MappingTarget] = field(default_factory=list)
 
 
-class AccountLimits(Plain):
+class AccountLimits(FastDataclass):
     """What an account may do; -1: no limit."""
 
     max_connections: int = NO_LIMIT
@@ -103,7 +103,7 @@ class AccountLimits(Plain):
     wildcards: bool = True  # exports may have them
 
 
-class AccountSettings(Plain):
+class AccountSettings(FastDataclass):
     """One account."""
 
     name: str = ""

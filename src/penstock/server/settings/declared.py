@@ -1,13 +1,13 @@
 """Streams and consumers that a configuration declares, as plain values."""
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-class Declared(Plain):
+class Declared(FastDataclass):
     """One stream or consumer that has to be there before the first client is served."""
 
     fields: "dict[str, Any]"  # its configuration, as the JSON API has it

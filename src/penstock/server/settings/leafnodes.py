@@ -2,7 +2,7 @@
 that this one is a leaf of. Knows nothing of how they are written or reached.
 """
 
-from penstock.server.plain import Plain, field, field_names
+from penstock.server.fast_dataclass import FastDataclass, field, field_names
 from penstock.server.settings.tls import Tls
 from penstock.server.settings.users import User
 from penstock.server.units import SECOND_NS
@@ -10,7 +10,7 @@ from penstock.server.units import SECOND_NS
 DEFAULT_PORT = 7422
 
 
-class LeafRemote(Plain):
+class LeafRemote(FastDataclass):
     """One of ``leafnodes.remotes``: a server, or several that stand for the same, to connect to."""
 
     urls: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class LeafRemote(Plain):
     first_info_timeout_ns: int = SECOND_NS
 
 
-class LeafNodes(Plain):
+class LeafNodes(FastDataclass):
     """The ``leafnodes`` map."""
 
     host: str = "0.0.0.0"

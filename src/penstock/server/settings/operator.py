@@ -2,13 +2,13 @@
 its account JWTs come from, and the auth callout. Plain values; JWTs are text here.
 """
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.units import SECOND_NS
 
 FETCH_TIMEOUT_NS = 2 * SECOND_NS
 
 
-class Resolver(Plain):
+class Resolver(FastDataclass):
     """Where account JWTs come from."""
 
     kind: str = "memory"  # memory, url, full or cache
@@ -22,7 +22,7 @@ class Resolver(Plain):
     ttl_ns: int = 0
 
 
-class Operator(Plain):
+class Operator(FastDataclass):
     """The operator mode: every client shows a JWT that leads back to one of these keys."""
 
     jwts: list[str] = field(default_factory=list)  # of the operators
@@ -34,7 +34,7 @@ class Operator(Plain):
     default_sentinel: str = ""  # JWT for clients that show none
 
 
-class AuthCallout(Plain):
+class AuthCallout(FastDataclass):
     """A service that decides who is let in."""
 
     issuer: str = ""  # public account key that signs its answers

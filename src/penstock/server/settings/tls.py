@@ -2,21 +2,21 @@
 limits. Knows nothing of ``ssl``; ``penstock.server.transports.tls`` makes contexts of it.
 """
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.units import SECOND_NS
 
 DEFAULT_TIMEOUT_NS = 2 * SECOND_NS
 AUTO_FALLBACK_NS = 50_000_000
 
 
-class Pair(Plain):
+class Pair(FastDataclass):
     """A certificate with its chain, and the private key that belongs to it; PEM files."""
 
     cert_file: str = ""
     key_file: str = ""
 
 
-class Tls(Plain):
+class Tls(FastDataclass):
     """A ``tls`` map. What is not there has nats-server's default."""
 
     cert_file: str = ""

@@ -2,7 +2,7 @@
 come down to. Knows nothing of how they were written or proved.
 """
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 
 CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
@@ -17,7 +17,7 @@ def is_bcrypt(secret: str) -> bool:
     return secret[:4] in _BCRYPT and secret[4:6].isdecimal() and secret[6:7] == "$"
 
 
-class Rules(Plain):
+class SubjectPermission(FastDataclass):
     """Subjects one may publish or subscribe to: allowed first, then what of it is denied.
 
     A subscribe entry may have a queue behind a blank (``orders.* workers``); both may have
@@ -28,22 +28,22 @@ class Rules(Plain):
     deny: list[str] = field(default_factory=list)
 
 
-class Responses(Plain):
+class Responses(FastDataclass):
     """Leave to publish to the reply subjects of messages that were received."""
 
     max: int = RESPONSES_MAX  # below 0: no limit
     expires_ns: int = RESPONSES_EXPIRE_NS  # below 0: never
 
 
-class Permissions(Plain):
+class Permissions(FastDataclass):
     """What a user may do. Without a Permissions a user may do everything."""
 
-    publish: Rules = field(default_factory=Rules)
-    subscribe: Rules = field(default_factory=Rules)
+    publish: SubjectPermission = field(default_factory=SubjectPermission)
+    subscribe: SubjectPermission = field(default_factory=SubjectPermission)
     responses: Responses | None = None
 
 
-class User(Plain):
+class User(FastDataclass):
     """One user: of ``authorization.users``, of an account, or made from a JWT."""
 
     name: str = ""

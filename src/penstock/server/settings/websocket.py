@@ -1,11 +1,11 @@
 """The WebSocket listener, as plain values. Knows nothing of how they were written."""
 
-from penstock.server.plain import Plain, field
+from penstock.server.fast_dataclass import FastDataclass, field
 from penstock.server.settings.tls import Tls
 from penstock.server.units import SECOND_NS
 
 
-class Websocket(Plain):
+class Websocket(FastDataclass):
     """A ``websocket`` map; nobody listens as long as the port is 0."""
 
     host: str = "0.0.0.0"

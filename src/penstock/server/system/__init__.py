@@ -21,11 +21,11 @@ from penstock.server.units import SECOND_NS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.server.leaf.peer import LeafPeer
-    from penstock.server.monitor.facts import Facts
+    from penstock.server.leaf.node import LeafNode
+    from penstock.server.monitor.server_state import ServerState
     from penstock.server.system.events import Events
+    from penstock.server.system.message_trace import MessageTraces
     from penstock.server.system.services import Services
-    from penstock.server.system.tracing import Tracing
 
 FIRST_STATSZ_NS = SECOND_NS // 4
 STATSZ_NS = 10 * SECOND_NS
@@ -53,23 +53,23 @@ class System:
 
     def __init__(
         self,
-        facts: "Callable[[], Facts]",
+        server_state: "Callable[[], ServerState]",
         server_id: str,
         router: Router,
         actions: Actions,
         later: "Callable[[Callable[[], None]], object]",
     ) -> None:
-        """`router` has the system account's subjects; facts() is called when they are needed;
+        """`router` has the system account's subjects; server_state() is called when they are needed;
         later(call) runs a call on the loop's thread, from another one.
         """
-        self.facts = facts
+        self.server_state = server_state
         self.server_id = server_id
         self.router = router
         self.actions = actions
         self.later = later
         self._events: Events | None = None
         self._services: Services | None = None
-        self._tracing: Tracing | None = None
+        self._tracing: MessageTraces | None = None
         self._statsz_ns = FIRST_STATSZ_NS
         self._statsz_at_ns = 0
         self._beat_at_ns = 0
@@ -127,7 +127,7 @@ class System:
         if self._events is None:
             from penstock.server.system.events import Events
 
-            self._events = Events(self.facts(), self.router)
+            self._events = Events(self.server_state(), self.router)
         return self._events
 
     @property
@@ -140,7 +140,7 @@ class System:
         if self.heard:
             self.events.connected(connection)
 
-    def account_changed(self, client: "Client | LeafPeer") -> None:
+    def account_changed(self, client: "Client | LeafNode") -> None:
         """A server has come or gone as a leaf node of its account."""
         if self.heard:
             self.events.account_changed(client)
@@ -171,12 +171,12 @@ class System:
     # -- traces
 
     @property
-    def tracing(self) -> "Tracing":
+    def tracing(self) -> "MessageTraces":
         """What makes them."""
         if self._tracing is None:
-            from penstock.server.system.tracing import Tracing
+            from penstock.server.system.message_trace import MessageTraces
 
-            self._tracing = Tracing(self.facts())
+            self._tracing = MessageTraces(self.server_state())
         return self._tracing
 
     def begin(

@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.api.times import format_time
 from penstock.core.protocol.publish_headers import value
-from penstock.server.monitor.facts import Facts
-from penstock.server.monitor.form import present, to_json
+from penstock.server.monitor.encoding import present, to_json
+from penstock.server.monitor.server_state import ServerState
 from penstock.server.settings import COMPATIBLE_VERSION
 
 JETSTREAM, BINARY_SNAPSHOT = 1, 2  # bits of `flags`
@@ -17,14 +17,14 @@ _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 _sequence = count(1)  # of the messages of this process
 
 
-def server_info(facts: Facts) -> dict[str, Any]:
+def server_info(server_state: ServerState) -> dict[str, Any]:
     """Who says it, and when."""
-    settings = facts.settings
-    on = facts.jetstream() is not None
+    settings = server_state.settings
+    on = server_state.jetstream() is not None
     info: dict[str, Any] = {
-        "name": facts.server_name,
-        "host": facts.host,
-        "id": facts.server_id,
+        "name": server_state.server_name,
+        "host": server_state.host,
+        "id": server_state.server_id,
     }
     info |= present(domain=settings.domain if on else "")
     info["ver"] = COMPATIBLE_VERSION
@@ -36,7 +36,7 @@ def server_info(facts: Facts) -> dict[str, Any]:
         "jetstream": on,
         "flags": JETSTREAM | BINARY_SNAPSHOT if on else 0,
         "seq": next(_sequence),
-        "time": format_time(facts.now_ns),
+        "time": format_time(server_state.now_ns),
     }
 
 

@@ -11,19 +11,19 @@ from penstock.core.broker.router import Router
 from penstock.nuid import Nuid
 from penstock.server.accounts.registry import ServerAccount
 from penstock.server.clients.client import Client
-from penstock.server.leaf.peer import LeafPeer
+from penstock.server.leaf.node import LeafNode
 from penstock.server.monitor import jetstream
 from penstock.server.monitor.accstatz import connections_by_account
 from penstock.server.monitor.accstatz import statistics as account_statistics
 from penstock.server.monitor.connz import credentials
-from penstock.server.monitor.facts import (
-    Facts,
+from penstock.server.monitor.encoding import number, present
+from penstock.server.monitor.server_state import (
+    ServerState,
     client_of,
     cores,
     tag_of,
     type_of,
 )
-from penstock.server.monitor.form import number, present
 from penstock.server.settings.accounts import DEFAULT_ACCOUNT
 from penstock.server.system.envelope import server_info, written
 
@@ -34,9 +34,9 @@ REFUSALS = {"Authentication Failure", "Proxy Not Trusted", "Proxy Required"}
 class Events:
     """Makes and publishes them."""
 
-    def __init__(self, facts: Facts, router: Router) -> None:
+    def __init__(self, server_state: ServerState, router: Router) -> None:
         """`router`: the system account's subjects."""
-        self._facts = facts
+        self._server_state = server_state
         self._router = router
         self._ids = Nuid(SystemRandom())
 
@@ -57,7 +57,7 @@ class Events:
     def disconnected(self, connection: Connection, client: Client) -> None:
         """A connection was closed."""
         if connection.reason in REFUSALS:
-            subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
+            subject = f"$SYS.SERVER.{self._server_state.server_id}.CLIENT.AUTH.ERR"
             self._gone(self._router, subject, connection, client)
         subject = f"$SYS.ACCOUNT.{client.account_name}.DISCONNECT"
         self._gone(self._router, subject, connection, client)
@@ -67,7 +67,7 @@ class Events:
     def _gone(self, router: Router, subject: str, connection: Connection, client: Client) -> None:
         if not router.has_interest(subject):
             return
-        stop = format_time(self._facts.now_ns)
+        stop = format_time(self._server_state.now_ns)
         body = {
             "client": describe(connection, client, stop),
             "sent": {"msgs": connection.in_msgs, "bytes": connection.in_bytes},
@@ -78,17 +78,17 @@ class Events:
 
     # -- accounts
 
-    def account_changed(self, client: Client | LeafPeer) -> None:
+    def account_changed(self, client: Client | LeafNode) -> None:
         """The account of a client, or of another server, has other connections than before."""
         name = client.account_name
-        account = self._facts.account(name)
+        account = self._server_state.account(name)
         if name != DEFAULT_ACCOUNT and account is not None:
             self._account(account, None)
 
     def all_accounts(self) -> None:
         """From time to time, of every account with connections."""
-        by_account = connections_by_account(self._facts)
-        for account in self._facts.accounts():
+        by_account = connections_by_account(self._server_state)
+        for account in self._server_state.accounts():
             found = by_account.get(account.name)
             if found and account.name != DEFAULT_ACCOUNT:
                 self._account(account, found)
@@ -100,35 +100,35 @@ class Events:
         if not heard:
             return
         if connections is None:
-            connections = connections_by_account(self._facts).get(name, [])
-        body = account_statistics(self._facts, account, connections)
+            connections = connections_by_account(self._server_state).get(name, [])
+        body = account_statistics(self._server_state, account, connections)
         event = self._typed("account_connections", body)
         for subject in heard:
-            event["server"] = server_info(self._facts)
+            event["server"] = server_info(self._server_state)
             self._router.publish_message(subject, written(event))
 
     def account_answer(self, account: ServerAccount) -> bytes | None:
         """The same as an answer; None when the account has no connections."""
-        connections = connections_by_account(self._facts).get(account.name)
+        connections = connections_by_account(self._server_state).get(account.name)
         if not connections:
             return None
-        body = account_statistics(self._facts, account, connections)
+        body = account_statistics(self._server_state, account, connections)
         return written(self._typed("account_connections", body))
 
     # -- the server
 
     def statistics(self) -> None:
         """The numbers of the server, from time to time."""
-        subject = f"$SYS.SERVER.{self._facts.server_id}.STATSZ"
+        subject = f"$SYS.SERVER.{self._server_state.server_id}.STATSZ"
         if self._router.has_interest(subject):
-            self._router.publish_message(subject, written(statsz(self._facts)))
+            self._router.publish_message(subject, written(statsz(self._server_state)))
 
     def leaving(self, lame_duck: bool) -> None:
         """The server is about to go, or goes."""
         word = "LAMEDUCK" if lame_duck else "SHUTDOWN"
-        subject = f"$SYS.SERVER.{self._facts.server_id}.{word}"
+        subject = f"$SYS.SERVER.{self._server_state.server_id}.{word}"
         if self._router.has_interest(subject):
-            self._router.publish_message(subject, written(server_info(self._facts)))
+            self._router.publish_message(subject, written(server_info(self._server_state)))
 
     # -- frames
 
@@ -136,8 +136,8 @@ class Events:
         head = {
             "type": _ADVISORY + kind,
             "id": self._ids.next(),
-            "timestamp": format_time(self._facts.now_ns),
-            "server": server_info(self._facts),
+            "timestamp": format_time(self._server_state.now_ns),
+            "server": server_info(self._server_state),
         }
         return head | body
 
@@ -169,20 +169,20 @@ def describe(connection: Connection, client: Client, stop: str = "") -> dict[str
     )
 
 
-def statsz(facts: Facts) -> dict[str, Any]:
+def statsz(server_state: ServerState) -> dict[str, Any]:
     """{server, statsz}."""
-    reactor, clients = facts.reactor, facts.clients
+    reactor, clients = server_state.reactor, server_state.clients
     sent = {"msgs": reactor.out_msgs, "bytes": reactor.out_bytes}
     received = {"msgs": reactor.in_msgs, "bytes": reactor.in_bytes}
     body: dict[str, Any] = {
-        "start": format_time(facts.start_ns),
-        "mem": facts.memory_bytes(),
+        "start": format_time(server_state.start_ns),
+        "mem": server_state.memory_bytes(),
         "cores": cores(),
-        "cpu": number(facts.cpu_percent()),
+        "cpu": number(server_state.cpu_percent()),
         "connections": clients.open,
         "total_connections": clients.total,
-        "active_accounts": len(connections_by_account(facts)),
-        "subscriptions": facts.subscriptions(),
+        "active_accounts": len(connections_by_account(server_state)),
+        "subscriptions": server_state.subscriptions(),
         "sent": sent,
         "sent_to_clients": sent,
         "received": received,
@@ -195,13 +195,13 @@ def statsz(facts: Facts) -> dict[str, Any]:
         stale_connection_stats=_kinds(clients.stale),
         stalled_clients=reactor.stalls,
     )
-    summary = jetstream.summary(facts)
+    summary = jetstream.summary(server_state)
     if summary:
         summary["config"].pop("store_dir", None)
     body |= {"active_servers": 1}
     body |= present(jetstream=summary)
     body["gomaxprocs"] = 1
-    return {"server": server_info(facts), "statsz": body}
+    return {"server": server_info(server_state), "statsz": body}
 
 
 def _kinds(clients: int) -> dict[str, int]:

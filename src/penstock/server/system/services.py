@@ -14,10 +14,10 @@ import msgspec
 from penstock.core.broker.reactor import Connection
 from penstock.core.broker.router import Router
 from penstock.core.protocol.subjects import literal, subset
-from penstock.server.clients.wheel import NEVER_NS
+from penstock.server.clients.timer_wheel import NEVER_NS
 from penstock.server.monitor import QueryError, Skip, family
-from penstock.server.monitor.facts import account_of, client_of, tag_of
-from penstock.server.monitor.form import present
+from penstock.server.monitor.encoding import present
+from penstock.server.monitor.server_state import account_of, client_of, tag_of
 from penstock.server.settings.users import Permissions
 from penstock.server.system.envelope import packed, server_info, written
 from penstock.server.system.events import statsz
@@ -88,7 +88,7 @@ class Services:
     def __init__(self, system: "System") -> None:
         """Of one server."""
         self._system = system
-        self._facts = system.facts()
+        self._server_state = system.server_state()
 
     def ask(
         self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
@@ -147,7 +147,9 @@ class Services:
 
     def _report(self, request: Request, name: str) -> None:
         module = family(name)
-        self._answer(request, module.Options, lambda options: module.report(self._facts, options))
+        self._answer(
+            request, module.Options, lambda options: module.report(self._server_state, options)
+        )
 
     def _statsz(self, request: Request) -> None:
         if not request.reply:
@@ -159,11 +161,15 @@ class Services:
         except msgspec.DecodeError as problem:
             self._send(request, _error(_BAD, str(problem)))
             return
-        self._send_plain(request, statsz(self._facts))
+        self._send_plain(request, statsz(self._server_state))
 
     def _identity(self, request: Request) -> None:
-        facts = self._facts
-        who = {"name": facts.server_name, "host": facts.host, "id": facts.server_id}
+        server_state = self._server_state
+        who = {
+            "name": server_state.server_name,
+            "host": server_state.host,
+            "id": server_state.server_id,
+        }
         self._send_plain(request, who)
 
     def _reload(self, request: Request) -> None:
@@ -197,12 +203,12 @@ class Services:
 
         def make(options: profile.Options) -> dict[str, Any]:
             if options.name != "cpu" or profile.refusal(options):
-                return profile.report(self._facts, options)
+                return profile.report(self._server_state, options)
             body: dict[str, Any] = {}
             later = self._system.later
 
             def run() -> None:
-                body.update(profile.report(self._facts, options))
+                body.update(profile.report(self._server_state, options))
                 later(lambda: self._send(request, {"data": body}))
 
             threading.Thread(target=run, name="profile", daemon=True).start()
@@ -213,30 +219,32 @@ class Services:
     # -- of an account
 
     def _account(self, request: Request, account: str, name: str) -> bool:
-        facts = self._facts
+        server_state = self._server_state
         if name == "SUBSZ":
             subsz = family("subsz")
             self._answer(
                 request,
                 subsz.Options,
-                lambda o: subsz.report(facts, _with(o, account=account, subscriptions=True)),
+                lambda o: subsz.report(server_state, _with(o, account=account, subscriptions=True)),
             )
         elif name == "CONNZ":
             connz = family("connz")
             self._answer(
-                request, connz.Options, lambda o: connz.report(facts, _with(o, acc=account))
+                request, connz.Options, lambda o: connz.report(server_state, _with(o, acc=account))
             )
         elif name == "LEAFZ":
             leafz = family("leafz")
             self._answer(
-                request, leafz.Options, lambda o: leafz.report(facts, _with(o, account=account))
+                request,
+                leafz.Options,
+                lambda o: leafz.report(server_state, _with(o, account=account)),
             )
         elif name == "JSZ":
             jsz = family("jsz")
-            self._answer(request, jsz.Options, lambda o: jsz.one_account(facts, account, o))
+            self._answer(request, jsz.Options, lambda o: jsz.one_account(server_state, account, o))
         elif name == "INFO":
             accountz = family("accountz")
-            self._answer(request, Filter, lambda o: accountz.details(facts, account))
+            self._answer(request, Filter, lambda o: accountz.details(server_state, account))
         elif name == "STATZ":
             self._account_statistics(request, account)
         elif name == "CONNS":
@@ -251,7 +259,7 @@ class Services:
         def report(options: Any) -> dict[str, Any]:
             if account != "PING":
                 options.accounts = [account]
-            found: dict[str, Any] = accstatz.report(self._facts, options)
+            found: dict[str, Any] = accstatz.report(self._server_state, options)
             if not found["account_statz"] and not options.include_unused:
                 raise Skip
             return found
@@ -259,7 +267,7 @@ class Services:
         self._answer(request, accstatz.Options, report)
 
     def _account_connections(self, request: Request, name: str) -> None:
-        account = self._facts.account(name)
+        account = self._server_state.account(name)
         if account is None or not request.reply:
             return
         answer = self._system.events.account_answer(account)
@@ -277,7 +285,9 @@ class Services:
             account_name=tag_of(client.account),
             user_name=admitted.name_tag if admitted is not None else "",
             permissions=_permissions(admitted.permissions) if admitted is not None else None,
-            expires=client.expires_ns - self._facts.now_ns if client.expires_ns < NEVER_NS else 0,
+            expires=client.expires_ns - self._server_state.now_ns
+            if client.expires_ns < NEVER_NS
+            else 0,
         )
         self._send(request, {"data": data})
 
@@ -294,8 +304,8 @@ class Services:
             wanted = subject.encode()
             count = sum(
                 subset(each.subject, wanted) and queue in (None, each.queue)
-                for connection in self._facts.reactor.all_connections()
-                if account_of(connection) == self._facts.system_account
+                for connection in self._server_state.reactor.all_connections()
+                if account_of(connection) == self._server_state.system_account
                 for each in connection.all_subscriptions()
             )
         if request.reply:
@@ -317,10 +327,10 @@ class Services:
         if not request.body:
             return False
         wanted = msgspec.json.decode(request.body, type=Filter)
-        facts, settings = self._facts, self._facts.settings
+        server_state, settings = self._server_state, self._server_state.settings
         for asked, own in (
-            (wanted.server_name, facts.server_name),
-            (wanted.host, facts.host),
+            (wanted.server_name, server_state.server_name),
+            (wanted.host, server_state.host),
             (wanted.cluster, ""),
         ):
             if asked and (asked != own if wanted.exact_match else asked not in own):
@@ -357,7 +367,7 @@ class Services:
             request.router.publish_message(request.reply, written(body))
 
     def _send(self, request: Request, body: dict[str, Any]) -> None:
-        self._send_whole(request, {"server": server_info(self._facts)} | body)
+        self._send_whole(request, {"server": server_info(self._server_state)} | body)
 
     def _send_whole(self, request: Request, body: dict[str, Any]) -> None:
         if request.reply:

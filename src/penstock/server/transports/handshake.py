@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from penstock.server.transports.pipe import Pipe, PipeClosed
-from penstock.server.transports.tls import TlsFacts, facts_of, is_pinned
+from penstock.server.transports.tls import TlsInfo, is_pinned, tls_info_of
 from penstock.server.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -90,17 +90,17 @@ async def shake_hands(
 
 async def secure(
     pipe: Pipe, context: ssl.SSLContext, tls: "Tls", timeout_ns: int, *, first: bool = False
-) -> TlsFacts:
+) -> TlsInfo:
     """The TLS handshake with somebody who calls us, and what it has told; `first`: nothing was said
     before it. HandshakeFailed, also when the certificate is not one of those that are pinned, or
     TimeoutError.
     """
     await shake_hands(pipe, context, timeout_ns)
     assert pipe.tls is not None
-    facts = facts_of(pipe.tls, first=first)
-    if not is_pinned(facts, tls.pinned_certs):
+    tls_info = tls_info_of(pipe.tls, first=first)
+    if not is_pinned(tls_info, tls.pinned_certs):
         raise HandshakeFailed("the certificate is not among those that are pinned")
-    return facts
+    return tls_info
 
 
 class Arrivals:

@@ -27,7 +27,7 @@ _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _DOMAIN_COMPONENT = "0.9.2342.19200300.100.1.25"
 
 
-class TlsFacts:
+class TlsInfo:
     """What is known of the other side when its handshake is done."""
 
     __slots__ = ("_certificate", "cipher", "first", "peer_der", "version")
@@ -91,12 +91,12 @@ class Candidate(NamedTuple):
     text: str
 
 
-def facts_of(done: ssl.SSLObject, *, first: bool) -> TlsFacts:
-    """The facts of a finished handshake."""
+def tls_info_of(done: ssl.SSLObject, *, first: bool) -> TlsInfo:
+    """The tls_info of a finished handshake."""
     cipher = done.cipher()
     version = (done.version() or "").removeprefix("TLSv")
     peer = done.getpeercert(binary_form=True) or b""
-    return TlsFacts(version, suite_name(cipher[0]) if cipher else "", peer, first=first)
+    return TlsInfo(version, suite_name(cipher[0]) if cipher else "", peer, first=first)
 
 
 # -- contexts
@@ -238,12 +238,12 @@ def public_key_pin(certificate: "x509.Certificate") -> str:
     return hashlib.sha256(der).hexdigest()
 
 
-def is_pinned(facts: TlsFacts, pins: frozenset[str]) -> bool:
+def is_pinned(tls_info: TlsInfo, pins: frozenset[str]) -> bool:
     """Whether the other side may come; everybody when there are no pins."""
     if not pins:
         return True
     try:
-        certificate = facts.certificate
+        certificate = tls_info.certificate
     except ValueError:
         return False
     return certificate is not None and public_key_pin(certificate) in pins

@@ -28,7 +28,7 @@ _REASONS = {
 Headers = dict[str, list[str]]
 
 
-class Refused(Exception):
+class UpgradeRefused(Exception):
     """The request may not pass. The text is for the log, the status for the other side."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -74,35 +74,35 @@ def parse_request(head: bytes) -> Request:
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1]:
-        raise Refused(400, "it is no HTTP request")
+        raise UpgradeRefused(400, "it is no HTTP request")
     headers: Headers = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise Refused(400, "malformed header")
+            raise UpgradeRefused(400, "malformed header")
         headers.setdefault(name.lower(), []).append(value.strip(" \t"))
     return Request(words[0], words[1].partition("?")[0], headers)
 
 
 def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
-    """Check a request: what comes of it, or Refused."""
+    """Check a request: what comes of it, or UpgradeRefused."""
     if request.path.endswith("/mqtt"):
-        raise Refused(404, "mqtt websocket endpoint not enabled")
+        raise UpgradeRefused(404, "mqtt websocket endpoint not enabled")
     if request.method != "GET":
-        raise Refused(405, "request method must be GET")
+        raise UpgradeRefused(405, "request method must be GET")
     if not request.first("host"):
-        raise Refused(400, "'Host' missing in request")
+        raise UpgradeRefused(400, "'Host' missing in request")
     if not request.has_token("upgrade", "websocket"):
-        raise Refused(400, "invalid value for header 'Upgrade'")
+        raise UpgradeRefused(400, "invalid value for header 'Upgrade'")
     if not request.has_token("connection", "upgrade"):
-        raise Refused(400, "invalid value for header 'Connection'")
+        raise UpgradeRefused(400, "invalid value for header 'Connection'")
     key = request.first("sec-websocket-key")
     if not key:
-        raise Refused(400, "key missing")
+        raise UpgradeRefused(400, "key missing")
     if not _is_key(key):
-        raise Refused(400, "invalid websocket key")
+        raise UpgradeRefused(400, "invalid websocket key")
     if not request.has_token("sec-websocket-version", "13"):
-        raise Refused(400, "invalid version")
+        raise UpgradeRefused(400, "invalid version")
     why = refusal(
         request.first("origin") or request.first("sec-websocket-origin"),
         request.first("host"),
@@ -111,7 +111,7 @@ def agree(request: Request, settings: Websocket, *, secure: bool) -> Upgrade:
         allowed=settings.allowed_origins,
     )
     if why:
-        raise Refused(403, f"origin not allowed: {why}")
+        raise UpgradeRefused(403, f"origin not allowed: {why}")
     return Upgrade(
         key=key,
         leaf=request.path.endswith("/leafnode"),

@@ -1,0 +1,301 @@
+"""What the control plane keeps for one stream and one consumer, and how it looks in the API.
+
+An entry joins the configuration that was asked for, the compiled object that carries it out, and
+the files. Entries decide nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.api.consumers import (
+    ConsumerConfig,
+    ConsumerInfo,
+    PriorityGroupState,
+    SequenceInfo,
+)
+from penstock.api.streams import (
+    ClusterInfo,
+    LostStreamData,
+    StreamConfig,
+    StreamInfo,
+    StreamState,
+)
+from penstock.core.consumer.ack_journal import AckJournal
+from penstock.core.consumer.consumer import ACK_ALL, ACK_EXPLICIT, ACK_FLOW, ACK_NONE, Consumer
+from penstock.core.stream.direct_get import Answers
+from penstock.core.stream.interest import InterestRetention
+from penstock.core.stream.stream import Stream
+from penstock.engine.consumer_config import filters_of, sample_percent
+from penstock.engine.files import FORMAT, ConsumerFile, StreamFile, StreamFiles
+from penstock.engine.rules import RuleSet
+from penstock.engine.settings import Settings
+from penstock.engine.stream_config import with_version
+from penstock.engine.timers import Alarm
+
+if TYPE_CHECKING:
+    from penstock.engine.disk_recovery import DiskFailure
+    from penstock.engine.sources.upstreams import Upstreams
+
+_ACK_POLICIES = {
+    "none": ACK_NONE,
+    "all": ACK_ALL,
+    "explicit": ACK_EXPLICIT,
+    "flow_control": ACK_FLOW,
+}
+LOST_LIMIT = 10_000
+"""How many lost sequences an answer names."""
+_PRIORITY_POLICIES = {None: 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
+
+
+@dataclass(eq=False)
+class ConsumerEntry:
+    """One consumer."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    start_seq: int  # where the deliver policy pointed when it was created
+    core: Consumer
+    persistent: bool  # configuration and state are on disk
+    unused: Alarm  # when it may have been unused for too long
+    resume: Alarm  # when its pause ends
+
+    @property
+    def internal(self) -> bool:
+        """Another stream reads through it: it counts for no limit."""
+        return self.config.direct or self.config.sourcing
+
+    @property
+    def paused_until_ns(self) -> int:
+        """When its pause ends, or has ended; 0: it was not told to pause."""
+        return max(self.config.pause_until or 0, 0)
+
+    def file(self) -> ConsumerFile:
+        """What is written down about it."""
+        return ConsumerFile(
+            format=FORMAT,
+            created=self.created_ns,
+            name=self.name,
+            start_seq=self.start_seq,
+            config=self.config,
+        )
+
+
+@dataclass(eq=False)
+class StreamEntry:
+    """One stream."""
+
+    config: StreamConfig
+    created_ns: int
+    core: Stream
+    files: StreamFiles | None  # None: in memory
+    consumers: dict[str, ConsumerEntry] = field(default_factory=dict)
+    offline: dict[str, str] = field(default_factory=dict)  # consumers not opened, and why
+    lost_reported: int = 0  # entries of the log's `lost` that the operator was told of
+    notes_reported: int = 0  # ... and of its `notes`
+    expire_at_ns: int = 0  # when core wants expire() to be called again
+    disk_failure: "DiskFailure | None" = None  # the disk does not take its messages
+    unread_since_ns: int = 0  # when the disk began not to give them back; 0: it does
+    unread_at_ns: int = 0  # when it last did not
+    rewrites: dict[str, Callable[[], None]] = field(
+        default_factory=dict
+    )  # files of which a write failed half way: what writes them as they should be
+    rewrite_at_ns: int = 0
+    reported_failures: set[str] = field(
+        default_factory=set
+    )  # what the operator was told does not work
+    rules: RuleSet | None = None
+    rules_at_ns: int = 0  # when its rules want to be called again
+    answers: Answers | None = None  # made when somebody asks for messages
+    upstreams: "Upstreams | None" = None  # the streams that it follows
+    upstreams_at_ns: int = 0  # when that wants to be called again
+    journal: AckJournal | None = None  # of its consumers; None: in memory
+    save_at_ns: int = 0  # when the consumers' states may be written again
+    # whose states are to be written, in the order in which they changed
+    changed: dict[ConsumerEntry, None] = field(default_factory=dict)
+    internal_consumers: int = 0  # how many of them are internal
+    direct_consumers: int = 0  # how many are not even shown
+
+    def file(self) -> StreamFile:
+        """What is written down about it."""
+        return StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
+
+
+def configure_stream(core: Stream, config: StreamConfig) -> None:
+    """Hand the rules to the data path."""
+    core.configure(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        # with TTLs a rule sees to the age too: it knows which messages never end
+        max_age_ns=0 if config.allow_msg_ttl else config.max_age,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+        max_msg_size=config.max_msg_size,
+        discard_new=config.discard == "new",
+        discard_new_per_subject=config.discard_new_per_subject,
+        duplicate_window_ns=config.duplicate_window,
+        no_ack=config.no_ack,
+        sealed=config.sealed,
+        retention=None if config.retention == "limits" else InterestRetention,
+        selective=config.retention == "interest",
+    )
+    core.log.compress = config.compression == "s2"
+
+
+def configure_consumer(core: Consumer, config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Hand the rules to the data path."""
+    core.configure(
+        ack_policy=_ACK_POLICIES[config.ack_policy],
+        ack_wait_ns=config.ack_wait,
+        backoff_ns=tuple(config.backoff),
+        max_deliver=config.max_deliver,
+        max_ack_pending=config.max_ack_pending,
+        max_waiting=config.max_waiting,
+        max_batch=config.max_batch,
+        max_expires_ns=config.max_expires,
+        max_bytes=config.max_bytes,
+        filters=filters_of(config),
+        last_per_subject=(
+            config.deliver_policy == "last_per_subject" and stream.max_msgs_per_subject != 1
+        ),
+        headers_only=config.headers_only,
+        rate_limit_bps=config.rate_limit_bps,
+        replay_original=config.replay_policy == "original",
+        deliver_subject=config.deliver_subject,
+        deliver_group=config.deliver_group,
+        idle_heartbeat_ns=config.idle_heartbeat,
+        flow_control=config.flow_control,
+        sample_percent=sample_percent(config),
+        priority_policy=_PRIORITY_POLICIES[config.priority_policy],
+        priority_groups=tuple(config.priority_groups),
+        priority_timeout_ns=config.priority_timeout,
+    )
+
+
+def stream_state(entry: StreamEntry) -> StreamState:
+    """The counts of a stream."""
+    log = entry.core.log
+    state = StreamState(
+        messages=log.msgs,
+        bytes=log.bytes,
+        first_seq=log.first_seq,
+        first_ts=log.first_ts_ns if log.msgs else 0,
+        last_seq=log.last_seq,
+        last_ts=log.last_ts_ns,
+        num_subjects=log.subject_count,
+        num_deleted=log.deleted_count(),
+        consumer_count=len(entry.consumers) - entry.direct_consumers,
+    )
+    if log.last_seq == 0:
+        state.first_seq = 0
+    elif not log.msgs:
+        state.first_seq = log.last_seq + 1
+    if log.lost:
+        state.lost = lost_data(log.lost)
+    return state
+
+
+def lost_data(lost: list[tuple[int, int, str]]) -> LostStreamData:
+    """The lowest LOST_LIMIT sequences of what is lost; the log line says how many there are."""
+    msgs: list[int] = []
+    for first, count, _ in sorted(lost):
+        if len(msgs) >= LOST_LIMIT:
+            break
+        msgs.extend(range(first, first + min(count, LOST_LIMIT - len(msgs))))
+    return LostStreamData(msgs=msgs)
+
+
+def deleted_sequences(entry: StreamEntry) -> list[int]:
+    """Every sequence between the first and the last that holds no message."""
+    return [seq for first, count in entry.core.log.deleted() for seq in range(first, first + count)]
+
+
+def stream_info(
+    entry: StreamEntry, settings: Settings, now_ns: int, *, versioned: bool = True
+) -> StreamInfo:
+    """A stream as the API shows it; lists show it without the server's version."""
+    config = entry.config
+    if versioned:
+        metadata = with_version(config.metadata, settings.server_version, settings.api_level)
+        config = msgspec.structs.replace(config, metadata=metadata)
+    info = StreamInfo(
+        config=config,
+        created=entry.created_ns,
+        state=stream_state(entry),
+        domain=settings.domain,
+        ts=now_ns,
+    )
+    if entry.upstreams is not None:
+        infos = entry.upstreams.infos(now_ns)
+        if entry.config.mirror is not None:
+            info.mirror = infos[0]
+        else:
+            info.sources = infos
+    return info
+
+
+def leader(settings: Settings) -> ClusterInfo:
+    """A server alone leads everything."""
+    return ClusterInfo(leader=settings.server_name)
+
+
+def consumer_info(
+    stream: StreamEntry,
+    entry: ConsumerEntry,
+    settings: Settings,
+    now_ns: int,
+    *,
+    versioned: bool = True,
+) -> ConsumerInfo:
+    """A consumer as the API shows it; lists show it without the server's version."""
+    config = entry.config
+    if versioned:
+        metadata = with_version(config.metadata, settings.server_version, settings.api_level)
+        config = msgspec.structs.replace(config, metadata=metadata)
+    state = entry.core.state()
+    paused_ns = remaining(entry.paused_until_ns, now_ns)
+    return ConsumerInfo(
+        stream_name=stream.config.name,
+        name=entry.name,
+        created=entry.created_ns,
+        config=config,
+        delivered=SequenceInfo(
+            consumer_seq=state.delivered_consumer_seq,
+            stream_seq=state.delivered_stream_seq,
+            last_active=state.delivered_last_ns or None,
+        ),
+        ack_floor=SequenceInfo(
+            consumer_seq=state.floor_consumer_seq,
+            stream_seq=state.floor_stream_seq,
+            last_active=state.floor_last_ns or None,
+        ),
+        num_ack_pending=state.num_ack_pending,
+        num_redelivered=0 if config.max_deliver == 1 else state.num_redelivered,
+        num_waiting=0 if config.deliver_subject else state.num_waiting,
+        num_pending=state.num_pending,
+        push_bound=bool(config.deliver_subject) and entry.core.push_bound(),
+        paused=paused_ns > 0,
+        pause_remaining=paused_ns,
+        ts=now_ns,
+        priority_groups=_group_states(entry),
+    )
+
+
+def remaining(until_ns: int, now_ns: int) -> int:
+    """How long it is until then, as a duration of the wire, which ends at 292 years."""
+    return min(max(until_ns - now_ns, 0), (1 << 63) - 1)
+
+
+def _group_states(entry: ConsumerEntry) -> list[PriorityGroupState]:
+    groups = entry.core.groups
+    if groups is None:
+        return []
+    return [
+        PriorityGroupState(
+            group=entry.config.priority_groups[0],
+            pinned_client_id=groups.pin.decode(),
+            pinned_ts=groups.pinned_ns,
+        )
+    ]

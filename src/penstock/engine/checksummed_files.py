@@ -1,0 +1,211 @@
+"""Configuration files: sealed by a checksum, and each of them twice.
+
+    <name>         one line of JSON, then a line `crc32c <8 hex digits>` over the first with its end
+    <name>.copy    the same
+
+Both are on the disk before the call that wrote them is answered. The first counts as long as it is
+sound; without a second line (somebody has changed it by hand) it is taken as it is. One that is
+damaged or gone is made again: from itself when one flipped bit is all that is wrong, else from the
+other. What was damaged is kept as `<name>.bad-<n>`.
+
+    a damage of another kind is taken for one flipped bit: 8 n in 2^32, n bytes; 1 in 500,000 at 1 KB
+
+Knows nothing of what the files mean.
+"""
+
+import contextlib
+import errno
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from penstock.core.base.buffer import crc32c_of
+
+COPY = ".copy"
+_SUM = b"crc32c"
+_MENDED_MAX_BYTES = 1 << 16
+T = TypeVar("T")
+DeferWrite = Callable[[str, Callable[[], None]], object]
+"""Gets what can't be done now: a path, and a call that raises OSError until it is done."""
+
+
+class FileStore(Protocol):
+    """Where the files are: a disk, or one that encrypts (engine/metadata_files)."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+
+    def read_file(self, path: str) -> bytes:
+        """All of it."""
+
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace it as a whole."""
+
+    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
+        """Replace several with the same, durably."""
+
+    def unlink(self, path: str) -> None:
+        """Remove it, if it is there."""
+
+
+class BadFileError(Exception):
+    """A file is there but can't be understood; str() says which and why."""
+
+
+class DamagedFileError(BadFileError):
+    """The bytes of a file are not those that were written."""
+
+
+def sealed(data: bytes) -> bytes:
+    """A line with its checksum behind it."""
+    line = data + b"\n"
+    return line + b"%s %08x\n" % (_SUM, crc32c_of(line))
+
+
+def unsealed(path: str, data: bytes) -> bytes:
+    """The line of a sealed file, or all of one that has no checksum. DamagedFileError."""
+    line, _, rest = data.partition(b"\n")
+    if not rest.startswith(_SUM):
+        if not data.strip():
+            raise DamagedFileError(f"{path}: damaged: it is empty")
+        return data
+    if data != sealed(line):
+        raise DamagedFileError(f"{path}: damaged: the checksum in its second line does not match")
+    return line
+
+
+def mended(data: bytes) -> bytes | None:
+    """A sealed file put right, when exactly one bit of it is flipped; else None."""
+    if len(data) > _MENDED_MAX_BYTES:
+        return None
+    copy = bytearray(data)
+    for at in range(len(copy)):
+        for bit in range(8):
+            copy[at] ^= 1 << bit
+            line, _, rest = bytes(copy).partition(b"\n")
+            if rest.startswith(_SUM) and copy == sealed(line):
+                return bytes(copy)
+            copy[at] ^= 1 << bit
+    return None
+
+
+def write(disk: FileStore, path: str, data: bytes) -> None:
+    """Replace a file and its copy, durably."""
+    disk.write_files_atomic([path, path + COPY], sealed(data))
+
+
+def remove(disk: FileStore, path: str) -> None:
+    """Remove a file and its copy; durable when the folder is synced."""
+    disk.unlink(path)
+    disk.unlink(path + COPY)
+
+
+def exists(disk: FileStore, path: str) -> bool:
+    """Whether there is the file, or its copy."""
+    return disk.exists(path) or disk.exists(path + COPY)
+
+
+def read(
+    disk: FileStore,
+    path: str,
+    decode: Callable[[str, bytes], T],
+    report: Callable[[str], None],
+    later: DeferWrite | None = None,
+) -> T | None:
+    """What a file says; None when there is none. `decode` gets path and bytes and raises
+    BadFileError. What was wrong and is mended is told to `report`. When the disk does not take what
+    is to be made again, that goes to `later`, to be called until it raises no OSError; without it,
+    the next reading tries again. BadFileError: neither the file nor its copy can be understood.
+    OSError: they can't be read.
+    """
+    first = _read(disk, path)
+    second = _read(disk, path + COPY)
+    if first is None and second is None:
+        return None
+    wrong: BadFileError | None = None
+    for at, data in ((path, first), (path + COPY, second)):
+        whole, value, problem = _understood(at, data, decode)
+        if value is not None and whole is not None:
+            bad = [not _sound(at, data, decode) for data in (first, second)]
+            try:
+                _restore(disk, path, (first, second), bad, whole, report)
+            except OSError as error:
+                report(f"{path} or its copy is damaged, and can't be made again: {error}")
+                if later is not None:
+                    later(path, lambda: restore(disk, path, decode, report))
+            return value
+        if problem is not None and not isinstance(problem, DamagedFileError):
+            raise problem  # it was written so: by a later version, or by hand
+        wrong = wrong or problem
+    raise wrong or DamagedFileError(f"{path}: it is gone, and so is its copy")
+
+
+def restore(
+    disk: FileStore, path: str, decode: Callable[[str, bytes], T], report: Callable[[str], None]
+) -> None:
+    """Make a file and its copy what they should be, when one of them tells. OSError: the disk does not
+    take it.
+    """
+    failed: list[tuple[str, Callable[[], None]]] = []
+    with contextlib.suppress(BadFileError):
+        read(disk, path, decode, lambda _: None, lambda *one: failed.append(one))
+    if failed:
+        raise OSError(errno.EIO, "a file can't be made again", path)
+    report(f"{path} and its copy are as they should be")
+
+
+def _read(disk: FileStore, path: str) -> bytes | None:
+    return disk.read_file(path) if disk.exists(path) else None
+
+
+def _understood(
+    path: str, data: bytes | None, decode: Callable[[str, bytes], T]
+) -> tuple[bytes | None, T | None, BadFileError | None]:
+    """The bytes as they should be, and what they say; or why nothing."""
+    if data is None:
+        return None, None, None
+    try:
+        return data, decode(path, data), None
+    except DamagedFileError as error:
+        whole = mended(data)
+        return (whole, decode(path, whole), None) if whole else (None, None, error)
+    except BadFileError as error:
+        return None, None, error
+
+
+def _restore(
+    disk: FileStore,
+    path: str,
+    found: tuple[bytes | None, bytes | None],
+    bad: list[bool],
+    whole: bytes,
+    report: Callable[[str], None],
+) -> None:
+    """Make both what they should be. One of two that differ and are both sound is what a write that
+    was cut short left behind, or what was there before somebody edited the file. OSError.
+    """
+    if found == (whole, whole):
+        return
+    for at, data, damaged in zip((path, path + COPY), found, bad, strict=True):
+        if data == whole:
+            continue
+        told = ""
+        if data is not None and damaged:
+            number = 1
+            while disk.exists(f"{path}.bad-{number}"):
+                number += 1
+            disk.write_file_atomic(f"{path}.bad-{number}", data)
+            told = f"{at} was damaged: made again, the old one is {path}.bad-{number}"
+        elif data is None and at == path:
+            told = f"{at} was gone: made again from its copy"
+        disk.write_file_atomic(at, whole)
+        if told:
+            report(told)
+
+
+def _sound(path: str, data: bytes | None, decode: Callable[[str, bytes], object]) -> bool:
+    try:
+        if data is not None:
+            decode(path, data)
+    except BadFileError:
+        return False
+    return True

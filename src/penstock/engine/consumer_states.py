@@ -1,0 +1,428 @@
+"""The saved states of a stream's consumers: bases that hold all of them, written in turn, and the
+journal of what changed since.
+
+    states.0, .1      8 bytes   "PSSTATE2"
+                      4 bytes   CRC32C of what follows, little endian
+                      the rest  MessagePack [number, [[name, created, state], ...]]
+    acks.<number>     records since then; drawn and written by core.ack_journal
+
+A base holds everything up to the journal file of its number; those behind it are applied in
+order, to the newer base that is not damaged. One flipped bit is put right by the checksum
+(core/log/checksum_repair). A record with more damage is passed over; a torn one ends its file. A state belongs to
+a consumer's name and creation time, so that a new consumer never gets its namesake's. What a state
+means is core.snapshot's.
+
+Reading ends in `SavedState`, one per consumer: its state as bytes, and the ranges of sequences of which
+nothing is known but that they were handed out, when records between are missing: the caller takes
+those for unacknowledged.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.core.base.buffer import crc32c_of
+from penstock.core.base.disk import Disk
+from penstock.core.consumer.snapshot import SPENT, pack, unpack
+from penstock.core.log.checksum_repair import flipped_bit_of
+from penstock.engine.metadata_files import STATES, MetadataFiles
+from penstock.vault import Aead, StreamCipher, VaultError
+
+_MAGIC = b"PSSTATE2"
+_HEAD_BYTES = len(_MAGIC) + 4
+_JOURNAL_MAGIC = b"PSACKS1\n"
+_SEALED_MAGIC = b"PSACKSE\n"
+_JOURNAL_HEAD_BYTES = 16
+_SEALED_HEAD_BYTES = 48
+_RECORD = struct.Struct("<IIHHIQ")
+_ACKS = struct.Struct("<8QII")
+_MESSAGE = struct.Struct("<3Q")
+_STATE_KIND, _ACKS_KIND = 1, 2
+_WAITING = 1
+_Row = tuple[bytes, int, bytes]
+_File = tuple[int, list[_Row]]
+
+
+@dataclass
+class SavedState:
+    """What is known of one consumer."""
+
+    state: bytes | None = None  # as it was saved as a whole
+    numbers: list[int] = field(default_factory=lambda: [0] * 7)
+    pending: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
+    rest: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # spent
+    starts: list[int] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # from, to (excluded)
+    acked: set[int] = field(default_factory=set)  # in the journal
+
+    def take(self, state: bytes) -> None:
+        """A whole state replaces what was known. ValueError: it is none."""
+        numbers, entries, starts = unpack(state)
+        self.state = state
+        self.numbers = list(numbers)
+        self.pending = {entry[0]: entry for entry in entries if entry[4] != SPENT}
+        self.rest = [entry for entry in entries if entry[4] == SPENT]
+        self.starts = starts
+        self.gaps = []
+
+    def apply(self, start_seq: int, body: bytes) -> None:
+        """Acks, and what was delivered since the record before. struct.error: it is cut short."""
+        before, *numbers, fresh, count = _ACKS.unpack_from(body)
+        delivered, next_seq, floor_seq = numbers[0], numbers[2], numbers[5]
+        at = _ACKS.size
+        if before > self.numbers[0]:
+            self.gaps.append((self.numbers[2] if self.numbers[0] else start_seq, next_seq))
+        for _ in range(fresh):
+            seq, cseq, since_ns = _MESSAGE.unpack_from(body, at)
+            self.pending.setdefault(seq, (seq, cseq, since_ns, 1, _WAITING))
+            at += _MESSAGE.size
+        acked = struct.unpack_from(f"<{count}Q", body, at)
+        self.acked.update(acked)
+        for seq in acked:
+            self.pending.pop(seq, None)
+        if delivered >= self.numbers[0]:
+            self.numbers = numbers
+        self.starts = []  # such a record is written when none is left
+        self.pending = {seq: entry for seq, entry in self.pending.items() if seq > floor_seq}
+        self.state = None
+
+    def forget_above(self, last: int, start: int) -> bool:
+        """Sequences above the stream's last were lost with it and will be given again: nothing is
+        known of them. Whether anything was. `start`: where the consumer begins.
+        """
+        delivered, passed, next_seq, delivered_ns, floor_cseq, floor_seq, acked_ns = self.numbers
+        upto = (min(passed, last), min(next_seq, last + 1), min(floor_seq, last))
+        if delivered and next_seq > last + 1 and not self.starts:
+            # What it passed over without delivering was removed then; that may be lost, too.
+            upto = (upto[0], min(max(upto[0] + 1, start), last + 1), upto[2])
+        known = [*self.pending, *self.starts, *self.acked, *(entry[0] for entry in self.rest)]
+        if upto == (passed, next_seq, floor_seq) and max(known, default=0) <= last:
+            return False
+        self.numbers = [delivered, *upto[:2], delivered_ns, floor_cseq, upto[2], acked_ns]
+        self.pending = {seq: entry for seq, entry in self.pending.items() if seq <= last}
+        self.rest = [entry for entry in self.rest if entry[0] <= last]
+        self.starts = [seq for seq in self.starts if seq <= last]
+        self.acked = {seq for seq in self.acked if seq <= last}
+        self.state = None
+        return True
+
+    def look_again(self, start: int) -> None:
+        """Of a consumer that takes everything: what it passed over behind its last delivery had been
+        removed. With the newest messages of a stream, that may be lost. `start`: where it begins.
+        """
+        next_seq = max(self.numbers[1] + 1, start)
+        if next_seq < self.numbers[2] and not self.starts:
+            self.numbers[2] = next_seq
+            self.state = None
+
+    def packed(self, more: Iterable[int] = ()) -> bytes:
+        """The state as bytes; `more`: sequences that count as delivered and unacknowledged."""
+        if self.state is not None:
+            return self.state
+        for seq in more:
+            if seq not in self.acked and seq > self.numbers[5]:
+                self.pending.setdefault(seq, (seq, 1, 0, 1, _WAITING))
+        waiting = [self.pending[seq] for seq in sorted(self.pending)]
+        if waiting and waiting[0][0] <= self.numbers[5]:
+            self.numbers[5] = waiting[0][0] - 1
+            self.numbers[4] = min(self.numbers[4], max(waiting[0][1] - 1, 0))
+        return pack(tuple(self.numbers), waiting + self.rest, self.starts)
+
+
+class ConsumerStates:
+    """The states of one stream's consumers as they were last saved, in memory and in a folder."""
+
+    def __init__(self, disk: Disk, folder: str, small: MetadataFiles | None = None) -> None:
+        """Nothing is touched before `load`. `small` has the stream's keys; None: it has none."""
+        self._disk = disk
+        self.folder = folder
+        self._small = small or MetadataFiles(disk, folder)
+        self.outdated = (
+            False  # some of it is not encrypted as it should be: two new bases mend that
+        )
+        self._states: dict[str, tuple[int, bytes]] = {}
+        self.found: dict[tuple[str, int], SavedState] = {}
+        self.oldest = 0  # of the journal files that are there
+        self.number = 0  # of the newest, or of the base
+        self.journal_bytes = 0
+        self.base_bytes = 0
+        self.base_slot = 0
+        self.base_upto = 0  # the journal file that the base includes
+        self.saved_bytes = 0  # of the last save
+        self.newest_ns = 0  # when the last of the consumers was created that anything was saved of
+        self.error: OSError | None = None  # of the last write
+
+    def load(self, start_seqs: dict[tuple[str, int], int]) -> list[str]:
+        """Read base and journal into `found`; what is wrong with them, in words. `start_seqs`:
+        where each consumer, by name and creation time, began.
+        """
+        problems: list[str] = []
+        rows: list[_Row] = []
+        for slot in (0, 1):
+            path = f"{self.folder}/states.{slot}"
+            before = len(problems)
+            try:
+                if not self._disk.exists(path):
+                    continue
+                data = self._disk.read_file(path)
+                self.outdated = self.outdated or not self._small.current(data)
+                upto, found = _unpack(self._plain(data), problems.append)
+            except (OSError, ValueError, VaultError) as error:
+                problems.append(f"{path}: {error}")
+                continue
+            problems[before:] = [f"{path}: {what}" for what in problems[before:]]
+            if upto >= self.base_upto:
+                self.base_upto, self.base_slot, self.base_bytes = upto, slot, len(data)
+                rows = found
+        created = [created_ns for _, created_ns in start_seqs]
+        for name, created_ns, state in rows:
+            created.append(created_ns)
+            self._take(name, created_ns, state)
+        self.newest_ns = max(created, default=0)
+        names = self._disk.list_dir(self.folder)
+        numbers = sorted(
+            int(name[5:]) for name in names if name.startswith("acks.") and name[5:].isdigit()
+        )
+        self.number = max([self.base_upto, *numbers])
+        for number in numbers:
+            if number <= self.base_upto:
+                continue
+            path = f"{self.folder}/acks.{number}"
+            try:
+                data = self._disk.read_file(path)
+                self.journal_bytes += len(data)
+                self.outdated = self.outdated or journal_key(data) != self._number
+                problems += [f"{path}: {what}" for what in self._replay(data, start_seqs)]
+            except (OSError, ValueError) as error:
+                problems.append(f"{path}: {error}")
+        self.oldest = numbers[0] if numbers else 0
+        return problems
+
+    @property
+    def _number(self) -> int:
+        return 0 if self._small.cipher is None else self._small.cipher.number
+
+    def _plain(self, data: bytes) -> bytes:
+        cipher = self._small.cipher
+        return data if cipher is None else cipher.open(STATES, data)
+
+    def _take(self, name: bytes, created_ns: int, state: bytes) -> None:
+        key = name.decode("utf-8", "surrogateescape"), created_ns
+        found = self.found.setdefault(key, SavedState())
+        try:
+            found.take(state)
+        except ValueError:
+            found.state = state  # whoever restores it says so
+
+    def _replay(self, data: bytes, start_seqs: dict[tuple[str, int], int]) -> list[str]:
+        keys = [(name.encode("utf-8", "surrogateescape"), created) for name, created in start_seqs]
+        wrong: list[str] = []
+        for kind, name, created_ns, body in _records(data, keys, wrong, self._small.cipher):
+            key = name.decode("utf-8", "surrogateescape"), created_ns
+            self.newest_ns = max(self.newest_ns, created_ns)
+            if key not in start_seqs:
+                continue
+            if kind == _STATE_KIND:
+                self._take(name, created_ns, body)
+            elif kind == _ACKS_KIND:
+                self.found.setdefault(key, SavedState()).apply(start_seqs[key], body)
+        return wrong
+
+    def put(self, name: str, created_ns: int, state: bytes) -> None:
+        """A consumer's state was saved."""
+        self._states[name] = (created_ns, state)
+
+    def drop(self, name: str) -> None:
+        """Forget a consumer."""
+        self._states.pop(name, None)
+
+    def base(self, number: int) -> bytes:
+        """All states as a base that includes the journal up to a file."""
+        rows = [
+            (name.encode("utf-8", "surrogateescape"), created_ns, state)
+            for name, (created_ns, state) in self._states.items()
+        ]
+        return self._small.sealed(STATES, _pack(number, rows))
+
+    def begin(self) -> None:
+        """Write what was `put` as both bases of a folder that has no journal yet, durably; OSError."""
+        paths = [f"{self.folder}/states.{slot}" for slot in (0, 1)]
+        self._disk.write_files_atomic(paths, self.base(0))
+
+
+def _records(
+    data: bytes, keys: list[tuple[bytes, int]], wrong: list[str], cipher: StreamCipher | None
+) -> Iterator[tuple[int, bytes, int, bytes]]:
+    """(kind, name, created, body) of a journal file's records; behind a bad one those of the
+    consumers in `keys` are looked for. What is bad is told in `wrong`. ValueError: it is no journal.
+    """
+    if len(data) < _JOURNAL_HEAD_BYTES:
+        return  # cut short when it was begun
+    salt = _salt(data, wrong)
+    aead = None
+    at = _JOURNAL_HEAD_BYTES
+    if is_sealed_journal(data):
+        aead = _journal_aead(data, salt, cipher, wrong)
+        at = _SEALED_HEAD_BYTES
+    while at + _RECORD.size <= len(data):
+        end = _good_end(data, at, salt)
+        if not end:
+            end, data = _next_good(data, at, salt, keys, wrong)
+            if _good_end(data, at, salt) != end:
+                at = end
+                continue
+        _, _, kind, name_bytes, _, created_ns = _RECORD.unpack_from(data, at)
+        name_end = at + _RECORD.size + name_bytes
+        body = data[name_end:end]
+        if aead is not None and cipher is not None:
+            opened = _opened(aead, cipher, data[at:name_end], body)
+            if opened is None:
+                wrong.append(f"the record at {at} is not what was written there")
+                at = end
+                continue
+            body = opened
+        yield kind, data[at + _RECORD.size : name_end], created_ns, body
+        at = end
+
+
+def _mended_head(head: bytes, check: int, wrong: list[str]) -> bytes:
+    """Part of a journal's head as its checksum says it was; ValueError when that can't be told."""
+    if check == crc32c_of(head):
+        return head
+    bit = flipped_bit_of(head, check)
+    if bit < 0:
+        raise ValueError("not a journal of acks")
+    wrong.append("one flipped bit in its head was put right")
+    return _flipped(head, bit) if bit < 8 * len(head) else head
+
+
+def _salt(data: bytes, wrong: list[str]) -> int:
+    (check,) = struct.unpack_from("<I", data, 12)
+    head = _mended_head(data[:12], check, wrong)
+    if not head.startswith((_JOURNAL_MAGIC, _SEALED_MAGIC)):
+        raise ValueError("not a journal of acks")
+    salt: int = struct.unpack_from("<I", head, len(_JOURNAL_MAGIC))[0]
+    return salt
+
+
+def is_sealed_journal(data: bytes) -> bool:
+    """Whether a journal file is encrypted, also one with a flipped bit in its first bytes: the two
+    kinds differ in four.
+    """
+    return (data[6] ^ _SEALED_MAGIC[6]).bit_count() <= 1
+
+
+def journal_key(data: bytes) -> int:
+    """The number of the data key that a journal file is encrypted with; 0: it is not."""
+    if len(data) < _SEALED_HEAD_BYTES or not is_sealed_journal(data):
+        return 0
+    return int.from_bytes(data[_JOURNAL_HEAD_BYTES : _JOURNAL_HEAD_BYTES + 4], "little")
+
+
+def _journal_aead(data: bytes, salt: int, cipher: StreamCipher | None, wrong: list[str]) -> Aead:
+    head = data[_JOURNAL_HEAD_BYTES : _SEALED_HEAD_BYTES - 4]
+    check = int.from_bytes(data[_SEALED_HEAD_BYTES - 4 : _SEALED_HEAD_BYTES], "little")
+    if len(head) < _SEALED_HEAD_BYTES - 4 - _JOURNAL_HEAD_BYTES:
+        raise ValueError("cut short when it was begun")
+    head = _mended_head(head, check, wrong)
+    try:
+        if cipher is not None:
+            number = int.from_bytes(head[:4], "little")
+            return cipher.aead(number, b"journal " + salt.to_bytes(4, "little") + head)
+    except KeyError:
+        pass
+    raise ValueError("it is encrypted, and there is no key for it")
+
+
+def _opened(aead: Aead, cipher: StreamCipher, bound: bytes, body: bytes) -> bytes | None:
+    """What a record has behind its name, decrypted; None: it is not what was written there."""
+    try:
+        nonce = bytes(4) + body[:4] + bytes(4)
+        return aead.decrypt(nonce, body[4:], bound[:4] + bound[8:])
+    except (cipher.invalid, ValueError):
+        return None
+
+
+def _good_end(data: bytes, at: int, salt: int) -> int:
+    """Where the good record at this place ends; 0: there is none."""
+    if at + _RECORD.size > len(data):
+        return 0
+    length, check, _, name_bytes, _, _ = _RECORD.unpack_from(data, at)
+    end = at + length
+    if length < _RECORD.size + name_bytes or end > len(data):
+        return 0
+    return end if check == crc32c_of(data[at + 8 : end], salt) else 0
+
+
+def _next_good(
+    data: bytes, at: int, salt: int, keys: list[tuple[bytes, int]], wrong: list[str]
+) -> tuple[int, bytes]:
+    """Where the next good record behind a bad one begins, and the data with the bad one put right
+    if one flipped bit explains it.
+    """
+    end = min((place for key in keys if (place := _find(data, at + 1, salt, key))), default=0)
+    torn = not end
+    end = end or len(data)
+    length, check = struct.unpack_from("<II", data, at)
+    mended = bytearray(data)
+    if length != end - at:
+        mended[at : at + 4] = (end - at).to_bytes(4, "little")
+        one = (length ^ (end - at)).bit_count() == 1
+        if one and _good_end(bytes(mended), at, salt) == end:
+            wrong.append(f"one flipped bit at {at} was put right")
+            return end, bytes(mended)
+    elif (bit := flipped_bit_of(data[at + 8 : end], check, salt)) >= 0:
+        bit -= 8 * (end - at - 8)
+        place = at + 4 if bit >= 0 else end
+        mended[place + bit // 8] ^= 1 << bit % 8
+        wrong.append(f"one flipped bit at {at} was put right")
+        return end, bytes(mended)
+    if not torn:
+        wrong.append(f"{end - at} bytes at {at} are damaged")
+    return end, data
+
+
+def _find(data: bytes, at: int, salt: int, key: tuple[bytes, int]) -> int:
+    """The first good record of a consumer from a place on; 0: none."""
+    name, created_ns = key
+    pattern = struct.pack("<HIQ", len(name), 0, created_ns) + name
+    place = data.find(pattern, at + 10)
+    while place >= 0:
+        if _good_end(data, place - 10, salt):
+            return place - 10
+        place = data.find(pattern, place + 1)
+    return 0
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    copy = bytearray(data)
+    copy[bit // 8] ^= 1 << bit % 8
+    return bytes(copy)
+
+
+def _pack(number: int, rows: list[_Row]) -> bytes:
+    body = msgspec.msgpack.encode((number, rows))
+    return _MAGIC + crc32c_of(body).to_bytes(4, "little") + body
+
+
+def _unpack(data: bytes, tell: Callable[[str], None]) -> _File:
+    body = data[_HEAD_BYTES:]
+    check = int.from_bytes(data[len(_MAGIC) : _HEAD_BYTES], "little")
+    if not data.startswith(_MAGIC):
+        wrong = int.from_bytes(data[: len(_MAGIC)], "big") ^ int.from_bytes(_MAGIC, "big")
+        if wrong.bit_count() != 1 or check != crc32c_of(body):
+            raise ValueError("not a file of consumer states")
+        tell("one flipped bit was put right")
+    if check != crc32c_of(body):
+        bit = flipped_bit_of(body, check)
+        if bit < 0:
+            raise ValueError("checksum does not match")
+        tell("one flipped bit was put right")
+        body = _flipped(body, bit) if bit < 8 * len(body) else body
+    try:
+        found: _File = msgspec.msgpack.decode(body, type=_File)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    return found

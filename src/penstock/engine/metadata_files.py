@@ -1,0 +1,176 @@
+"""The small files of a stream's folder, each read and written as a whole, and the stream's keys.
+
+    <stream>/key.0, key.1       the data keys, wrapped (penstock.vault): two copies, so that damage to one
+                                costs nothing
+             key.off-<n>        what was a key file before the stream was decrypted; for `*.torn-*` files that were
+                                put aside encrypted
+
+A stream with keys has all its files encrypted, and those that are found otherwise (by an earlier
+configuration, or under an earlier data key) are written anew when they are read. Names of files and
+folders are as they are. Knows nothing of what the files mean.
+"""
+
+import contextlib
+
+from penstock.core.base.disk import Disk
+from penstock.engine.checksummed_files import COPY, BadFileError, DeferWrite
+from penstock.vault import StreamCipher, Vault, VaultError, is_sealed
+
+_COPIES = ("key.0", "key.1")
+_SMALL_BYTES = 1 << 20
+STATES = "consumers/states"
+_SEALED_JOURNAL = b"PSACKSE\n"  # core/consumer/ack_journal
+
+
+class LockedError(BadFileError):
+    """A stream is encrypted and can't be opened with the keys there are."""
+
+
+class MetadataFiles:
+    """Those of one stream."""
+
+    def __init__(self, disk: Disk, folder: str, vault: Vault | None = None) -> None:
+        """Nothing is touched before the first call."""
+        self._disk = disk
+        self.folder = folder
+        self._vault = vault
+        self.cipher: StreamCipher | None = None
+
+    # -- keys
+
+    def begin(self) -> None:
+        """The keys of a new stream, durably."""
+        if self._vault is not None and self._vault.encrypts:
+            self.cipher = self._vault.new()
+            self._write_keys()
+
+    def unlock(self, probe: str, later: DeferWrite | None = None) -> None:
+        """Open the keys of a stream that is there, wrapped anew if the configured key is another
+        one now. `probe` is a file that every stream has. A key file that only has to be mended goes
+        to `later` when the disk does not take it. LockedError: it is encrypted and can't be opened;
+        then nothing was touched. OSError: it is to have a new data key, which the disk does not take.
+        """
+        copies = self._copies()
+        if not copies:
+            for name in (probe, probe + COPY):
+                if self._disk.exists(f"{self.folder}/{name}") and is_sealed(self._raw(name)):
+                    raise LockedError("it is encrypted, and its key files are missing")
+            self.begin()
+            return
+        if self._vault is None:
+            raise LockedError("it is encrypted, and no key is configured (jetstream.key)")
+        try:
+            self.cipher = self._vault.open(copies.values())
+        except VaultError as error:
+            raise LockedError(f"it is encrypted: {error}") from None
+        if self.cipher.stale or len(copies) < len(_COPIES):
+            try:
+                self._write_keys()
+            except OSError:
+                if self.cipher.begun or later is None:  # nothing may be written with it
+                    raise
+                later(f"{self.folder}/{_COPIES[0]}", self._write_keys)
+
+    def take_keys(self, other: "MetadataFiles") -> None:
+        """The folder is the one that `other` had."""
+        self.cipher = other.cipher
+
+    @property
+    def decrypting(self) -> bool:
+        """Whether it has keys and is to have none."""
+        return self.cipher is not None and self.cipher.number == 0
+
+    def drop_keys(self) -> bool:
+        """Put the key files aside, when no small file needs them; whether they were. OSError."""
+        for base in ("", "consumers/"):
+            for name in self._disk.list_dir(f"{self.folder}/{base}".rstrip("/")):
+                if name.startswith("key.") or name in ("log", "consumers"):
+                    continue
+                if ".bad-" in name or name.endswith(".tmp"):  # nobody reads these
+                    continue
+                if self._needs_keys(f"{self.folder}/{base}{name}"):
+                    return False
+        n = 1
+        while self._disk.exists(f"{self.folder}/key.off-{n}"):
+            n += 1
+        self._disk.rename(f"{self.folder}/{_COPIES[0]}", f"{self.folder}/key.off-{n}")
+        self._disk.unlink(f"{self.folder}/{_COPIES[1]}")
+        self._disk.sync_dir(self.folder)
+        self.cipher = None
+        return True
+
+    def _needs_keys(self, path: str) -> bool:
+        """Whether a file is encrypted and the keys open it; such a one is made plain first."""
+        self.read_file(path)
+        data = self._disk.read_file(path)
+        if not is_sealed(data) or self.cipher is None:
+            return data.startswith(_SEALED_JOURNAL)
+        try:
+            self.cipher.open(self._role(path), data)
+        except VaultError:
+            return False
+        return True
+
+    def _copies(self) -> dict[str, bytes]:
+        present = [name for name in _COPIES if self._disk.exists(f"{self.folder}/{name}")]
+        return {name: self._raw(name) for name in present}
+
+    def _write_keys(self) -> None:
+        assert self._vault is not None
+        assert self.cipher is not None
+        data = self._vault.key_file(self.cipher)
+        for name in _COPIES:
+            self._disk.write_file_atomic(f"{self.folder}/{name}", data)
+        self.cipher.stale = False
+
+    # -- files, by path
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of this name."""
+        return self._disk.exists(path)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file. OSError."""
+        self._disk.unlink(path)
+
+    def read_file(self, path: str) -> bytes:
+        """What a file holds; its bytes as they are when they can't be decrypted. OSError."""
+        data = self._disk.read_file(path)
+        if self.cipher is None:
+            return data
+        try:
+            plain = self.cipher.open(self._role(path), data)
+        except VaultError:
+            return data
+        if len(data) < _SMALL_BYTES and not self.cipher.current(data):
+            with contextlib.suppress(OSError):  # the next opening tries again
+                self.write_file_atomic(path, plain)
+        return plain
+
+    def write_file_atomic(self, path: str, data: bytes, durable: bool = True) -> None:
+        """Replace a file as a whole. OSError."""
+        self._disk.write_file_atomic(path, self.sealed(self._role(path), data), durable)
+
+    def write_files_atomic(self, paths: list[str], data: bytes) -> None:
+        """Replace a file and its copy, durably. OSError."""
+        self._disk.write_files_atomic(paths, self.sealed(self._role(paths[0]), data))
+
+    def sealed(self, role: str, data: bytes) -> bytes:
+        """The bytes that a file gets; `role` is what it is bound to."""
+        if self.cipher is None or is_sealed(data):  # that: damaged, and kept as it is
+            return data
+        return self.cipher.seal(role, data)
+
+    def current(self, data: bytes) -> bool:
+        """Whether bytes of a file are as `sealed` would make them now."""
+        return not is_sealed(data) if self.cipher is None else self.cipher.current(data)
+
+    def _role(self, path: str) -> str:
+        """What a file is bound to: its place in the folder; a copy, what it is the copy of; the two
+        bases of consumers' states are the same.
+        """
+        name = path.removeprefix(f"{self.folder}/").removesuffix(COPY)
+        return STATES if name in (f"{STATES}.0", f"{STATES}.1") else name
+
+    def _raw(self, name: str) -> bytes:
+        return self._disk.read_file(f"{self.folder}/{name}")

@@ -1,0 +1,64 @@
+"""The state of a consumer in the terms of nats-server, and back: what a backup carries of it.
+
+nats-server knows, of a delivered and unacknowledged message, when it went out last and how often it
+was delivered again; ours also knows whether it waits, was refused with a delay or is due. What is
+due is told as delivered so long ago that its ack wait is over. Messages that went out as often as
+they may are, for nats-server, delivered again and not pending.
+"""
+
+from penstock.core.consumer.consumer import Consumer
+from penstock.core.consumer.snapshot import SPENT, pack, unpack
+from penstock.engine.nats_files import NatsConsumerState
+
+_WAITING, _DELAYED, _QUEUED = 1, 2, 3
+
+
+def to_peer(core: Consumer, ack_wait_ns: int, now_ns: int) -> NatsConsumerState:
+    """The state of a consumer that is running."""
+    numbers, entries, _ = unpack(core.snapshot())
+    core.unsaved()  # this snapshot is not what the state file gets
+    delivered, passed, _, _, floor_consumer, floor_stream, _ = numbers
+    state = NatsConsumerState(
+        floor_consumer=floor_consumer,
+        floor_stream=floor_stream,
+        delivered_consumer=delivered,
+        delivered_stream=passed,
+    )
+    for seq, consumer_seq, since_ns, deliveries, kind in entries:
+        if seq <= floor_stream:
+            continue  # done with, as nats-server sees it
+        if kind == SPENT:
+            state.redelivered[seq] = max(deliveries - 1, 1)
+            continue
+        if kind == _DELAYED:
+            since_ns = since_ns - ack_wait_ns
+        elif kind == _QUEUED:
+            since_ns = now_ns - ack_wait_ns
+        state.pending[seq] = (max(consumer_seq, floor_consumer), max(since_ns, 0))
+        if deliveries > 1:
+            state.redelivered[seq] = deliveries - 1
+    return state
+
+
+def from_peer(state: NatsConsumerState) -> bytes:
+    """What `Consumer.restore` takes."""
+    entries = [
+        (seq, consumer_seq, ns, 1 + min(state.redelivered.get(seq, 0), 2**31), _WAITING)
+        for seq, (consumer_seq, ns) in sorted(state.pending.items())
+    ]
+    entries += [
+        (seq, 0, 0, 1 + min(times, 2**31), SPENT)
+        for seq, times in sorted(state.redelivered.items())
+        if seq not in state.pending and seq > state.floor_stream
+    ]
+    delivered = state.delivered_stream
+    numbers = (
+        state.delivered_consumer,
+        delivered,
+        delivered + 1,
+        0,
+        state.floor_consumer,
+        state.floor_stream,
+        0,
+    )
+    return pack(numbers, entries, ())

@@ -1,0 +1,235 @@
+"""Where a stream stands while it is being restored: a folder that no stream has, until all of it is
+there.
+
+Works on an Account like engine/streams; knows nothing of archives or of chunks. Until `adopt`
+nothing of it can be seen but its bytes, which count as the account's; `discard` removes what there
+is, and a server that starts does the same with what a crash left (engine/files).
+
+An archive of some kilobytes can say terabytes of zeros. Messages go to the disk and are bounded by
+the limits for what is stored. All else an archive holds (`spool`), and a record that no client could
+have published, may be so many times as large as what was received, and no consumer's state names more
+messages than there can be.
+"""
+
+import contextlib
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.api import errors_generated as errors
+from penstock.api.consumers import ConsumerConfig
+from penstock.api.errors import ApiError
+from penstock.api.streams import StreamConfig
+from penstock.api.subjects import valid_name
+from penstock.core.log.log import Log
+from penstock.core.stream.stream import SYNC_INTERVAL, Stream
+from penstock.engine import consumer_config, consumers, limits, streams
+from penstock.engine.archive import ArchiveError
+from penstock.engine.catalog import StreamEntry
+from penstock.engine.files import FORMAT, ConsumerFile, StreamFile
+from penstock.engine.metadata_files import MetadataFiles
+from penstock.engine.nats_consumer_state import from_peer
+from penstock.engine.nats_files import NatsConsumerState
+from penstock.engine.settings import MAX_SEQUENCE
+from penstock.engine.spool import Spool
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+
+_SYNC_BYTES = 8 * 1024 * 1024
+"""Bytes that are written before the next sync begins, so that the end has few to wait for."""
+_ROOM_BYTES = 8 * 1024 * 1024
+"""What an archive may hold besides messages, however short it is."""
+_ROOM_FACTOR = 64
+"""And for each byte of it that was received: such files compress to a tenth at best."""
+_RECORD_EXTRA_BYTES = 128 * 1024
+"""What a record has besides headers and payload: a subject of up to 64 KiB, numbers."""
+_REMOVED_MAX = 100_000
+"""Messages that a consumer has delivered, that are removed, and that its state still names."""
+
+
+@dataclass(frozen=True)
+class _Consumer:
+    meta: ConsumerFile
+    state: bytes  # b"": as new
+
+
+class Staging:
+    """A stream that is being restored to a configuration (checked already)."""
+
+    def __init__(self, account: "JetStreamAccount", config: StreamConfig) -> None:
+        """Nothing is on disk before `open`."""
+        self.config = config
+        self.now_ns = account.now_ns
+        self.created_ns = account.now_ns
+        self._account = account
+        self._folder = account.files.restoring(account.ids.next())
+        self._made = False  # the folder
+        self._files = self._folder if config.storage == "file" else None
+        self._core: Stream | None = None
+        self._consumers: list[_Consumer] = []  # of a stream in memory
+        self._names: set[str] = set()
+        self._synced_bytes = 0
+        self.spool = Spool(self._spool_files, account.usage(config.storage))
+        self.noted_bytes = 0  # of memory, for what there is to know of the spool
+        self.payload_max = account.reactor.max_payload
+
+    def _make(self) -> None:
+        if not self._made:
+            self._made = True
+            self._folder.create()
+
+    def _spool_files(self) -> MetadataFiles:
+        self._make()
+        return self._folder.small
+
+    def open(self, first_seq: int = 1) -> Log:
+        """Its log, empty at first. OSError."""
+        if self._core is None:
+            if self._files is None:
+                log = Log(None, first_seq=first_seq)
+            else:
+                self._make()
+                log = Log(
+                    self._files.log_folder,
+                    self._account.disk,
+                    first_seq=first_seq,
+                    cipher=self._files.small.cipher,
+                    segment_bytes=self._account.settings.segment_bytes,
+                )
+            log.join(self._account.usage(self.config.storage))
+            # attached to no subject: it is there for its syncs, which no turn waits for
+            self._core = Stream(self._account.router, self.config.name, log, sync=SYNC_INTERVAL)
+        return self._core.log
+
+    def written(self) -> None:
+        """A slice is in the log: bring it to the file. OSError."""
+        if self._core is None:
+            return
+        log = self._core.log
+        log.flush()
+        if log.bytes - self._synced_bytes >= _SYNC_BYTES:
+            self._synced_bytes = log.bytes
+            self._core.sync_soon()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of memory, as far as an archive can make it large."""
+        return self.spool.held_bytes + self.noted_bytes
+
+    def check(self, received: int, waiting: int) -> None:
+        """Whether what is there so far is what so many bytes of an archive may hold; `waiting`: bytes
+        of a record that is not whole yet. ArchiveError, ApiError.
+        """
+        room = _ROOM_BYTES + _ROOM_FACTOR * received
+        record = self.payload_max + _RECORD_EXTRA_BYTES + _ROOM_FACTOR * received
+        if self.spool.size + self.noted_bytes > room or waiting > record:
+            raise ArchiveError(f"{received} bytes that decompress to more than a backup holds")
+        limits.check_held(self._account, self.config.storage)
+
+    @property
+    def named_max(self) -> int:
+        """How many messages the state of a consumer may name, after `settle`."""
+        return self.open().msgs + _REMOVED_MAX
+
+    @property
+    def meta_max(self) -> int:
+        """How long a configuration may be: somebody has sent it in one message."""
+        return max(self.payload_max, 1 << 20) + 4096
+
+    def settle(self, first: int, last: int) -> None:
+        """All messages are there: what lies before `first` is removed, `last` is given."""
+        log = self.open()
+        if max(first - 1, last) >= MAX_SEQUENCE:
+            raise ArchiveError("sequences that are too high")
+        if last > log.last_seq:
+            log.skip(last + 1)
+        if log.first_seq < first <= log.last_seq + 1:
+            log.purge(below=first)
+
+    def consumer(
+        self, name: str, config: ConsumerConfig, created_ns: int, state: NatsConsumerState
+    ) -> None:
+        """One of its consumers, after `settle`. ArchiveError: it is not one. OSError."""
+        try:
+            found = self._checked(name, config, created_ns, state)
+        except (ApiError, ValueError, struct.error) as error:
+            raise ArchiveError(f'error restoring consumer ["{name}"]: {error}') from None
+        self._names.add(name)
+        if self._files is None:
+            self._consumers.append(found)
+            return
+        self._files.write_consumer(found.meta)
+        if found.state:
+            self._files.states.put(name, found.meta.created, found.state)
+
+    def _checked(
+        self, name: str, config: ConsumerConfig, created_ns: int, state: NatsConsumerState
+    ) -> _Consumer:
+        if not valid_name(name) or config.durable_name not in ("", name):
+            raise ValueError("a name that does not fit")
+        if name in self._names:
+            raise ValueError("it is there twice")
+        limits.check_consumer_count(self._account, self.config, config, len(self._names))
+        config.name = name
+        config = consumer_config.with_defaults(config, self.config)
+        consumer_config.check(config, self.config)
+        assert self._core is not None
+        entry = StreamEntry(self.config, self.created_ns, self._core, self._files)
+        start_seq = consumers.first_sequence(entry, config)
+        untouched = not state.delivered_consumer
+        if untouched and state.delivered_stream and config.deliver_policy != "last_per_subject":
+            start_seq = state.delivered_stream + 1
+        meta = ConsumerFile(
+            format=FORMAT,
+            created=created_ns if created_ns > 0 else self.now_ns,
+            name=name,
+            start_seq=start_seq,
+            config=config,
+        )
+        new = untouched and not state.pending
+        return _Consumer(meta, b"" if new else from_peer(state))
+
+    def warn(self, text: str) -> None:
+        """What the operator should know."""
+        self._account.report(f"restore of stream {self.config.name}: {text}")
+
+    def adopt(self) -> StreamEntry:
+        """It is the account's stream from now on. ApiError, OSError: it is not."""
+        account, files, core = self._account, self._files, self._core
+        assert core is not None
+        if self.config.name in account.streams:
+            raise errors.StreamNameExistRestoreFailedError()
+        limits.check_stream_count(account, self.config)
+        streams.check_new(account, self.config)
+        self.spool.close()
+        if files is None:
+            self._core = None
+            kept = [(each.meta, each.state) for each in self._consumers]
+            return streams.adopt(account, self.config, self.created_ns, None, core.log, kept)
+        core.log.fsync()
+        core.log.join(None)
+        core.close()
+        core.log.close()
+        files.states.begin()
+        meta = StreamFile(format=FORMAT, created=self.created_ns, config=self.config)
+        files.write(meta)
+        placed = account.files.adopt(files, self.config.name)
+        self._core = self._files = None
+        self._made = False
+        return streams.adopt(account, self.config, self.created_ns, placed)
+
+    def discard(self) -> None:
+        """Remove what was not adopted."""
+        self.spool.close()
+        self._consumers = []
+        if self._core is not None:
+            self._core.log.join(None)
+            self._core.close()
+            with contextlib.suppress(OSError):
+                self._core.log.close()
+            self._core = None
+        if self._made:
+            with contextlib.suppress(OSError):
+                self._folder.remove()
+            self._made = False

@@ -1,0 +1,195 @@
+"""Messages that end by themselves: Nats-TTL, max_age beside it, and the markers they leave behind.
+
+A message with a TTL ends that long after its timestamp; one with `never` outlives max_age. When the
+only message of a subject ends and the stream has a `subject_delete_marker_ttl`, a marker takes its
+place: an empty message with a new sequence, whose rollup removes the old one. A marker ends without
+leaving another.
+
+An agenda knows when the next message ends, so that nothing is looked at before its time.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.core.base.durations import format_duration
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.message_ttl import end_aged, end_due, learn, prune
+from penstock.core.stream.refusals import (
+    STAGE_STORED,
+    STAGE_TTL,
+    STAGE_TTL_VALUE,
+    not_allowed,
+    parse_ttl,
+)
+from penstock.core.stream.stream import StreamRefused
+from penstock.engine.rules import header_blocks
+from penstock.engine.rules.base import Handler, Rule, Verdict
+from penstock.engine.rules.saved_deadlines import SAVE_AFTER, SavedDeadlines
+from penstock.engine.settings import MILLISECOND, SECOND
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
+
+HEADER = b"Nats-TTL"
+REASON = b"Nats-Marker-Reason"
+OPERATION = b"KV-Operation"
+PER_TICK = 20_000
+"""Messages looked at in one go; more go on in the next turn."""
+STEP_NS = 250 * MILLISECOND
+RETRY_NS = 2 * SECOND
+_LAST_NS = 1 << 62
+
+
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
+    """For streams with TTLs; it stays the same over changes of the configuration."""
+    if not entry.config.allow_msg_ttl:
+        return None
+    for rule in entry.rules.rules if entry.rules is not None else ():
+        if isinstance(rule, MessageTtl):
+            rule.configured()
+            return rule
+    return MessageTtl(account, entry)
+
+
+def raised(entry: "StreamEntry", headers: bytes) -> bytes:
+    """The block with a TTL that is not below that of the stream's markers: a marker would be missed
+    if one were there still. A subject of one message has no such marker.
+    """
+    config = entry.config
+    least = config.subject_delete_marker_ttl // SECOND
+    if not least or config.max_msgs_per_subject == 1:
+        return headers
+    text = value(headers, HEADER)
+    seconds = parse_ttl(text.decode("utf-8", "replace")) if text else None
+    if seconds is None or not 0 < seconds < least:
+        return headers
+    return header_blocks.added(header_blocks.without(headers, HEADER), HEADER, str(least).encode())
+
+
+class MessageTtl(Rule):
+    """The ends of one stream's messages."""
+
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
+        """Takes up what the stream holds: from the agenda on disk, the rest from the messages."""
+        self._entry = entry
+        self._core = entry.core
+        self._report = account.report
+        self._saved = SavedDeadlines(account, entry, "agenda")  # its note: messages that never end
+        self._agenda = self._saved.agenda
+        self._aged_to = 0  # older than max_age and still there: all below have been looked at
+        start = self._saved.read_from
+        self._saved.note += learn(self._agenda, self._core.log, start)
+        if self._core.log.last_seq - start >= SAVE_AFTER:
+            with contextlib.suppress(OSError):  # it is tried again when as much has come
+                self._saved.save()
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """A TTL is looked at late: what is checked before has its say first."""
+        return {
+            STAGE_TTL: lambda _: None,
+            STAGE_TTL_VALUE: self._check,
+            STAGE_STORED: self._stored,
+        }
+
+    def configured(self) -> None:
+        """The configuration is another one: what max_age spared may be due."""
+        self._aged_to = 0
+
+    # --- publishing
+
+    def _check(self, draft: Draft) -> Verdict:
+        text = value(draft.headers, HEADER) or b""
+        seconds = parse_ttl(text.decode("utf-8", "replace"))
+        if seconds is None:
+            return not_allowed(STAGE_TTL_VALUE, text)
+        headers = raised(self._entry, draft.headers)
+        if headers is not draft.headers:
+            draft.change(headers=headers)
+        return None
+
+    def _stored(self, draft: Draft) -> Verdict:
+        text = value(draft.headers, HEADER)
+        if text:
+            seconds = parse_ttl(text.decode("utf-8", "replace")) or 0
+            if seconds < 0:
+                self._saved.note += 1
+            elif seconds:
+                due_ns = min(self._core.log.last_ts_ns + seconds * SECOND, _LAST_NS)
+                self._agenda.add(due_ns, draft.seq)
+                self._entry.rules_at_ns = min(self._entry.rules_at_ns, due_ns)
+        return None
+
+    # --- the ends
+
+    def tick(self, now_ns: int) -> int:
+        """End what is due."""
+        log = self._core.log
+        try:
+            due_ns = self._end(now_ns)
+            if len(self._agenda) > 2 * log.msgs + 4096:
+                prune(self._agenda, log)
+            self._saved.save_if_worth()
+        except OSError as error:
+            self._report(f"stream {self._entry.config.name}: messages did not end: {error}")
+            return now_ns + RETRY_NS
+        return due_ns
+
+    def _end(self, now_ns: int) -> int:
+        config = self._entry.config
+        markers = config.subject_delete_marker_ttl > 0
+        aged_ns = self._end_aged(now_ns, markers) if config.max_age and not config.sealed else 0
+        looked, last = end_due(self._agenda, self._core, PER_TICK, markers)
+        for seq in last:
+            if not self._leave_marker(seq):
+                self._agenda.add(now_ns + RETRY_NS, seq)
+        if looked == PER_TICK:
+            return now_ns
+        due = [ns for ns in (self._agenda.next_ns(), aged_ns) if ns]
+        return max(min(due), now_ns + STEP_NS) if due else 0
+
+    def _end_aged(self, now_ns: int, markers: bool) -> int:
+        max_age_ns = self._entry.config.max_age
+        log = self._core.log
+        if not markers and not self._saved.note:
+            first = log.at_time(max(now_ns - max_age_ns, 0) + 1)
+            if first > log.first_seq:
+                self._core.purge(below=first)
+            return (log.first_ts_ns or now_ns) + max_age_ns
+        self._aged_to, due_ns, last = end_aged(
+            self._core, max(self._aged_to, log.first_seq), max_age_ns, PER_TICK, markers
+        )
+        for seq in last:
+            if not self._leave_marker(seq):
+                self._aged_to = min(self._aged_to, seq)
+                due_ns = now_ns + RETRY_NS
+        return due_ns or now_ns + max_age_ns
+
+    def _leave_marker(self, seq: int) -> bool:
+        """End the only message of its subject; False when its marker could not be stored."""
+        message = self._core.log.get(seq)
+        if message is None:
+            return True
+        if value(message.headers, REASON) or value(message.headers, OPERATION) == b"PURGE":
+            self._core.delete_message(seq, False)
+            return True
+        seconds = self._entry.config.subject_delete_marker_ttl // SECOND
+        headers = header_blocks.block(
+            (REASON, b"MaxAge"),
+            (HEADER, format_duration(seconds * SECOND).encode()),
+            (b"Nats-Rollup", b"sub"),
+        )
+        if self._entry.config.sealed:
+            return True
+        try:
+            self._core.store(message.subject, b"", headers)
+        except StreamRefused:
+            return False
+        return True
+
+    def close(self) -> None:
+        """The next opening reads no message again."""
+        prune(self._agenda, self._core.log)
+        self._saved.close()

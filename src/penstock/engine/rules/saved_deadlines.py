@@ -1,0 +1,68 @@
+"""A rule's agenda in the stream's folder: written now and then, up to a sequence that is safe on
+the disk; what came after is read from the messages. It may be gone at any time.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.core.base.deadlines import DeadlineHeap
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
+
+SAVE_AFTER = 1_000_000
+"""Messages stored since the agenda was written, until it is written again."""
+
+
+class SavedDeadlines:
+    """The agenda of one rule of one stream. A stream in memory has no file."""
+
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry", name: str) -> None:
+        """Takes in what the file has."""
+        self.agenda = DeadlineHeap()
+        self.note = 0  # kept with it
+        self.read_from = 0  # the first sequence that is not in it
+        self._core = entry.core
+        self._report = account.report
+        self._small = entry.files.small if entry.files is not None else None
+        self._path = f"{entry.files.folder}/{name}" if entry.files is not None else ""
+        if self._small is not None and self._small.exists(self._path):
+            self._load()
+        self._saved_upto = self._core.log.last_seq
+
+    def _load(self) -> None:
+        try:
+            assert self._small is not None
+            upto, note = self.agenda.load(self._small.read_file(self._path))
+        except (OSError, ValueError) as error:
+            self._report(f"{self._path} is passed over: {error}")
+            return
+        if upto > self._core.log.last_seq:  # of another log: nothing in it counts
+            self.agenda = DeadlineHeap()
+            return
+        self.note = note
+        self.read_from = upto + 1
+
+    def save_if_worth(self) -> None:
+        """Write it, when much has come since. OSError."""
+        if self._core.log.last_seq - self._saved_upto > max(SAVE_AFTER, len(self.agenda)):
+            self.save()
+
+    def save(self) -> None:
+        """Write it. OSError."""
+        log = self._core.log
+        self._saved_upto = log.last_seq
+        if self._small is not None:
+            # Messages that have ended are not in it: if their removal were lost, and it were not,
+            # they would stay for ever.
+            log.fsync()
+            data = self.agenda.dump(log.synced_seq, self.note)
+            self._small.write_file_atomic(self._path, data, False)
+
+    def close(self) -> None:
+        """Write it for the next opening, which then reads no message again."""
+        if self._path:
+            try:
+                self.save()
+            except OSError as error:
+                self._report(f"{self._path} could not be written: {error}")

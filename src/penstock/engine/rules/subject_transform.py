@@ -1,0 +1,53 @@
+"""subject_transform: a message is stored under another subject than it was published to.
+
+Comes before everything: expectations, limits and republish see the new subject. A subject that does
+not match the source stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from penstock.core.stream.draft import Draft
+from penstock.core.stream.refusals import STAGE_ARRIVED
+from penstock.engine import transforms
+from penstock.engine.rules.base import Handler, Rule, Verdict
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
+
+
+def feature(account: "JetStreamAccount", entry: "StreamEntry") -> Rule | None:
+    """For streams with a transform that does something."""
+    wanted = entry.config.subject_transform
+    if wanted is None or not wanted.dest:
+        return None
+    return SubjectTransform(transforms.parse(wanted.src, wanted.dest, account.random_below))
+
+
+def subject_of(entry: "StreamEntry", subject: str) -> str:
+    """Under which subject a stream stores a message: for those who store without publishing."""
+    for rule in entry.rules.rules if entry.rules is not None else ():
+        if isinstance(rule, SubjectTransform):
+            return rule.apply(subject) or subject
+    return subject
+
+
+class SubjectTransform(Rule):
+    """The transform of one stream."""
+
+    every = True
+
+    def __init__(self, transform: transforms.Transform) -> None:
+        """A transform made for it."""
+        self.apply: Callable[[str], str | None] = transform.apply
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Before all else."""
+        return {STAGE_ARRIVED: self._arrived}
+
+    def _arrived(self, draft: Draft) -> Verdict:
+        subject = self.apply(draft.subject)
+        if subject is not None and subject != draft.subject:
+            draft.change(subject=subject)
+        return None

@@ -1,0 +1,399 @@
+"""An origin that is reached by the JetStream API over a link: a push consumer there, made by us.
+
+    waiting --(time)--> asking --(created)--> following --(silence, gap, refusal, link down)--> waiting
+
+The consumer is ephemeral, without acks, with flow control and a heartbeat each second; an origin
+from which messages leave when they are taken (interest, workqueue) makes a durable one of it, whose
+acks are our answers to its flow control. Messages
+carry their sequence in the origin and in the consumer: a step of the consumer's sequence by more
+than one means that something was lost on the way, and another consumer is made where the follower
+stands. So what lands is always the next one. A consumer that was made beforehand (`consumer` in the
+configuration) is reset instead. Flow control that counts as acks is answered when what came before
+is as durable as the follower promises.
+
+Knows no time but what `tick` says, no sockets.
+"""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.api import ApiError
+from penstock.api import errors_generated as errors
+from penstock.api.calls import ConsumerInfoResponse
+from penstock.api.codec import JsonError, decode_response
+from penstock.api.errors import error_from
+from penstock.api.streams import StreamSource, StreamSourceInfo
+from penstock.api.times import format_instant
+from penstock.core.protocol.publish_headers import value
+from penstock.core.stream.direct_get import Answers
+from penstock.core.stream.source_copy import SourceWriter
+from penstock.engine.settings import SECOND
+from penstock.engine.sources import identity
+from penstock.engine.sources.links import API_PREFIX, Link, Subscribed, inbox
+from penstock.engine.sources.local import Upstream, refusal_body, source_info
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+
+HEARTBEAT_NS = SECOND
+STALLED_NS = 10 * SECOND
+"""Silence after which the consumer is given up; it lives as long without us."""
+ANSWER_NS = 30 * SECOND
+"""How long an answer to a request may take."""
+RESET_ANSWER_NS = 5 * SECOND
+"""... to one for a consumer that has only to be reset; where there is none, nobody answers."""
+GAP_NS = 2 * SECOND
+"""Between two requests, at least."""
+BACKOFF_NS = 10 * SECOND
+BACKOFF_MAX_NS = 120 * SECOND
+_ACK_WAIT_NS = 22 * 3600 * SECOND
+_SHORT_ACK_TOKENS = 9
+_OLDER = frozenset({10012, 10013, 10025, 10148, 10185})
+"""Answers of a server that does not know what `sourcing` is: it takes the consumer for an ordinary
+one, and the one that we had before is still there.
+"""
+
+
+class LinkedUpstream:
+    """See Upstream."""
+
+    def __init__(
+        self,
+        account: "JetStreamAccount",
+        source: StreamSource,
+        writer: SourceWriter,
+        link: Link,
+        *,
+        owner: str,
+        wake: Callable[[], None],
+        met: Callable[[Upstream, bool], None] = lambda upstream, again: None,
+    ) -> None:
+        """`owner` is a name for the follower that no other has, now or later; `wake` is called when
+        tick is wanted earlier than it said; `met`: as for LocalUpstream.
+        """
+        self.source = source
+        self.name = identity.index_name(source)
+        self.writer = writer
+        self.caught_up = False
+        self._account = account
+        self._link = link
+        self._owner = owner
+        self._wake = wake
+        self._met = met
+        self.origin = ""
+        self._sourcing = True  # asked for as such: not by servers of before 2.14
+        self._acking = False  # our answers to flow control are acks
+        self._answers = Answers(writer.target)
+        self._unwatch = link.watch(self._link_changed)
+        self._error: ApiError | None = None
+        self._fails = 0
+        self._lag = 0
+        self._heard_ns = 0
+        self._asked_ns = 0
+        self._ask_at_ns = 0  # waiting: when to ask
+        self._consumer = ""  # following: its name
+        self._delivered = 0  # following: the consumer's sequence of the last message
+        self._answer: Subscribed | None = None  # asking
+        self._messages: Subscribed | None = None  # asking and following
+        self._closed = False
+
+    def start(self) -> None:
+        """See Upstream."""
+        self._ask_at_ns = self._account.now_ns
+        if self._link.up:
+            self._ask()
+
+    def tick(self, now_ns: int) -> int:
+        """See Upstream."""
+        if self._closed:
+            return 0
+        if self._messages is None:
+            if self._link.up and now_ns >= self._ask_at_ns:
+                self._ask()
+                return now_ns + SECOND
+            return max(self._ask_at_ns, now_ns + 1) if self._link.up else 0
+        if self._answer is not None:
+            patience_ns = ANSWER_NS if self.source.consumer is None else RESET_ANSWER_NS
+            if now_ns - self._asked_ns > patience_ns:
+                self._give_up(failed=True)
+        elif now_ns - self._heard_ns > STALLED_NS:
+            self._give_up(failed=False)
+        return now_ns + SECOND
+
+    def info(self, now_ns: int) -> StreamSourceInfo:
+        """See Upstream."""
+        info = source_info(self.source)
+        info.lag = self._lag
+        info.active = now_ns - self._heard_ns if self._heard_ns else -1
+        info.error = refusal_body(self.writer.refusal)
+        if self._error is not None:
+            info.error = self._error.body()
+        return info
+
+    def close(self, *, for_good: bool) -> None:
+        """See Upstream."""
+        if not self._closed:
+            self._closed = True
+            self._unwatch()
+            self._leave(for_good=for_good)
+
+    # -- asking for a consumer
+
+    def _ask(self) -> None:
+        """Ask for a consumer that begins where the follower stands."""
+        self._leave()
+        now_ns = self._account.now_ns
+        self._asked_ns = now_ns
+        self._error = None
+        given = self.source.consumer
+        kind = "M" if self.writer.mirror else "S"
+        if given is not None:
+            deliver = given.deliver_subject
+        else:
+            deliver = inbox(self._account.ids, kind)
+            external = self.source.external
+            if external is not None and external.deliver:
+                deliver = f"{external.deliver}.{kind}.{self._account.ids.next()}"
+        self._messages = self._link.subscribe(deliver, self._receive)
+        reply = inbox(self._account.ids, "R")
+        self._answer = self._link.subscribe(reply, self._answered)
+        if given is not None:
+            subject = f"{API_PREFIX}.CONSUMER.RESET.{self.source.name}.{given.name}"
+            self._link.publish(subject, reply, b"", b"")
+            return
+        subject, body = self._request(deliver)
+        level = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n" if self._sourcing else b""
+        self._link.publish(subject, reply, level, body)
+
+    def _request(self, deliver: str) -> tuple[str, bytes]:
+        """Subject and body of the request for an ephemeral consumer."""
+        stream = self.source.name
+        letters = "MIRROR" if self.writer.mirror else "SRC"
+        name = f"JS_{letters}_{identity.name_hash(f'{self._owner} {self.name}')}"
+        if not self._sourcing:
+            name += f"_{self._account.ids.next()}"
+        config: dict[str, object] = {
+            "name": name,
+            "deliver_subject": deliver,
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "ack_wait": _ACK_WAIT_NS,
+            "max_deliver": 1,
+            "replay_policy": "instant",
+            "flow_control": True,
+            "idle_heartbeat": HEARTBEAT_NS,
+            "direct": True,
+            "num_replicas": 0,
+            "inactive_threshold": STALLED_NS,
+        }
+        if self._sourcing:
+            config["sourcing"] = True
+        config.update(self._start())
+        subject = f"{API_PREFIX}.CONSUMER.CREATE.{stream}"
+        filters = identity.filters(self.source)
+        if len(filters) == 1:
+            config["filter_subject"] = filters[0]
+            subject += f".{name}.{filters[0]}"
+        elif filters:
+            config["filter_subjects"] = list(filters)
+            subject += f".{name}"
+        else:
+            subject += f".{name}"
+        body = json.dumps({"stream_name": stream, "config": config, "action": ""})
+        return subject, body.encode("utf-8", "surrogateescape")
+
+    def _start(self) -> dict[str, object]:
+        mirror = self.writer.mirror
+        taken = self.writer.target.log.last_seq if mirror else self.writer.position
+        if taken:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": taken + 1}
+        if self.source.opt_start_seq:
+            start = self.source.opt_start_seq
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+        if self.source.opt_start_time is not None:
+            start_time = format_instant(self.source.opt_start_time)
+            return {"deliver_policy": "by_start_time", "opt_start_time": start_time}
+        return {}
+
+    def _answered(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        if self._answer is None:
+            return
+        self._answer.close()
+        self._answer = None
+        setup_failed = (
+            errors.MirrorConsumerSetupFailedError
+            if self.writer.mirror
+            else errors.SourceConsumerSetupFailedError
+        )
+        if headers and not payload:  # nobody serves the API there (now)
+            self._fail(setup_failed("no responders"))
+            return
+        try:
+            response = decode_response(ConsumerInfoResponse, payload)
+        except JsonError as error:
+            self._fail(setup_failed(error))
+            return
+        if response.error is not None and response.error.err_code in _OLDER and self._sourcing:
+            self._sourcing = False
+            self._ask()
+            return
+        if response.error is not None:
+            self._fail(error_from(response.error))
+            return
+        info = response.info
+        if info is None or info.config is None:
+            self._fail(setup_failed("invalid consumer create response"))
+            return
+        if self.source.consumer is not None and info.config.ack_policy != "flow_control":
+            self._fail(
+                errors.MirrorConsumerRequiresAckFCError()
+                if self.writer.mirror
+                else errors.SourceConsumerRequiresAckFCError()
+            )
+            return
+        self._acking = info.config.ack_policy == "flow_control"
+        self._consumer = info.name
+        if self._is_another(headers):
+            self._ask()
+            return
+        self._fails = 0
+        self._heard_ns = self._account.now_ns
+        if not self._delivered:  # else messages came before this answer, and know better
+            self._lag = info.num_pending
+        self.caught_up = self.caught_up or not info.num_pending
+        if self.writer.mirror:
+            self._skip(info.delivered.stream_seq)
+        self._wake()
+
+    def _is_another(self, headers: bytes) -> bool:
+        """Whether the origin is not the one that the position is of, so that all is to be asked
+        for. Servers from 2.15 on say which it is.
+        """
+        origin = (value(headers, b"Nats-Stream-Identity") or b"").decode("utf-8", "replace")
+        if not origin or origin == self.origin:
+            return False
+        again = bool(self.origin) and not self.writer.mirror
+        self.origin = origin
+        if again:
+            self.writer.restart()
+        self._met(self, again)
+        return again
+
+    def _skip(self, upto: int) -> None:
+        try:
+            self.writer.skip(upto)
+        except OSError as error:
+            self._fail(errors.MirrorConsumerSetupFailedError(error))
+
+    def _fail(self, error: ApiError) -> None:
+        self._give_up(failed=True)
+        self._error = error
+
+    def _give_up(self, *, failed: bool) -> None:
+        """Begin again later, with another consumer."""
+        self._leave()
+        if failed:
+            self._fails += 1
+            pause_ns = min(self._fails * BACKOFF_NS, BACKOFF_MAX_NS)
+        else:
+            pause_ns = GAP_NS
+        self._ask_at_ns = max(self._asked_ns + GAP_NS, self._account.now_ns + pause_ns - GAP_NS)
+        self._wake()
+
+    def _leave(self, *, for_good: bool = False) -> None:
+        """Let the consumer go, if there is one; one that knows what was taken only for good."""
+        for subscribed in (self._answer, self._messages):
+            if subscribed is not None:
+                subscribed.close()
+        self._answer = self._messages = None
+        ours = self.source.consumer is None and (for_good or not self._acking)
+        if self._consumer and ours and self._link.up:
+            subject = f"{API_PREFIX}.CONSUMER.DELETE.{self.source.name}.{self._consumer}"
+            self._link.publish(subject, "", b"", b"")
+        self._consumer = ""
+        self._delivered = 0
+
+    def _link_changed(self) -> None:
+        if self._closed:
+            return
+        self._consumer = ""
+        self._leave()
+        self._fails = 0
+        self._ask_at_ns = self._account.now_ns
+        if self._link.up:
+            self._ask()
+        self._wake()
+
+    # -- following
+
+    def _receive(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        if self._messages is None:
+            return
+        self._heard_ns = self._account.now_ns
+        if headers.startswith(b"NATS/1.0 100"):
+            self._control(reply, headers)
+            return
+        place = ack_place(reply)
+        if place is None:
+            return
+        consumer, deliveries, seq, delivered, ts_ns, pending = place
+        if deliveries > 1 or (self._consumer and consumer != self._consumer):
+            return
+        if delivered != self._delivered + 1:
+            if delivered > self._delivered:
+                self._give_up(failed=False)
+            return
+        if self.writer.mirror and seq - 1 > self.writer.target.log.last_seq:
+            self._skip(seq - 1)
+            if self._messages is None:
+                return
+        if not self.writer.write(seq, ts_ns, subject, headers, payload):
+            self._give_up(failed=False)
+            return
+        self._delivered = delivered
+        self._lag = max(pending - 1, 0)
+        self.caught_up = self.caught_up or not pending
+
+    def _control(self, reply: str, headers: bytes) -> None:
+        """A heartbeat, or a request for an answer before more is sent."""
+        if reply:
+            # one without acks does not have to wait: what is lost here is asked for again
+            upto = self.writer.target.log.last_seq if self._acking else 0
+            place = self._delivered, self.writer.position
+            messages = self._messages
+            self._answers.when_visible(upto, lambda: self._go_on(messages, reply, *place))
+            return
+        last = value(headers, b"Nats-Last-Consumer") or b""
+        if last.isdigit() and int(last) and int(last) != self._delivered and self._consumer:
+            self._give_up(failed=False)
+            return
+        stalled = value(headers, b"Nats-Consumer-Stalled")
+        if stalled:
+            self._link.publish(stalled.decode("utf-8", "surrogateescape"), "", b"", b"")
+
+    def _go_on(
+        self, messages: Subscribed | None, reply: str, delivered: int, position: int
+    ) -> None:
+        """Say that everything up to here was taken, if it is still the same consumer."""
+        if messages is not None and messages is self._messages:
+            headers = (
+                f"NATS/1.0\r\nNats-Last-Consumer: {delivered}\r\n"
+                f"Nats-Last-Stream: {position}\r\n\r\n"
+            )
+            self._link.publish(reply, "", headers.encode(), b"")
+
+
+def ack_place(reply: str) -> tuple[str, int, int, int, int, int] | None:
+    """What an ack subject says: consumer, deliveries, sequence in the stream, in the consumer, time
+    stored (ns), messages to come; this one counts. None: it is no ack subject.
+    """
+    tokens = reply.split(".")
+    if len(tokens) < _SHORT_ACK_TOKENS or tokens[:2] != ["$JS", "ACK"]:
+        return None
+    consumer, *numbers = tokens[3:9] if len(tokens) == _SHORT_ACK_TOKENS else tokens[5:11]
+    try:
+        deliveries, seq, delivered, ts_ns, pending = map(int, numbers)
+    except ValueError:
+        return None
+    return consumer, deliveries, seq, delivered, ts_ns, pending

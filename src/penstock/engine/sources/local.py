@@ -1,0 +1,209 @@
+"""One origin of a stream that follows it; here, an origin of the same server.
+
+Its messages are copied in the core (`core.copying`), from the origin's log into the follower's, as
+soon as they are as durable as the origin promises. An origin need not be there: when it comes, the
+copying begins.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.api import ApiError
+from penstock.api import errors_generated as errors
+from penstock.api.errors import ErrorBody
+from penstock.api.streams import StreamSource, StreamSourceInfo
+from penstock.core.log.log import Log
+from penstock.core.stream.source_copy import Copier, SourceWriter
+from penstock.engine.settings import MILLISECOND, SECOND
+from penstock.engine.sources import identity
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
+
+RETRY_INTERVAL_NS = 250 * MILLISECOND
+"""How soon a message that the follower has refused is tried again."""
+CONTACT_INTERVAL_NS = SECOND
+"""An origin of this server is looked at all the time: `active` does not show more than that."""
+
+
+class Upstream(Protocol):
+    """One origin, as the follower sees it."""
+
+    source: StreamSource
+    name: str
+    writer: SourceWriter
+    origin: str
+    """Tells the origin that the position is of from a later one of the same name; "": not known."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it had everything at some time since the start."""
+
+    def start(self) -> None:
+        """Begin, if the origin is there."""
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; when to call again, 0: not needed."""
+
+    def info(self, now_ns: int) -> StreamSourceInfo:
+        """How far it is."""
+
+    def close(self, *, for_good: bool) -> None:
+        """Stop; what was taken stays. For good: not only until the server is started again."""
+
+
+def first_sequence(source: StreamSource, writer: SourceWriter, origin: Log) -> int:
+    """Where to go on in an origin, or to begin: one after its last message at most."""
+    taken = writer.target.log.last_seq if writer.mirror else writer.position
+    if taken:
+        wanted = taken + 1
+    elif source.opt_start_seq:
+        wanted = source.opt_start_seq
+    elif source.opt_start_time is not None:
+        wanted = origin.at_time(source.opt_start_time)
+    else:
+        wanted = 1
+    return max(min(wanted, origin.last_seq + 1), origin.first_seq)
+
+
+def refusal_body(refusal: tuple[int, int, str] | None) -> ErrorBody | None:
+    """Why the follower takes no more, as an API error."""
+    if refusal is None:
+        return None
+    code, err_code, description = refusal
+    return ErrorBody(code=code, err_code=err_code, description=description)
+
+
+def source_info(source: StreamSource) -> StreamSourceInfo:
+    """What of the info is configuration."""
+    return StreamSourceInfo(
+        name=source.name,
+        external=source.external,
+        filter_subject=source.filter_subject,
+        subject_transforms=list(source.subject_transforms),
+    )
+
+
+class LocalUpstream:
+    """An origin in the same account."""
+
+    def __init__(
+        self,
+        account: "JetStreamAccount",
+        source: StreamSource,
+        writer: SourceWriter,
+        *,
+        blocked: Callable[[], None],
+        met: Callable[[Upstream, bool], None],
+        read: Callable[[], Upstream],
+    ) -> None:
+        """`blocked`: the follower refuses a message, tick is wanted; `met`: the origin is there, one
+        not seen before; True: in the place of another one, so that all of it is to be copied;
+        `read`: makes an upstream that reads the origin through a consumer.
+        """
+        self.source = source
+        self.name = identity.index_name(source)
+        self.writer = writer
+        self.origin = ""
+        self._account = account
+        self._blocked = blocked
+        self._met = met
+        self._read = read
+        self._reader: Upstream | None = None
+        self._copier: Copier | None = None
+        self._caught_up = False
+        self._since_ns = 0
+        self._made_turn = account.reactor.turns
+        account.followers.setdefault(source.name, []).append(self)
+
+    @property
+    def caught_up(self) -> bool:
+        """See Upstream."""
+        if self._reader is not None and self._reader.caught_up:
+            self._caught_up = True
+        if self._copier is not None and self._copier.caught_up:
+            self._caught_up = True
+        return self._caught_up
+
+    def start(self) -> None:
+        """See Upstream. Called again when the origin has come."""
+        origin = self._account.streams.get(self.source.name)
+        if origin is None or self._copier is not None or self._reader is not None:
+            return
+        if self.origin != str(origin.created_ns):
+            again = bool(self.origin) and not self.writer.mirror
+            if again:
+                self.writer.restart()
+            self.origin = str(origin.created_ns)
+            self._met(self, again)
+        if origin.config.retention != "limits":
+            # what was taken leaves there: that takes acks, and so a consumer
+            self._reader = self._read()
+            self._reader.start()
+            return
+        first = first_sequence(self.source, self.writer, origin.core.log)
+        self._copier = Copier(origin.core, self.writer, first, identity.filters(self.source))
+        self._copier.when_blocked = self._blocked
+        self._since_ns = self._account.now_ns
+
+    def lost(self, *, for_good: bool = True) -> None:
+        """The origin was deleted, or is another kind of stream now."""
+        if self._reader is not None:
+            self._reader.close(for_good=for_good)
+            self._reader = None
+        if self._copier is not None:
+            self._caught_up = self.caught_up
+            self._copier.close()
+            self._copier = None
+
+    def tick(self, now_ns: int) -> int:
+        """See Upstream."""
+        if self._reader is not None:
+            return self._reader.tick(now_ns)
+        if self._copier is None or not self._copier.blocked:
+            return 0
+        self._copier.retry()
+        return now_ns + RETRY_INTERVAL_NS
+
+    def info(self, now_ns: int) -> StreamSourceInfo:
+        """See Upstream."""
+        if self._reader is not None:
+            return self._reader.info(now_ns)
+        info = source_info(self.source)
+        info.active = -1
+        if self._account.reactor.turns == self._made_turn:
+            # the answer to who made it says nothing yet
+            if self.writer.mirror:
+                info.filter_subject = ""
+            return info
+        if self._copier is None:
+            missing: ApiError = errors.StreamNotFoundError()
+            info.error = missing.body()
+            return info
+        info.lag = self._copier.lag()
+        info.error = refusal_body(self.writer.refusal)
+        heard_ns = now_ns - max(self._copier.last_ns, self._since_ns)
+        info.active = max(heard_ns, 0) % CONTACT_INTERVAL_NS
+        return info
+
+    def close(self, *, for_good: bool) -> None:
+        """See Upstream."""
+        self.lost(for_good=for_good)
+        followers = self._account.followers.get(self.source.name, [])
+        if self in followers:
+            followers.remove(self)
+        if not followers:
+            self._account.followers.pop(self.source.name, None)
+
+
+def origin_made(account: "JetStreamAccount", entry: "StreamEntry") -> None:
+    """A stream is there (again): those that wait for it begin."""
+    for upstream in list(account.followers.get(entry.config.name, ())):
+        upstream.start()
+
+
+def origin_gone(account: "JetStreamAccount", name: str) -> None:
+    """A stream is about to be deleted."""
+    for upstream in list(account.followers.get(name, ())):
+        upstream.lost()

@@ -1,0 +1,204 @@
+"""What a stream that follows others keeps beside its messages: its upstreams, their positions.
+
+Called by the lifecycle of streams (made, changed, gone) and by the engine's timer. A change of the
+configuration keeps what did not change; a mirror whose `mirror` is taken away becomes an ordinary
+stream, its supply ends.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from penstock.api.streams import StreamConfig, StreamSource, StreamSourceInfo
+from penstock.core.stream.source_copy import SourceWriter
+from penstock.engine.sources import identity
+from penstock.engine.sources.links import API_PREFIX, Link, RouterLink
+from penstock.engine.sources.local import LocalUpstream, Upstream, origin_gone, origin_made
+from penstock.engine.sources.positions import Positions
+
+if TYPE_CHECKING:
+    from penstock.engine.account import JetStreamAccount
+    from penstock.engine.catalog import StreamEntry
+
+__all__ = ["Upstreams", "changed", "origin_gone", "origin_made", "start", "stop"]
+
+
+class Upstreams:
+    """The upstreams of one stream."""
+
+    def __init__(self, account: "JetStreamAccount", entry: "StreamEntry") -> None:
+        """Reads where the sources stand; nothing is copied before `configure`."""
+        self._account = account
+        self._entry = entry
+        self.upstreams: list[Upstream] = []
+        self._positions: Positions | None = None
+        self._stands_for = ""  # a mirror: the origin whose direct gets it may answer
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow what the configuration says from now on."""
+        wanted = [config.mirror] if config.mirror is not None else config.sources
+        present = {upstream.name: upstream for upstream in self.upstreams}
+        names = [identity.index_name(source) for source in wanted]
+        if config.mirror is None and self._positions is None:
+            self._open_positions(set(names))
+        sources = dict(zip(names, wanted, strict=True))
+        kept = {
+            name: upstream
+            for name, upstream in present.items()
+            if upstream.source == sources.get(name)
+        }
+        for name, upstream in present.items():
+            if name not in kept:
+                upstream.close(for_good=True)
+                if self._positions is not None:
+                    self._positions.leave(name)
+        self.upstreams = [
+            kept[name] if name in kept else self._make(source, name, mirror=bool(config.mirror))
+            for source, name in zip(wanted, names, strict=True)
+        ]
+        for upstream in self.upstreams:
+            if upstream.name not in kept:
+                self._follow(upstream)
+                upstream.start()
+        mirror = config.mirror
+        self._stand_for(mirror.name if mirror is not None and config.mirror_direct else "")
+        self._entry.upstreams_at_ns = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it had everything there was, at some time since the start."""
+        return all(upstream.caught_up for upstream in self.upstreams)
+
+    def tick(self, now_ns: int) -> int:
+        """Do what is due; when to call again."""
+        due = [upstream.tick(now_ns) for upstream in self.upstreams]
+        if self._positions is not None:
+            try:
+                due.append(self._positions.tick(now_ns))
+            except OSError as error:
+                name = self._entry.config.name
+                self._account.report(f"stream {name}: positions of sources not saved: {error}")
+        return min((due_ns for due_ns in due if due_ns), default=0)
+
+    def infos(self, now_ns: int) -> list[StreamSourceInfo]:
+        """How far each upstream is, in the order of the configuration."""
+        return [upstream.info(now_ns) for upstream in self.upstreams]
+
+    def close(self, *, for_good: bool) -> None:
+        """Stop following; for good: not only until the server is started again."""
+        self._stand_for("")
+        for upstream in self.upstreams:
+            upstream.close(for_good=for_good)
+
+    def closed(self) -> None:
+        """The stream's log is whole on the disk: so are the positions afterwards."""
+        if self._positions is not None:
+            self._positions.close()
+            with contextlib.suppress(OSError):  # the messages say it as well
+                self._positions.save()
+
+    def _open_positions(self, names: set[str]) -> None:
+        problems: list[str] = []
+        self._positions = Positions(self._entry.files, self._entry.core.log)
+        self._positions.load(names, problems)
+        for problem in problems:
+            self._account.report(f"stream {self._entry.config.name}: {problem}")
+
+    def _make(self, source: StreamSource, name: str, *, mirror: bool) -> Upstream:
+        # loaded when a stream follows another one: most servers start without
+        from penstock.engine.sources.linked import LinkedUpstream
+
+        account, core = self._account, self._entry.core
+        before, after = identity.header_parts(source)
+        position = self._positions.of(name) if self._positions is not None else None
+        writer = SourceWriter(
+            core,
+            mirror=mirror,
+            position=position.seq if position is not None else core.log.last_seq,
+            anchor=self._positions.anchor_of(name) if self._positions is not None else 0,
+            before=before,
+            after=after,
+            transform=identity.renaming(source, account.random_below),
+        )
+        link = self._link(source)
+        owner = f"{account.name} {core.name} {self._entry.created_ns}"
+        if link is not None:
+            remote = LinkedUpstream(
+                account, source, writer, link, owner=owner, wake=self._wake, met=self._met
+            )
+            remote.origin = position.origin if position is not None else ""
+            return remote
+        here = RouterLink(account.router)
+        upstream = LocalUpstream(
+            account,
+            source,
+            writer,
+            blocked=self._wake,
+            met=self._met,
+            read=lambda: LinkedUpstream(
+                account, source, writer, here, owner=owner, wake=self._wake
+            ),
+        )
+        upstream.origin = position.origin if position is not None else ""
+        return upstream
+
+    def _link(self, source: StreamSource) -> Link | None:
+        """The way to an origin; None: it is in the same account."""
+        if source.external is None or not source.external.api:
+            return RouterLink(self._account.router) if source.consumer is not None else None
+        api = source.external.api
+        remote = self._account.remotes.get(api)
+        return remote if remote is not None else RouterLink(self._account.router, api or API_PREFIX)
+
+    def _follow(self, upstream: Upstream) -> None:
+        if self._positions is not None:
+            self._positions.follow(upstream.name, upstream.writer, upstream.origin)
+
+    def _met(self, upstream: Upstream, again: bool) -> None:
+        """The origin is there. When it is not the one that the position was of, the file says so
+        before anything comes from there.
+        """
+        self._follow(upstream)
+        if again and self._positions is not None:
+            self._entry.core.log.fsync()
+            self._positions.save()
+
+    def _stand_for(self, origin: str) -> None:
+        mirrors = self._account.direct_mirrors
+        if self._stands_for == origin:
+            return
+        if self._stands_for:
+            mirrors[self._stands_for].remove(self._entry)
+            if not mirrors[self._stands_for]:
+                del mirrors[self._stands_for]
+        if origin:
+            mirrors.setdefault(origin, []).append(self._entry)
+        self._stands_for = origin
+
+    def _wake(self) -> None:
+        self._entry.upstreams_at_ns = 0
+
+
+def start(account: "JetStreamAccount", entry: "StreamEntry") -> None:
+    """A stream is there, or all are recovered: it follows what it shall follow."""
+    config = entry.config
+    if config.mirror is not None or config.sources:
+        entry.upstreams = Upstreams(account, entry)
+        entry.upstreams.configure(config)
+
+
+def changed(account: "JetStreamAccount", entry: "StreamEntry") -> None:
+    """A stream has another configuration."""
+    if entry.upstreams is None:
+        start(account, entry)
+    elif entry.config.mirror is None and not entry.config.sources:
+        stop(entry, for_good=True)
+        entry.upstreams.closed()
+        entry.upstreams = None
+    else:
+        entry.upstreams.configure(entry.config)
+
+
+def stop(entry: "StreamEntry", *, for_good: bool) -> None:
+    """The stream ends, or follows nobody any more; or only the server ends."""
+    if entry.upstreams is not None:
+        entry.upstreams.close(for_good=for_good)

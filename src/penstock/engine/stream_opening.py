@@ -1,0 +1,262 @@
+"""The streams of an account are opened one after the other, in steps; what needs one of them waits for that one alone.
+
+    folders -> configurations -> a StartupGate on the subjects of each stream    at once
+    a step: a segment of a log, some message ids, a stream's consumers           as often as the shell calls
+    a stream is there: it takes the subjects, and what was kept for it
+    all are there: mirrors and sources are followed, requests that concern all are answered
+
+While something is being opened a GatedSink stands before the account's ApiSubjects and looks whose a request
+is. The stream that somebody waits for is opened next; of several each gets a step in turn, so that
+a small one does not wait for the end of a large one. A stream that can't be opened is reported and
+offline; who waited for it goes on and hears that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.startup_gate import GatedSink, StartupGate
+from penstock.core.log.log import Log
+from penstock.engine import streams
+from penstock.engine.account import JetStreamAccount
+from penstock.engine.catalog import StreamEntry
+from penstock.engine.files import BadFileError, StreamFile, StreamFiles
+from penstock.engine.sources import upstreams
+
+_PREFIXES = ("$JS.ACK.", "$JS.API.", "$JS.FC.")
+_OF_ALL = frozenset({"CREATE", "UPDATE", "RESTORE", "NAMES", "LIST"})  # of $JS.API.STREAM.
+_ACK_TOKENS, _FLOW_TOKENS = 9, 5  # of the subjects that do not name domain and account
+
+
+class UnopenedStream:
+    """A stream that is not there yet."""
+
+    def __init__(
+        self, files: StreamFiles, meta: StreamFile, on_asked: Callable[["UnopenedStream"], None]
+    ) -> None:
+        """Nothing of it is open; on_asked() is called when somebody begins to wait for it."""
+        self.files = files
+        self.meta = meta
+        self.config = meta.config
+        self.waiting = StartupGate(lambda: on_asked(self))
+        self.log: Log | None = None  # as soon as it is begun
+        self.steps: Generator[None, None, StreamEntry] | None = None
+
+    def begin(self, account: JetStreamAccount) -> Generator[None, None, StreamEntry]:
+        """Its opening, the same one each time. OSError."""
+        if self.steps is None:
+            self.log = Log(
+                self.files.log_folder,
+                account.disk,
+                first_seq=self.config.first_seq or 1,
+                segment_bytes=account.settings.segment_bytes,
+                gradually=True,
+                numbered=self.config.mirror is not None,
+                cipher=self.files.small.cipher,
+            )
+            self.steps = streams.recover(account, self.files, self.meta, self.log)
+        return self.steps
+
+    def end(self) -> None:
+        """It will not be opened; its files stay as they are."""
+        if self.steps is not None:
+            self.steps.close()
+        if self.log is not None:
+            self.log.abandon()
+
+    @property
+    def told(self) -> str:
+        """How far it is."""
+        if self.log is None:
+            return self.config.name
+        done, total = self.log.opening()
+        return f"{self.config.name} (segment {done} of {total})"
+
+
+class StreamOpening:
+    """Of one account that is served already; `done` says when it is over."""
+
+    def __init__(self, account: JetStreamAccount, may_open: Callable[[str], bool]) -> None:
+        """Reads what streams there are; may_open(folder of a log) is asked before it is begun.
+        OSError: the store can't be used.
+        """
+        self._may_open = may_open
+        assert account.api_subjects is not None
+        found = streams.found(account)
+        pending = [UnopenedStream(files, meta, self._asked) for files, meta in found]
+        self._account = account
+        self._pending = {each.config.name: each for each in pending}
+        self._turns = dict.fromkeys(pending)  # in this order, if nobody waits
+        self._awaited: deque[UnopenedStream] = deque()  # whose step is next, then
+        self._late: list[tuple[UnopenedStream, StreamEntry]] = []  # that need all the others first
+        self._all = StartupGate()  # what has to wait for all of them
+        self._api_subjects = account.api_subjects
+        self._front = GatedSink(self._api_subjects, self._needed)
+        self.total = len(pending)
+        self.left = len(pending)  # streams that are not open yet
+        self.done = False
+        for each in pending:
+            for subject in each.config.subjects:
+                account.router.attach(subject, each.waiting)
+        account.router.detach_prefix(self._api_subjects)
+        for prefix in _PREFIXES:
+            account.router.attach_prefix(prefix, self._front)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for a stream."""
+        return bool(self._awaited)
+
+    def take(
+        self, source: Connection | None, subject: str, reply: str, headers: bytes, body: bytes
+    ) -> bool:
+        """A request that came another way than by its subject; False: it needs not wait."""
+        waiting = self._needed(subject)
+        if waiting is not None:
+            waiting.hold(source, subject, reply, headers, body, self._api_subjects)
+        return waiting is not None
+
+    def finish(self) -> None:
+        """Do all of the rest, whether it may be begun or not."""
+        self._may_open = lambda log_folder: True
+        while not self.done:
+            self.step()
+
+    def step(self) -> bool:
+        """Do a little more; not to be called when it is done. False: nothing may be done now."""
+        if not self._turns:
+            self._end()
+            return True
+        each = self._next()
+        if each is None:
+            return False
+        try:
+            next(each.begin(self._account))
+        except StopIteration as end:
+            self._opened(each, end.value)
+        except (OSError, BadFileError) as error:
+            self._fail(each, error)
+        except Exception as error:
+            # a fault of ours: the others are served
+            self._fail(each, f"internal error: {error!r}")
+        return True
+
+    def close(self) -> None:
+        """The server stops, or the account is gone: what is not open stays as it is on the disk."""
+        for each in self._turns:
+            each.end()
+        late = [each for each, _ in self._late]
+        for each in [*self._turns, *late]:
+            self._leave(each)
+            each.waiting.abandon()
+        self._turns.clear()
+        self._awaited.clear()
+        self._late.clear()
+        self._step_aside()
+        self._all.abandon()
+        self.left = 0
+        self.done = True
+
+    def told(self) -> str:
+        """How far it is, for the operator."""
+        now = ", ".join(each.told for each in self._turns if each.steps is not None)
+        return f"{self.total - self.left} of {self.total}" + (f", now {now}" if now else "")
+
+    def _next(self) -> UnopenedStream | None:
+        """Whose step it is: of those that are waited for in turn, else the first."""
+        for _ in range(len(self._awaited)):
+            self._awaited.rotate(-1)
+            if self._may(self._awaited[-1]):
+                return self._awaited[-1]
+        return next(filter(self._may, self._turns), None)
+
+    def _may(self, each: UnopenedStream) -> bool:
+        return each.steps is not None or self._may_open(each.files.log_folder)
+
+    def _asked(self, each: UnopenedStream) -> None:
+        if each in self._turns:
+            self._awaited.append(each)
+
+    def _opened(self, each: UnopenedStream, entry: StreamEntry) -> None:
+        self._over(each)
+        if entry.config.mirror is not None or entry.config.sources:
+            self._late.append((each, entry))
+            return
+        self._hand_over(each, entry)
+
+    def _hand_over(self, each: UnopenedStream, entry: StreamEntry) -> None:
+        streams.serve(self._account, entry)
+        self._leave(each)
+        del self._pending[each.config.name]
+        each.waiting.pass_on(entry.core)
+
+    def _fail(self, each: UnopenedStream, why: Exception | str) -> None:
+        streams.put_offline(self._account, each.config.name, each.files, why)
+        self._over(each)
+        each.end()
+        self._leave(each)
+        del self._pending[each.config.name]
+        each.waiting.pass_on(None)
+
+    def _over(self, each: UnopenedStream) -> None:
+        del self._turns[each]
+        if each in self._awaited:
+            self._awaited.remove(each)
+        self.left -= 1
+
+    def _leave(self, each: UnopenedStream) -> None:
+        for subject in each.config.subjects:
+            self._account.router.detach(subject, each.waiting)
+
+    def _end(self) -> None:
+        late, self._late = self._late, []
+        self._step_aside()
+        self.done = True
+        try:
+            for _, entry in late:
+                upstreams.start(self._account, entry)
+        finally:
+            for each, entry in late:
+                self._hand_over(each, entry)
+            self._all.pass_on(None)
+
+    def _step_aside(self) -> None:
+        router = self._account.router
+        router.detach_prefix(self._front)
+        for prefix in _PREFIXES:
+            router.attach_prefix(prefix, self._api_subjects)
+
+    def _needed(self, subject: str) -> StartupGate | None:
+        """What a request has to wait for."""
+        tokens = subject.split(".")
+        name = tokens[2]
+        if tokens[1] == "ACK" and len(tokens) > _ACK_TOKENS:
+            name = tokens[4]
+        elif tokens[1] == "FC":
+            name = tokens[2] if len(tokens) <= _FLOW_TOKENS else tokens[4]
+        elif tokens[1] == "API":
+            found = _stream_of(tokens[2:])
+            if found is None:
+                return self._all
+            name = found
+        each = self._pending.get(name)
+        if each is not None:
+            return each.waiting
+        if tokens[1:4] == ["API", "DIRECT", "GET"] and name not in self._account.streams:
+            return self._all  # a mirror may stand for it
+        return None
+
+
+def _stream_of(tokens: list[str]) -> str | None:
+    """The stream that a call of the API is about; None: it is about all, or unknown."""
+    if tokens[0] == "STREAM" and len(tokens) > 2 and tokens[1] not in _OF_ALL:
+        return tokens[-1]
+    if tokens[:2] == ["DIRECT", "GET"] and len(tokens) > 2:
+        return tokens[2]
+    if tokens[0] == "CONSUMER":
+        at = 3 if tokens[1:3] in _TWO_WORDS else 2
+        return tokens[at] if len(tokens) > at else None
+    return None
+
+
+_TWO_WORDS = (["DURABLE", "CREATE"], ["MSG", "NEXT"], ["LEADER", "STEPDOWN"])

@@ -1,0 +1,78 @@
+"""Streams that could not be opened for the disk's sake: opened again by themselves.
+
+Opening needs a disk that reads (core/log/deferred_writes). A stream that is offline all the same, because of an
+error of the disk and not of what is in its files, is tried again after a second, then after two and
+so on up to a minute; a few segments at a time, so that clients are served meanwhile. Until it is
+there it is offline as before.
+"""
+
+from penstock.api import ApiError
+from penstock.engine import streams
+from penstock.engine.account import JetStreamAccount, OfflineStream, ReopenRetry
+from penstock.engine.catalog import StreamEntry
+from penstock.engine.files import BadFileError
+from penstock.engine.settings import SECOND
+from penstock.engine.sources import upstreams
+from penstock.engine.stream_opening import UnopenedStream
+
+STEPS = 4
+"""Of an opening, at each look."""
+LAST_RETRY_NS = 60 * SECOND
+
+
+def retry(account: JetStreamAccount, now_ns: int) -> None:
+    """Called some times a second while a stream is offline."""
+    for name, offline in list(account.offline.items()):
+        if offline.retry is not None and now_ns >= offline.retry.again_ns:
+            _try(account, name, offline, offline.retry, now_ns)
+
+
+def _try(
+    account: JetStreamAccount, name: str, offline: OfflineStream, retry: ReopenRetry, now_ns: int
+) -> None:
+    try:
+        entry = _step(account, name, offline, retry)
+    except OSError as error:
+        retry.end()
+        retry.again_ns = now_ns + retry.wait_ns
+        retry.wait_ns = min(2 * retry.wait_ns, LAST_RETRY_NS)
+        account.offline[name] = OfflineStream(str(error), offline.files, retry)
+    except (BadFileError, ApiError) as error:  # no other try helps
+        retry.end()
+        streams.put_offline(account, name, offline.files, str(error))
+    else:
+        if entry is not None:
+            _serve(account, entry)
+            seconds = (now_ns - retry.since_ns) / SECOND
+            account.report(f"stream {name} is open again, after {seconds:.1f} s")
+
+
+def _step(
+    account: JetStreamAccount, name: str, offline: OfflineStream, retry: ReopenRetry
+) -> StreamEntry | None:
+    """Some of its opening; the stream when it is there. OSError, BadFileError, ApiError."""
+    if retry.pending is None:
+        meta = offline.files.read(account.report)
+        if meta is None or meta.config.name != name:
+            raise BadFileError("its configuration is gone")
+        retry.pending = UnopenedStream(offline.files, meta, lambda _: None)
+    pending = retry.pending
+    streams.check_new(account, pending.config)  # its subjects may have been taken since
+    steps = pending.begin(account)
+    left = STEPS
+    while left or name in account.streams:  # once it is among them it is finished at once
+        left -= 1
+        try:
+            next(steps)
+        except StopIteration as end:
+            retry.pending = None
+            entry: StreamEntry = end.value
+            return entry
+    return None
+
+
+def _serve(account: JetStreamAccount, entry: StreamEntry) -> None:
+    streams.forget_offline(account, entry.config.name)
+    streams.serve(account, entry)
+    upstreams.start(account, entry)
+    upstreams.origin_made(account, entry)

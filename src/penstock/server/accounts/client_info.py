@@ -1,0 +1,54 @@
+"""Who a connection is, as other accounts, advisories and measurements tell it."""
+
+from penstock.api.calls import ClientInfo
+from penstock.api.codec import encode
+from penstock.core.broker.reactor import Connection
+from penstock.server.clients.client import Client
+from penstock.server.settings.accounts import DEFAULT_ACCOUNT
+
+
+def client_info(
+    connection: Connection, *, detailed: bool, server: str = "", service: str = ""
+) -> ClientInfo:
+    """All about a connection, or only its account and round trip; `server` is this server's name
+    when it may be told, `service` the account that passed a request on.
+    """
+    client = connection.session
+    info = ClientInfo(
+        acc=client.account_name if isinstance(client, Client) else DEFAULT_ACCOUNT,
+        svc=service,
+        rtt=connection.rtt_ns,
+        server=server,
+    )
+    if detailed:
+        info.start = connection.start_ns
+        info.id = connection.id
+        info.kind = "Client"
+        info.client_type = "nats"
+        if isinstance(client, Client):
+            info.host, info.user = client.host, client.user
+            info.name, info.lang, info.ver = client.name, client.lang, client.version
+            admitted = client.admitted
+            if admitted is not None:
+                info.issuer_key, info.name_tag = admitted.issuer, admitted.name_tag
+                info.tags = admitted.tags or None
+    return info
+
+
+class RequestInfo:
+    """Makes the `Nats-Request-Info` of requests to other accounts."""
+
+    def __init__(self, server_name: str) -> None:
+        """This server's name."""
+        self._server = server_name
+
+    def __call__(
+        self, connection: Connection, detailed: bool, with_server: bool, service: str
+    ) -> bytes:
+        """ClientInfo as JSON."""
+        server = self._server if detailed or with_server else ""
+        info = client_info(connection, detailed=detailed, server=server, service=service)
+        client = connection.session
+        if detailed and isinstance(client, Client) and client.admitted is not None:
+            info.jwt = client.admitted.jwt  # the service may check it; nobody else is told
+        return encode(info)

@@ -1,0 +1,113 @@
+"""The gate: which of the ways to authenticate is asked, in nats-server's order.
+
+    operator mode (JWTs) -> nkey -> users table -> token -> single user;  an auth callout on top
+
+One Gate serves all listeners; after a reload it is told to look at the settings again. Answers that
+take time come as Later. Knows nothing of sockets.
+"""
+
+from collections.abc import Callable
+
+from penstock.server.auth.failure_delay import FailureDelay
+from penstock.server.auth.passwords import Passwords, RunOnLoop
+from penstock.server.auth.result import Admitted, AuthContext, Outcome, Refused
+from penstock.server.auth.users_table import PROXY_REQUIRED, UsersTable, check_single
+from penstock.server.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.auth.callout import Callout
+    from penstock.server.auth.connect_options import Credentials
+
+    # Told of every refusal: the system events' hook.
+    OnError = Callable[[AuthContext, Credentials, Refused], None]
+    from penstock.server.auth.operator import OperatorMode
+
+MOVED = Refused("the user is gone, or in another account", b"", "Client Closed")
+
+
+class Authenticator:
+    """Decides who is let in."""
+
+    def __init__(self, settings: Settings, run_on_loop: RunOnLoop | None = None) -> None:
+        """`run_on_loop` runs a call on the loop's thread, from any thread; without one, in place."""
+        self.settings = settings
+        self.passwords = Passwords(run_on_loop or _in_place)
+        self.failure_delay = FailureDelay()
+        self.on_error: list[OnError] = []
+        self.operator: OperatorMode | None = None
+        self.callout: Callout | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The users in the settings have changed."""
+        self.table = UsersTable(self.settings.all_users(), self.passwords)
+
+    @property
+    def nonce_needed(self) -> bool:
+        """Whether INFO has to carry something to sign."""
+        return bool(self.table.nkeys) or self.settings.operator is not None
+
+    def check(self, asked: "Credentials", context: AuthContext) -> Outcome:
+        """Who this is: Admitted, Refused, or a Later that becomes one of them."""
+        if self.failure_delay.unheard(context.host):
+            return Refused("too many failed attempts from this address")
+        if asked.account or asked.new_account:
+            return Refused("CONNECT names an account")
+        if self.operator is not None:
+            return self.operator.check(asked, context)
+        outcome = self._known(asked, context)
+        if self.callout is not None:
+            return self.callout.review(outcome, asked, context)
+        return outcome
+
+    def _known(self, asked: "Credentials", context: AuthContext) -> Outcome:
+        settings = self.settings
+        table = self.table
+        if context.users is not None:
+            table = UsersTable(context.users, self.passwords)
+        if table.names or table.nkeys:
+            return table.check(settings, asked, context)
+        single = context.single or settings
+        if settings.auth_required or single.user or single.token:
+            if settings.proxy_required:
+                return PROXY_REQUIRED
+            return check_single(single, asked, context, self.passwords)
+        return Admitted(asked.user or asked.nkey)
+
+    def refused(self, context: AuthContext, asked: "Credentials", refusal: Refused) -> None:
+        """Tell those who want to know."""
+        for call in self.on_error:
+            call(context, asked, refusal)
+
+    def still_valid(self, admitted: Admitted) -> Admitted | Refused:
+        """After a reload: what somebody who came in is now. Refused with an empty error: the user
+        is gone or has moved, which nats-server tells nobody before it closes.
+        """
+        settings, before = self.settings, admitted.user
+        if admitted.way == "jwt" and self.operator is not None:
+            return self.operator.still_valid(admitted)
+        if before is None:
+            stays = {
+                "open": not settings.auth_required,
+                "token": settings.token == admitted.stored != "",
+                "single": (settings.user, settings.password) == (admitted.name, admitted.stored),
+                "callout": self.callout is not None,
+                "jwt": False,
+            }
+            return admitted if stays[admitted.way] else Refused()
+        now = self.table.find(before.nkey or before.name)
+        if now is None or now.account != before.account:
+            return MOVED
+        if now.password != before.password or now.connection_types != before.connection_types:
+            return Refused()
+        admitted.user, admitted.permissions = now, now.permissions
+        return admitted
+
+    def close(self) -> None:
+        """The server stops."""
+        self.passwords.close()
+
+
+def _in_place(call: Callable[[], None]) -> None:
+    call()

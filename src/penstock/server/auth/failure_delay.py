@@ -1,0 +1,81 @@
+"""How long a failed attempt waits for its answer: the more of them an address makes, the longer.
+
+The first ones are answered at once: somebody mistyped, or a test counts on it. Later ones wait, and
+one behind the other, so that many connections at a time are no way around it. Good attempts never
+come here. State is bounded: a few numbers for each of the addresses that failed lately. Pure; time
+comes in.
+"""
+
+from collections import OrderedDict
+
+from penstock.server.units import SECOND_NS
+
+FREE = 10  # failures that are answered at once
+FORGET_NS = SECOND_NS  # one failure is forgotten in this time
+STEP_NS = 50_000_000  # the first wait; doubled by each failure more
+GAP_MAX_NS = SECOND_NS // 2  # between the answers of one address
+WAIT_MAX_NS = 3 * SECOND_NS // 2
+UNHEARD = 1000  # failures of one address that wait for their answer: more are not even checked
+ADDRESSES_MAX = 10_000
+
+
+class _Address:
+    __slots__ = ("failures", "next_ns", "seen_ns", "waiting")
+
+    def __init__(self, now_ns: int) -> None:
+        self.failures = 0.0
+        self.seen_ns = now_ns
+        self.next_ns = 0  # when the next answer may go out
+        self.waiting = 0
+
+
+class FailureDelay:
+    """Counts failures by address."""
+
+    def __init__(self) -> None:
+        """Nobody has failed yet."""
+        self._addresses: OrderedDict[str, _Address] = OrderedDict()
+
+    def failed(self, host: str, now_ns: int) -> int:
+        """Another failure: when to answer it, at most WAIT_MAX_NS from now; 0 for at once.
+
+        Who waits reports back with answered().
+        """
+        key = group(host)
+        address = self._addresses.get(key)
+        if address is None:
+            address = self._addresses[key] = _Address(now_ns)
+            while len(self._addresses) > ADDRESSES_MAX:
+                self._addresses.popitem(last=False)
+        else:
+            self._addresses.move_to_end(key)
+        forgotten = (now_ns - address.seen_ns) / FORGET_NS
+        address.failures = max(address.failures - forgotten, 0.0) + 1
+        address.seen_ns = now_ns
+        if address.failures <= FREE:
+            return 0
+        doublings = min(int(address.failures) - FREE, 10)
+        gap = min(STEP_NS << max(doublings - 1, 0), GAP_MAX_NS)
+        address.next_ns = min(max(address.next_ns, now_ns) + gap, now_ns + WAIT_MAX_NS)
+        address.waiting += 1
+        return address.next_ns
+
+    def answered(self, host: str) -> None:
+        """A failure that had to wait has got its answer, or its connection is gone."""
+        address = self._addresses.get(group(host))
+        if address is not None and address.waiting:
+            address.waiting -= 1
+
+    def unheard(self, host: str) -> bool:
+        """Whether so many failures of this address wait that another attempt is not listened to."""
+        if not self._addresses:
+            return False
+        address = self._addresses.get(group(host))
+        return address is not None and address.waiting >= UNHEARD
+
+
+def group(host: str) -> str:
+    """The address that counts: an IPv6 host has a whole network of them."""
+    if ":" not in host or host.startswith("::"):
+        return host
+    return ":".join(host.split("%")[0].split(":")[:4])

@@ -1,0 +1,181 @@
+"""The users of the configuration: by name with a password, or by nkey with a signature; and a
+single user or a token. The order of checks is nats-server's.
+
+Knows nothing of connections; what takes long is handed to Passwords.
+"""
+
+from collections.abc import Callable, Iterable
+
+from penstock.server.auth.passwords import Passwords, same
+from penstock.server.auth.result import Admitted, AuthContext, Outcome, PendingOutcome, Refused
+from penstock.server.settings import Settings
+from penstock.server.settings.users import User, is_bcrypt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.auth.connect_options import Credentials
+    from penstock.server.auth.result import Single
+
+TOKEN_NAME = "[REDACTED]"
+
+
+PROXY_REQUIRED = Refused("this user has to come through a proxy", reason="Proxy Required")
+
+
+class UsersTable:
+    """Users, looked up by name or nkey."""
+
+    def __init__(self, users: Iterable[User], passwords: Passwords) -> None:
+        """Later users replace earlier ones of the same name; the configuration allows no such."""
+        self.names: dict[str, User] = {}
+        self.nkeys: dict[str, User] = {}
+        for user in users:
+            if user.nkey:
+                self.nkeys[user.nkey] = user
+            else:
+                self.names[user.name] = user
+        self._passwords = passwords
+        # An unknown name costs as much time as a known one, so that time does not tell names.
+        hashes = (u.password for u in self.names.values() if is_bcrypt(u.password))
+        self._decoy = next(hashes, "\0 no password")
+
+    def find(self, name: str) -> User | None:
+        """The user of that name or nkey."""
+        return self.names.get(name) or self.nkeys.get(name)
+
+    def check(self, settings: Settings, asked: "Credentials", context: AuthContext) -> Outcome:
+        """Whether one of the users shows these credentials."""
+        no_auth = settings.no_auth_user if context.no_auth_user is None else context.no_auth_user
+        bare = not (asked.user or asked.password or asked.auth_token)
+        user: User | None = None
+        if self.nkeys:
+            nkey = asked.nkey or (no_auth if bare and no_auth in self.nkeys else "")
+            if nkey:
+                user = self.nkeys.get(nkey)
+                if user is None or not allowed(user, context):
+                    return Refused("no such nkey user, or not on this kind of connection")
+                if nkey != no_auth and not signed(nkey, asked.sig, context.nonce):
+                    return Refused("signature not verified")
+                return come(user)
+        if not self.names:
+            return Refused("no credentials of a user")
+        if context.tls_map:
+            return self._mapped(asked, context)
+        if bare and no_auth in self.names:
+            user = self.names[no_auth]
+            return come(user) if allowed(user, context) else Refused("not on this connection")
+        if not asked.user:
+            return Refused("no user named")
+        user = self.names.get(asked.user)
+        if user is not None and not allowed(user, context):
+            return Refused("not on this kind of connection")
+        if user is not None and not user.password and user.name != no_auth and maps(settings, user):
+            # Such a user is a name in a certificate: no password is not a way to be it.
+            return Refused("this user needs a client certificate")
+        return check_password(
+            self._passwords,
+            context,
+            self._decoy if user is None else user.password,
+            asked.password,
+            lambda: Refused() if user is None else come(user),
+        )
+
+    def _mapped(self, asked: "Credentials", context: AuthContext) -> Outcome:
+        """The user that the certificate names; what CONNECT says besides does not count."""
+        for name in context.names:
+            user = self.names.get(name)
+            if user is not None and allowed(user, context):
+                return come(user)
+        if context.same_subject is not None:
+            for name, user in self.names.items():
+                if allowed(user, context) and context.same_subject(name):
+                    return come(user)
+        return Refused("no user of the names in the certificate")
+
+
+def check_single(
+    settings: "Single", asked: "Credentials", context: AuthContext, passwords: Passwords
+) -> Outcome:
+    """The single user, or the token, of settings without a users table."""
+    if settings.token:
+        return check_password(
+            passwords,
+            context,
+            settings.token,
+            asked.auth_token,
+            lambda: single(TOKEN_NAME, settings.token, "token"),
+        )
+    if settings.user:
+        known = same(settings.user, asked.user)
+        return check_password(
+            passwords,
+            context,
+            settings.password,
+            asked.password,
+            lambda: single(settings.user, settings.password) if known else Refused("no such user"),
+        )
+    return Refused("no credentials of a user")
+
+
+def single(name: str, stored: str, way: str = "single") -> Admitted:
+    """Who is let in by the settings' only credentials; they are kept to see when they change."""
+    return Admitted(name, way=way, stored=stored)
+
+
+def check_password(
+    passwords: Passwords,
+    context: AuthContext,
+    stored: str,
+    given: str,
+    then: Callable[[], Admitted | Refused],
+) -> Outcome:
+    """then() when the password fits; a Later of it when that takes long."""
+    later = PendingOutcome()
+    wrong = Refused("wrong password")
+    fits = passwords.check(
+        context.host, stored, given, lambda fits: later.settle(then() if fits else wrong)
+    )
+    if fits is None:
+        return later
+    return then() if fits else wrong
+
+
+def signed(nkey: str, signature: str, nonce: str) -> bool:
+    """Whether the holder of an nkey signed the nonce of its INFO."""
+    from penstock.nkeys import read_signature, verify
+
+    raw = read_signature(signature)
+    return bool(raw) and bool(nonce) and verify(nkey, nonce.encode(), raw or b"")
+
+
+def allowed(user: User, context: AuthContext) -> bool:
+    """Whether a user may come on this kind of connection."""
+    return not user.connection_types or context.kind in user.connection_types
+
+
+def maps(settings: Settings, user: User) -> bool:
+    """Whether a listener, one that this user may come to, takes users from certificates."""
+    listeners = (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
+    return any(
+        tls is not None and tls.map and kind in (user.connection_types or (kind,))
+        for kind, tls in listeners
+    )
+
+
+def come(user: User) -> Admitted | Refused:
+    """Somebody who has shown to be this user. This server trusts no proxy: who has to come through
+    one does not come.
+    """
+    return PROXY_REQUIRED if user.proxy_required else admit(user)
+
+
+def admit(user: User) -> Admitted:
+    """What an entry of a users table comes down to."""
+    return Admitted(
+        name=user.nkey or user.name,
+        account=user.account,
+        permissions=user.permissions,
+        user=user,
+        nkey=user.nkey,
+        way="users",
+    )

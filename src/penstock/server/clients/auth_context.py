@@ -1,0 +1,75 @@
+"""What the listener that a client came by adds to its credentials: the names in its certificate, the
+cookies of its WebSocket, other users than the server's. Pure.
+"""
+
+from penstock.server.auth import AuthContext
+from penstock.server.clients.client import WEBSOCKET
+from penstock.server.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.auth.connect_options import Credentials
+    from penstock.server.clients.client import Client
+    from penstock.server.transports.tls import TlsInfo
+
+
+def auth_context(settings: Settings, client: "Client", cid: int) -> AuthContext:
+    """What the authenticator may know of a client besides its CONNECT."""
+    context = AuthContext(client.host, cid, client.kind, nonce=client.nonce)
+    listener = settings.websocket.tls if client.kind == WEBSOCKET else settings.tls
+    context.tls_map = listener is not None and listener.map
+    if client.tls is not None:
+        _add_tls(context, client.tls)
+    options = settings.websocket
+    if client.kind == WEBSOCKET and options.auth_override:
+        context.no_auth_user = options.no_auth_user
+        context.single = options
+    return context
+
+
+def _add_tls(context: AuthContext, tls: "TlsInfo") -> None:
+    context.tls = {"version": tls.version, "cipher": tls.cipher}
+    if tls.peer_der:
+        from ssl import DER_cert_to_PEM_cert
+
+        context.tls["certs"] = [DER_cert_to_PEM_cert(tls.peer_der)]
+    if not context.tls_map:
+        return
+    try:
+        context.names = tuple(dict.fromkeys(name.text for name in tls.user_names()))
+    except ValueError:
+        return  # OpenSSL has verified it, but its names can't be read: it names nobody
+    certificate = tls.certificate
+    if certificate is not None:
+        from penstock.server.transports.tls import same_subject
+
+        context.same_subject = lambda name: same_subject(certificate, name)
+
+
+def with_cookies(asked: "Credentials", client: "Client") -> "Credentials":
+    """The credentials of CONNECT, and of the WebSocket's cookies where it names none."""
+    cookies = client.cookies
+    if cookies is None:
+        return asked
+    import msgspec
+
+    return msgspec.structs.replace(
+        asked,
+        jwt=asked.jwt or cookies.jwt,
+        user=asked.user or cookies.user,
+        password=asked.password or cookies.password,
+        auth_token=asked.auth_token or cookies.token,
+    )
+
+
+def has_guest(settings: Settings, kind: str) -> bool:
+    """Whether there is a user for clients of a listener who show no credentials."""
+    options = settings.websocket
+    if kind == WEBSOCKET and options.auth_override:
+        return bool(options.no_auth_user)
+    return bool(settings.no_auth_user)
+
+
+def must_log_in(settings: Settings, kind: str) -> bool:
+    """Whether clients of a listener have to show who they are."""
+    return settings.auth_required or (kind == WEBSOCKET and settings.websocket.auth_override)

@@ -1,0 +1,68 @@
+"""Who is to be looked at when: clients in slots of time, so that looking costs as much as there is to do.
+
+A client is in one slot at most. Whoever changes when it is due says so here; that a client has
+become due later needs no word, it is moved when its slot comes. Knows nothing of what is done.
+"""
+
+from penstock.core.broker.reactor import Connection
+from penstock.server.units import SECOND_NS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Due(Protocol):
+        """What is kept of a client."""
+
+        due_ns: int  # when to look at it again
+        slot: int  # where it is in the wheel; 0: nowhere
+
+
+STEP_NS = SECOND_NS // 4
+NEVER_NS = 1 << 62
+
+
+class TimerWheel:
+    """The clients of one server by when they are due."""
+
+    def __init__(self) -> None:
+        """Nobody is due."""
+        self._slots: dict[int, dict[int, tuple[Connection, Due]]] = {}
+
+    def put(self, connection: Connection, client: "Due", due_ns: int) -> None:
+        """Look at this client at due_ns, and not when it was due before; NEVER_NS: not at all."""
+        slot = due_ns // STEP_NS if due_ns < NEVER_NS else 0
+        client.due_ns = due_ns
+        if slot != client.slot:
+            self.drop(connection, client)
+            if slot:
+                client.slot = slot
+                self._slots.setdefault(slot, {})[connection.id] = (connection, client)
+
+    def drop(self, connection: Connection, client: "Due") -> None:
+        """It is gone, or needs no looking at."""
+        slot = self._slots.get(client.slot)
+        client.slot = 0
+        if slot is not None:
+            slot.pop(connection.id, None)
+
+    def take(self, now_ns: int) -> list[tuple[Connection, "Due"]]:
+        """Who is due, in the order of the slots; they stay until they are put elsewhere."""
+        ready = sorted(slot for slot in self._slots if slot * STEP_NS <= now_ns)
+        found = []
+        for slot in ready:
+            for connection, client in list(self._slots[slot].values()):
+                if client.due_ns <= now_ns:
+                    found.append((connection, client))
+                else:
+                    self.put(connection, client, client.due_ns)
+        return found
+
+    def next_ns(self) -> int:
+        """When somebody is due, or a little earlier; NEVER_NS when nobody ever is."""
+        for slot in [slot for slot, members in self._slots.items() if not members]:
+            del self._slots[slot]
+        if not self._slots:
+            return NEVER_NS
+        first = self._slots[min(self._slots)]
+        return min(client.due_ns for _, client in first.values())

@@ -1,0 +1,71 @@
+"""Who else decides who is let in: operators' JWTs, and a callout service. What they need is loaded
+when the settings ask for it; the server's own key is made then, too.
+"""
+
+from penstock.server.identity import new_server_id
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from penstock.server.app import Server
+    from penstock.server.auth.callout import ServerKeys
+    from penstock.server.auth.setup import Setup
+
+
+class ExternalAuth:
+    """Of one server; `connect` puts them in place, `refresh` follows a reload."""
+
+    def __init__(self, settings: Settings) -> None:
+        """A server that has nothing to sign gets an id without a key. StartError when the package
+        for keys is not installed.
+        """
+        self.keys = _keys(settings)
+        self.server_id = self.keys.signing.public if self.keys else new_server_id()
+        self._setup: Setup | None = None
+
+    def connect(self, server: "Server") -> None:
+        """Make what the settings ask for; StartError when a resolver's folder can't be used."""
+        if self.keys is None:
+            return
+        from penstock.server.auth.setup import Setup
+
+        self._setup = Setup(
+            server.settings,
+            server.accounts,
+            server.authenticator,
+            server.clients,
+            server.log,
+            server.run_on_loop,
+        )
+        self._setup.connect(self.keys, server.server_name, lambda: about(server))
+
+    def refresh(self, server: "Server") -> None:
+        """After a reload: a callout service that came or went, other preloaded JWTs."""
+        settings = server.settings
+        if settings.auth_callout is None:
+            server.authenticator.callout = None
+        elif server.authenticator.callout is None:
+            # A server that had nothing to sign so far signs under a name of its own from now on.
+            self.keys = self.keys or _keys(settings)
+            self.connect(server)
+        if self._setup is not None:
+            self._setup.reloaded()
+
+
+def about(server: "Server") -> dict[str, object]:
+    """What answers of the system account say of the server that gave them."""
+    return {
+        "name": server.server_name,
+        "host": server.host,
+        "id": server.server_id,
+        "ver": COMPATIBLE_VERSION,
+        "jetstream": server.settings.jetstream,
+    }
+
+
+def _keys(settings: Settings) -> "ServerKeys | None":
+    if settings.auth_callout is None and settings.operator is None:
+        return None
+    from penstock.server.auth.setup import make_keys
+
+    return make_keys()

@@ -1,0 +1,94 @@
+"""Who this server says it is to other servers: the INFO and the CONNECT of leaf node connections, out
+of its settings.
+"""
+
+from typing import NamedTuple
+
+from penstock.core.protocol.api_level import API_LEVEL
+from penstock.server.identity import RUNTIME
+from penstock.server.leaf import negotiation
+from penstock.server.leaf.negotiation import Connect, Info
+from penstock.server.leaf.node import LeafNode
+from penstock.server.settings import COMPATIBLE_VERSION, Settings
+from penstock.server.settings.leafnodes import LeafNodes, LeafRemote
+
+
+class Identity(NamedTuple):
+    """Who this server is."""
+
+    server_id: str
+    name: str
+    urls: list[str]  # where its leaf node listener is reached
+    port: int
+
+
+class Introduction:
+    """What is said of one server."""
+
+    def __init__(self, settings: Settings, identity: Identity) -> None:
+        """Settings are looked at anew each time."""
+        self._settings = settings
+        self._identity = identity
+
+    @property
+    def _own(self) -> LeafNodes:
+        return self._settings.leafnodes or LeafNodes()
+
+    @property
+    def domain(self) -> str:
+        """Its JetStream domain; empty without JetStream."""
+        return self._settings.domain if self._settings.jetstream else ""
+
+    @property
+    def cluster(self) -> str:
+        """What we say our cluster is: a server that calls others stands for itself."""
+        return self._identity.name.replace(" ", "_") if self._own.remotes else ""
+
+    def info(self, node: LeafNode) -> Info:
+        """The first INFO, for a server that has called us."""
+        settings, own = self._settings, self._own
+        return Info(
+            server_id=self._identity.server_id,
+            server_name=self._identity.name,
+            version=COMPATIBLE_VERSION,
+            proto=1,
+            go=RUNTIME,
+            host=own.host,
+            port=self._identity.port,
+            headers=True,
+            auth_required=True,
+            tls_required=own.tls is not None,
+            tls_verify=own.tls is not None and own.tls.verify,
+            max_payload=settings.max_payload,
+            jetstream=settings.jetstream,
+            client_id=node.connection.id,
+            nonce=node.nonce,
+            cluster=self.cluster,
+            domain=self.domain,
+            api_lvl=API_LEVEL,
+            info_on_connect=True,
+            leafnode_urls=self._identity.urls,
+            compression=own.compression if node.link or own.compression == "off" else "",
+        )
+
+    def connect(self, node: LeafNode, remote: LeafRemote, *, headers: bool) -> Connect:
+        """The answer to the first INFO of a server that we have called. OSError or ValueError when
+        credentials can't be read.
+        """
+        asked = Connect(
+            compress_mode="" if node.compression == "not supported" else node.compression,
+            version=COMPATIBLE_VERSION,
+            server_id=self._identity.server_id,
+            name=self._identity.name,
+            domain=self.domain,
+            is_hub=remote.hub,
+            cluster=self.cluster,
+            headers=headers,
+            jetstream=self._settings.jetstream,
+            deny_pub=remote.deny_imports or None,
+            isolate=remote.request_isolation,
+            remote_account=node.account_name,
+            protocol=1,
+        )
+        negotiation.show(asked, remote.credentials, remote.nkey, node.nonce, node.url)
+        return asked

@@ -1,0 +1,194 @@
+"""What two servers say to each other before messages flow over a leaf node connection.
+
+    hub   INFO {server, nonce, leafnode_urls, ...}                                  ->
+          <- CONNECT {server, account, credentials, domain, cluster, ...}         leaf
+    hub   INFO {..., connect_info, remote_account, import, export}                  ->
+
+A hub that is older says one INFO only. `import` and `export` are what the leaf's user may subscribe
+and publish to: the leaf keeps to it, and the hub hangs up on one that does not.
+"""
+
+import base64
+import ipaddress
+import re
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from penstock.server.settings.users import Permissions, SubjectPermission
+
+
+class Grant(msgspec.Struct, omit_defaults=True):
+    """Subjects of `import` and `export`."""
+
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+
+
+class Info(msgspec.Struct, omit_defaults=True):
+    """INFO of the hub. What is not there is not needed here."""
+
+    server_id: str
+    server_name: str = ""
+    version: str = ""
+    proto: int = 0
+    go: str = ""
+    host: str = ""
+    port: int = 0
+    headers: bool = False
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    max_payload: int = 0
+    jetstream: bool = False
+    client_id: int = 0
+    nonce: str = ""
+    cluster: str = ""
+    domain: str = ""
+    ldm: bool = False
+    compression: str = ""
+    connect_info: bool = False
+    remote_account: str = ""
+    acc_is_sys: bool = False
+    api_lvl: int = 0
+    import_: Grant | None = msgspec.field(name="import", default=None)
+    export: Grant | None = None
+    info_on_connect: bool = False
+    leafnode_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
+
+
+class Connect(msgspec.Struct, omit_defaults=True):
+    """CONNECT of the leaf."""
+
+    version: str = ""
+    nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    tls_required: bool = False
+    server_id: str = ""
+    domain: str = ""
+    name: str = ""
+    is_hub: bool = False
+    cluster: str = ""
+    headers: bool = False
+    jetstream: bool = False
+    deny_pub: list[str] | None = None
+    isolate: bool = False
+    compress_mode: str = ""
+    gateway: str = ""
+    remote_account: str = ""
+    protocol: int = 0
+    lang: str = ""  # of clients only
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Connect({self.name!r})"
+
+
+_INFO = msgspec.json.Decoder(Info)
+_CONNECT = msgspec.json.Decoder(Connect)
+
+
+def read_info(text: bytes) -> Info:
+    """INFO; ValueError when it is none."""
+    return _INFO.decode(text)
+
+
+def read_connect(text: bytes) -> Connect:
+    """CONNECT; ValueError when it is none."""
+    return _CONNECT.decode(text)
+
+
+def line(name: bytes, body: msgspec.Struct) -> bytes:
+    """The line that says it."""
+    return b"%s %s\r\n" % (name, msgspec.json.encode(body))
+
+
+def grants(permissions: Permissions | None) -> tuple[Grant | None, Grant | None]:
+    """`import` and `export` of a leaf with these permissions."""
+    if permissions is None:
+        return None, None
+    return _grant(permissions.subscribe), _grant(permissions.publish)
+
+
+def _grant(rules: SubjectPermission) -> Grant | None:
+    if rules.allow is None and not rules.deny:
+        return None
+    return Grant(rules.allow, rules.deny or None)
+
+
+_CREDENTIALS = re.compile(
+    r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?:\r?\n|\Z)", re.ASCII
+)
+
+
+def read_credentials(text: str) -> tuple[str, str]:
+    """User JWT and seed of a credentials file; ValueError when it is none."""
+    found = _CREDENTIALS.findall(text)
+    if len(found) < 2:
+        raise ValueError("Credentials file malformed")
+    return found[0], found[1]
+
+
+def signed(seed: str, nonce: str) -> tuple[str, str]:
+    """(public key, signature of the nonce) by a user's seed; ValueError."""
+    from penstock.nkeys import KeyPair
+
+    pair = KeyPair.from_seed(seed)
+    signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
+    return pair.public, signature.decode()
+
+
+def show(asked: Connect, credentials: str, seed: str, nonce: str, url: str) -> None:
+    """Put into CONNECT who we are: a credentials file or a seed, and the user of the URL. OSError,
+    ValueError.
+    """
+    if credentials:
+        with open(credentials, encoding="utf-8") as file:
+            asked.jwt, seed = read_credentials(file.read())
+    if seed:
+        public, asked.sig = signed(seed, nonce)
+        if not asked.jwt:
+            asked.nkey = public
+    asked.user, asked.password, asked.auth_token = user_of(url)
+
+
+def user_of(url: str) -> tuple[str, str, str]:
+    """User, password and token of a URL; a name without a password may be either."""
+    parts = urlsplit(url)
+    user = unquote(parts.username or "")
+    if parts.password is None:
+        return user, "", user
+    return user, unquote(parts.password), ""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is `host:port`."""
+    try:
+        parts = urlsplit(f"//{text}")
+        return bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
+    except ValueError:
+        return False
+
+
+def is_ip(host: str) -> bool:
+    """Whether a host is given by its address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def at_least(version: str, wanted: str) -> bool:
+    """Whether a server's version is not before the wanted one."""
+    return _parts(version) >= _parts(wanted)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+    return tuple(int(part) for part in found.groups()) if found else (0, 0, 0)

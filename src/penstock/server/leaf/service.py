@@ -1,0 +1,241 @@
+"""Leaf nodes in a running server: opens their listener, calls the remotes, takes all down again."""
+
+import asyncio
+import socket
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
+from penstock.server.accounts.registry import Accounts
+from penstock.server.auth import Authenticator
+from penstock.server.clients.clients import AUTHORIZATION
+from penstock.server.errors import StartError
+from penstock.server.leaf.connect_messages import Identity
+from penstock.server.leaf.node import LeafNode
+from penstock.server.leaf.nodes import LeafNodes
+from penstock.server.leaf.remotes import Remotes
+from penstock.server.logs.log import Log
+from penstock.server.settings import Settings
+from penstock.server.settings.leafnodes import LeafNodes as LeafSettings
+from penstock.server.settings.leafnodes import fixed_changes
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure
+from penstock.server.transports.listener import Listener, open_sockets
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.transport import Transport
+from penstock.server.units import join_address
+
+if TYPE_CHECKING:
+    import ssl
+
+    from penstock.server.app import Server
+    from penstock.server.leaf.compression import CompressingTransport
+    from penstock.server.transports.tls import TlsInfo
+
+
+def open_part(server: "Server") -> "LeafService":
+    """The leaf nodes of a server that is starting, to be opened with its other ports. StartError when
+    a port can't be had.
+    """
+    part = LeafService(
+        server.turn,
+        server.settings,
+        server.log,
+        server.authenticator,
+        server.accounts,
+        server.sessions,
+        server_id=server.server_id,
+        server_name=server.server_name,
+    )
+
+    def changed(node: LeafNode) -> None:
+        if server.clients.system is not None:
+            server.clients.system.account_changed(node)
+
+    part.nodes.changed_hooks.append(changed)
+    part.nodes.gone_hooks.append(
+        lambda connection, node: server.clients.remember(connection, node.tls_info())
+    )
+    server.reloads.add(("leafnodes",), part.reloaded, part.prepare)
+    server.reloads.add(("accounts", *AUTHORIZATION), part.reloaded)
+    return part
+
+
+class LeafService:
+    """The leaf nodes of one server, from start to end."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        settings: Settings,
+        log: Log,
+        authenticator: Authenticator,
+        accounts: Accounts,
+        sessions: Sessions,
+        *,
+        server_id: str,
+        server_name: str,
+    ) -> None:
+        """Opens the sockets: StartError when a port can't be had."""
+        own = settings.leafnodes
+        assert own is not None
+        self.turn = turn
+        self.log = log
+        self.settings = settings
+        self.host = own.host
+        self._sockets = open_sockets(own.host, own.port, "leafnodes.port") if own.port else []
+        self.port = self._sockets[0].getsockname()[1] if self._sockets else 0
+        identity = Identity(server_id, server_name, [self._address(own)], self.port)
+        self.nodes = LeafNodes(turn, settings, identity, log, authenticator, accounts)
+        self.remotes = Remotes(self.nodes, sessions)
+        self._sessions = sessions
+        self._context = server_context_of(own)
+        self._arrivals = Arrivals()
+        self._listener: Listener | None = None
+        before = turn.on_close
+
+        def closed(connection: Connection) -> None:
+            if before is not None:
+                before(connection)
+            self.nodes.closed(connection)
+
+        turn.on_close = closed
+
+    def _address(self, own: LeafSettings) -> str:
+        """Where other servers find the listener."""
+        if own.advertise:
+            return own.advertise if ":" in own.advertise else f"{own.advertise}:{self.port}"
+        host = own.host
+        if host in ("", "0.0.0.0", "::"):
+            host = _own_address()
+        return join_address(host, self.port)
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take calls, and call."""
+        self.nodes.open(loop)
+        if self._sockets:
+            self._listener = Listener(self._sockets, self._accepted, self.turn, self.log)
+            self._listener.open(loop)
+            shown = join_address(self.host, self.port)
+            self.log.info(f"Listening for leafnode connections on {shown}")
+        self.remotes.open()
+
+    def stop_listening(self) -> None:
+        """No new leafs: the server is about to go."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def close(self) -> None:
+        """The server stops."""
+        self.stop_listening()
+        self._arrivals.close()
+        self.remotes.close()
+        self.nodes.close()
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        """StartError when a reload wants what takes a restart."""
+        fixed = fixed_changes(old.leafnodes, new.leafnodes)
+        if fixed:
+            raise StartError("; ".join(f"config reload not supported for {name}" for name in fixed))
+
+    def reloaded(self, changed: Collection[str]) -> None:
+        """Settings have changed: other remotes are called, who may not stay any more has to go."""
+        if "leafnodes" in changed:
+            self.remotes.apply(self.nodes.own.remotes)
+        self.nodes.reloaded()
+
+    def _accepted(self, connected: socket.socket, host: str, port: int) -> None:
+        self.turn.now_ns = self.turn.clock.now()
+        if self._context is not None:
+            from penstock.server.leaf.compression import CompressingTransport
+
+            transport = CompressingTransport(self.turn, Pipe(connected))
+            connection = self._sessions.accept(transport)
+            self._arrivals.begin(self._encrypt(transport, connection, host, port), transport)
+            self.turn.hand_back()
+            return
+        if self.nodes.own.compression not in ("", "off"):
+            self._compressible(connected, host, port)
+            return
+        connection = self.turn.adopt(connected.fileno())
+        connected.detach()
+        self.nodes.accepted(connection, host, port)
+
+    def _compressible(self, connected: socket.socket, host: str, port: int) -> None:
+        """A server has called, and its connection may be compressed."""
+        from penstock.server.leaf.compression import CompressingTransport
+
+        transport = CompressingTransport(self.turn, Pipe(connected))
+        connection = self._sessions.accept(transport)
+        self.nodes.accepted(connection, host, port, link=transport)
+        transport.serve(connection)
+        self.turn.kick()
+
+    async def _encrypt(
+        self, transport: "CompressingTransport", connection: Connection, host: str, port: int
+    ) -> None:
+        """INFO and the handshake of a server that calls, in the order of the settings."""
+        tls = self.nodes.own.tls
+        assert tls is not None
+        assert self._context is not None
+        first = tls.handshake_first
+        node = None
+        offered = self.nodes.own.compression not in ("", "off")
+        link = transport if offered else None
+        try:
+            if not first:
+                self.turn.now_ns = self.turn.clock.now()
+                node = self.nodes.accepted(connection, host, port, link=link)
+                self.turn.kick()
+                connection.set_blocked(True)
+            tls_info = await secure(transport.pipe, self._context, tls, tls.timeout_ns, first=first)
+        except (HandshakeFailed, PipeClosed, TimeoutError, OSError) as problem:
+            transport.on_close = None
+            self.log.error(f"{host}:{port} - lid:{connection.id} - TLS handshake error: {problem}")
+            self.turn.now_ns = self.turn.clock.now()
+            self.turn.disconnect(connection, "TLS Handshake Failure")
+            self.turn.kick()
+            return
+        transport.on_close = None
+        self.turn.now_ns = self.turn.clock.now()
+        if node is None:
+            self.nodes.accepted(connection, host, port, tls=tls_info, link=link)
+        else:
+            node.tls = tls_info
+        transport.serve(connection)
+        self.turn.kick()
+
+    def over_websocket(
+        self,
+        connection: Connection,
+        transport: Transport,
+        host: str,
+        port: int,
+        tls: "TlsInfo | None",
+    ) -> None:
+        """A server has called the WebSocket listener; its request was granted."""
+        self.nodes.accepted(connection, host, port, tls=tls)
+        transport.serve(connection)
+        self.turn.kick()
+
+
+def server_context_of(own: LeafSettings) -> "ssl.SSLContext | None":
+    """The TLS of the listener; StartError when its files can't be used."""
+    if own.tls is None:
+        return None
+    from penstock.server.transports.tls import server_context
+
+    return server_context(own.tls, "leafnodes.tls")
+
+
+def _own_address() -> str:
+    """An address of this machine that others can reach, as far as that can be known."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return "127.0.0.1"
+    addresses = [str(address[0]) for _, _, _, _, address in found]
+    outside = [each for each in addresses if not each.startswith(("127.", "::1", "fe80"))]
+    return (outside or ["127.0.0.1"])[0]

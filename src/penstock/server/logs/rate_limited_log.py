@@ -1,0 +1,34 @@
+"""Lines of the log about what clients do wrong, so many in a second and no more: who is hostile decides
+how often they happen, not how much is written.
+
+Knows nothing of what is wrong. Time is handed in.
+"""
+
+from penstock.server.logs.log import Log
+from penstock.server.units import SECOND_NS
+
+LINES_MAX = 10  # in one second
+
+
+class RateLimitedLog:
+    """Lines of one kind."""
+
+    def __init__(self, log: Log, kind: str, level: str = "ERR") -> None:
+        """kind names them in the line that says how many were left out."""
+        self._log = log
+        self._kind = kind
+        self._level = level
+        self._second = 0
+        self._count = 0
+
+    def say(self, now_ns: int, line: str) -> None:
+        """Log it, unless there were many in this second."""
+        second = now_ns // SECOND_NS
+        if second != self._second:
+            if self._count > LINES_MAX:
+                more = self._count - LINES_MAX
+                self._log.write(self._level, f"{self._kind}: {more} more were not logged")
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count <= LINES_MAX:
+            self._log.write(self._level, line)

@@ -1,0 +1,140 @@
+"""What watches a running server: the monitoring port, the system account, the port for profiles. Opened
+after everything else is there, closed before it goes.
+
+Knows nothing of what they say: see `monitor` and `system`. Loads of them what is asked for.
+"""
+
+import time
+
+from penstock.server.units import SECOND_NS, join_address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    import ssl
+
+    from penstock.server.app import Server
+    from penstock.server.http import HttpServer
+    from penstock.server.monitor import ServerState
+    from penstock.server.monitor.profile_port import ProfilePort
+
+
+class Observability:
+    """Of one server."""
+
+    def __init__(self, server: "Server") -> None:
+        """Nothing is open yet."""
+        self._server = server
+        self._server_state: ServerState | None = None
+        self._http: HttpServer | None = None
+        self._profiling: ProfilePort | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def server_state(self) -> "ServerState":
+        """What monitoring looks at."""
+        if self._server_state is None:
+            from penstock.server.monitor import ServerState
+
+            server = self._server
+            system = server.accounts.system
+            self._server_state = ServerState(
+                settings=server.settings,
+                server_id=server.server_id,
+                server_name=server.server_name,
+                host=server.host,
+                port=server.port,
+                http_port=server.http_port,
+                start_ns=server.start_ns,
+                reactor=server.turn,
+                clients=server.clients,
+                accounts=server.accounts.all,
+                jetstream=lambda: server.jetstream,
+                leaf_port=lambda: server.leafs.port if server.leafs is not None else 0,
+                warn=server.log.warn,
+                system_account=system.name if system else "",
+            )
+        return self._server_state
+
+    def reloaded(self) -> None:
+        """The configuration was read again."""
+        if self._server_state is not None:
+            self._server_state.loaded_ns = time.time_ns()
+
+    # -- the monitoring port
+
+    async def open_monitoring(
+        self, sockets: "list[socket.socket]", context: "ssl.SSLContext | None"
+    ) -> None:
+        """Serve on listening sockets; with a context over TLS."""
+        from penstock.server.http import HttpServer
+        from penstock.server.monitor import answer
+
+        server_state = self.server_state()
+        log = self._server.log
+        self._http = HttpServer(lambda path, query: answer(server_state, path, query), log.error)
+        await self._http.open(sockets, context)
+
+    # -- the system account, and profiles
+
+    def open(self) -> None:
+        """The system account, unless there is none; the port for profiles when it is asked for.
+        StartError.
+        """
+        self._open_system()
+        port = self._server.settings.prof_port
+        if port:
+            from penstock.server.monitor.profile_port import ProfilePort
+
+            host = self._server.host
+            self._profiling = ProfilePort(host, port, self.server_state())
+            shown = join_address(host, self._profiling.port)
+            self._server.log.info(f"Profiling is on http://{shown}/debug/pprof")
+
+    @property
+    def profile_port(self) -> int:
+        """Where profiles are; 0: nowhere."""
+        return self._profiling.port if self._profiling is not None else 0
+
+    def _open_system(self) -> None:
+        server = self._server
+        account = server.accounts.system
+        if account is None:
+            return
+        from penstock.server.system import System
+        from penstock.server.system.actions import ServerActions
+
+        actions = ServerActions(server)
+        system = System(
+            self.server_state, server.server_id, account.router, actions, server.run_on_loop
+        )
+        server.accounts.when_made(
+            lambda made: system.serve(made.name, made.router) if made is not account else None
+        )
+        server.clients.system = server.sessions.tracer = system
+        self._tick()
+
+    def _tick(self) -> None:
+        server = self._server
+        if server.clients.system is not None:
+            now_ns = server.turn.now_ns = server.turn.clock.now()
+            due_ns = server.clients.system.tick(now_ns)
+            server.turn.kick()
+            self._timer = server.loop.call_later((due_ns - now_ns) / SECOND_NS, self._tick)
+
+    def leaving(self, *, lame_duck: bool) -> None:
+        """The server goes, or is about to: tell who listens."""
+        system = self._server.clients.system
+        if system is not None:
+            system.leaving(lame_duck=lame_duck)
+        if not lame_duck:
+            self._server.clients.system = None
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def close(self) -> None:
+        """Take the ports down."""
+        if self._http is not None:
+            await self._http.close()
+        if self._profiling is not None:
+            self._profiling.close()

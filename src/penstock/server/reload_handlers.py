@@ -1,0 +1,189 @@
+"""What the parts of a server do when settings are reloaded: the rows of the table in ``reload``.
+
+A part that needs more than its settings being looked at anew has a row here. Knows the server's
+parts, and nothing of files or comparisons.
+"""
+
+from penstock.server.clients.clients import AUTHORIZATION
+from penstock.server.errors import StartError
+from penstock.server.files import StoreLock, remove_file
+from penstock.server.logs.log import Log
+from penstock.server.settings import Settings
+from penstock.server.transports.acceptors import fresh_contexts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+
+    from penstock.server.app import Server
+
+LOG_TARGET = ("log_file", "log_size_limit", "log_max_num", "syslog", "remote_syslog")
+LOG_FORM = ("debug", "trace", "trace_verbose", "logtime", "logtime_utc", "log_format")
+LIMITS = (
+    "max_payload",
+    "max_control_line",
+    "max_subscriptions",
+    "max_sub_tokens",
+    "max_subscription_memory",
+    "max_output_memory",
+    "no_fast_producer_stall",
+    "write_deadline_ns",
+    "write_timeout",
+)
+CLIENTS = ("max_connections", "max_control_line", "max_payload", "max_subscriptions")
+GREETED = ("max_payload", "client_advertise", "jetstream")
+ACCOUNTS = ("accounts", "mappings")
+CERTIFICATES = ("tls", "allow_non_tls", "proxy_protocol")
+FILES = ("pid_file", "ports_file_dir")
+JETSTREAM = (
+    "jetstream",
+    "store_dir",
+    "sync_interval_ns",
+    "max_memory",
+    "max_file",
+    "jetstream_limits",
+    "batch_limits",
+    "domain",
+    "strict",
+    "remotes",
+    "declared",
+)
+
+
+def add_rows(server: "Server") -> None:
+    """All rows of a server, in the order in which they are applied."""
+    add = server.reloads.add
+    target = _LogTarget(server)
+    files = _Files(server)
+    jetstream = _JetStream(server)
+    certificates = _Certificates(server)
+    add(LOG_TARGET, target.apply, target.prepare)
+    add(LOG_FORM, lambda changed: _log_form(server))
+    add((*LIMITS, *AUTHORIZATION), lambda changed: server.apply_limits())
+    add(CERTIFICATES, certificates.apply, certificates.prepare, always=True)
+    add(ACCOUNTS, lambda changed: _accounts(server))
+    add(("operator", *ACCOUNTS, *AUTHORIZATION), lambda changed: server.authorities.refresh(server))
+    add(JETSTREAM, jetstream.apply, jetstream.prepare)
+    add(
+        (*GREETED, *CERTIFICATES, *AUTHORIZATION),
+        lambda changed: server.greeting.refresh(server.settings),
+    )
+    add((*CLIENTS, *AUTHORIZATION), lambda changed: server.clients.reloaded(sorted(changed)))
+    add(FILES, files.apply, files.prepare)
+
+
+def _accounts(server: "Server") -> None:
+    server.apply_accounts()
+    if server.jetstream is not None:
+        server.jetstream.reloaded()
+
+
+def _log_form(server: "Server") -> None:
+    settings = server.settings
+    server.log.configure(
+        debug=settings.debug,
+        trace=settings.trace,
+        stamps=settings.logtime,
+        utc=settings.logtime_utc,
+        form=settings.log_format,
+    )
+    server.apply_tracing()
+
+
+class _LogTarget:
+    """Where the log goes: opened before anything changes, taken over after."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._next: Log | None = None
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        if self._next is not None:
+            self._next.close()  # of a reload that failed after this
+            self._next = None
+        self._next = Log(
+            new.log_file,
+            limit=new.log_size_limit,
+            keep=new.log_max_num,
+            syslog=new.syslog_address,
+        )
+
+    def apply(self, changed: frozenset[str]) -> None:
+        if self._next is not None:
+            self._server.log.adopt(self._next)
+            self._next = None
+
+
+class _Certificates:
+    """Certificates are read again, since their files change behind the same names."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._contexts: list[ssl.SSLContext | None] = [None, None]
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        self._contexts = fresh_contexts(new)
+
+    def apply(self, changed: frozenset[str]) -> None:
+        self._server.acceptors.use(self._contexts)
+
+
+class _Files:
+    """Pid file and ports file: the new ones are written, the old ones removed."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._old: list[str] = []
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        self._old = [each for each in (old.pid_file, self._server.ports_file) if each]
+
+    def apply(self, changed: frozenset[str]) -> None:
+        server = self._server
+        try:
+            server.ports_file = ""
+            server.write_files()
+        except StartError as problem:
+            server.log.error(str(problem))
+        for each in self._old:
+            if each not in (server.settings.pid_file, server.ports_file):
+                remove_file(each)
+
+
+class _JetStream:
+    """JetStream comes, goes, or gets more room."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+
+    def prepare(self, old: Settings, new: Settings) -> None:
+        if old.jetstream and new.jetstream:
+            from penstock.server.reload import check_jetstream
+
+            check_jetstream(old, new)
+        elif new.jetstream and self._server.store is None:
+            from penstock.server.startup import store_folder
+
+            self._server.store = StoreLock(store_folder(new))
+
+    def apply(self, changed: frozenset[str]) -> None:
+        server = self._server
+        if not server.settings.jetstream:
+            server.close_jetstream()
+        elif server.jetstream is not None:
+            server.jetstream.raise_limits()
+            self._declare()
+        elif server.store is not None:
+            try:
+                server.open_jetstream()
+            except StartError as problem:
+                server.log.warn(f"Can't start JetStream: {problem}")
+
+    def _declare(self) -> None:
+        server = self._server
+        assert server.jetstream is not None
+        try:
+            server.jetstream.declare(server.settings.declared)
+        except StartError as problem:
+            for line in str(problem).split("\n"):
+                server.log.error(f"Not as declared: {line}")

@@ -1,0 +1,97 @@
+"""What recovery will wait for is begun early: bringing the files of logs and the folders of consumers to
+the disk, and from it what has to be read whole, in threads, while the rest of the server is loaded.
+
+Recovery syncs every segment and folder of a stream before it believes what is in them: a process that
+was killed may have left much that only the kernel has. One after the other that is a wait for each
+stream; several at once share the disk's, and clients are not kept waiting for it: a log is opened
+when its files are done here. Nothing else depends on this: recovery asks again, and gets its answer
+at once.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+from penstock.core.base.disk import open_to_read
+
+THREADS = 8
+FILES_MAX = 10_000  # more than that and the disk is busy without us
+
+
+class _Folder:
+    """A log that is being seen to."""
+
+    def __init__(self, path: str, left: int) -> None:
+        self.path = path
+        self.left = left  # files that are not done
+
+
+def log_files(store: str) -> Iterator[tuple[_Folder, str, bool]]:
+    """Segments of all streams, the folders they are in and those of their consumers; True: it will
+    be read as a whole.
+    """
+    for account in _folders(os.path.join(store, "jetstream")):
+        for stream in _folders(os.path.join(account, "streams")):
+            path = os.path.join(stream, "log")
+            with contextlib.suppress(OSError):
+                names = sorted(os.listdir(path))
+                indexed = {name[:-4] for name in names if name.endswith(".idx")}
+                segments = [name for name in names if name.endswith(".seg")]
+                folder = _Folder(path, len(segments) + 2)
+                for name in segments:
+                    yield folder, os.path.join(path, name), name[:-4] not in indexed
+                yield folder, path, False
+                yield folder, os.path.join(stream, "consumers"), False
+
+
+class StorePresync:
+    """Of one store; begins at once, the threads end by themselves."""
+
+    def __init__(self, store: str) -> None:
+        """OSError never: recovery will meet the same trouble, and say it."""
+        self._files = log_files(store)
+        self._taking = threading.Lock()
+        self._left = FILES_MAX
+        self._done: set[str] = set()
+        self.threads = [threading.Thread(target=self._work, daemon=True) for _ in range(THREADS)]
+        self._working = THREADS
+        for thread in self.threads:
+            thread.start()
+
+    def done(self, log_folder: str) -> bool:
+        """Whether a log can be opened without a long wait for the disk, as far as is seen to."""
+        return not self._working or self._left < 0 or log_folder in self._done
+
+    def _work(self) -> None:
+        while True:
+            with self._taking:
+                self._left -= 1
+                found = next(self._files, None) if self._left >= 0 else None
+                if found is None:
+                    self._working -= 1
+                    return
+            folder, path, whole = found
+            with contextlib.suppress(OSError):
+                _sync(path, whole)
+            with self._taking:
+                folder.left -= 1
+                if not folder.left:
+                    self._done.add(folder.path)
+
+
+def _sync(path: str, whole: bool) -> None:
+    descriptor = open_to_read(path)
+    try:
+        if whole:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        return [each.path for each in os.scandir(path) if each.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []

@@ -1,0 +1,169 @@
+"""The ways in besides plain TCP: what clients with TLS or behind a proxy pass, and the WebSocket
+listener. Loads nothing of them as long as the settings ask for none.
+"""
+
+import socket
+from collections.abc import Callable
+
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.session import Sessions
+from penstock.server.clients.clients import Clients
+from penstock.server.errors import StartError
+from penstock.server.identity import Greeting
+from penstock.server.logs.log import Log
+from penstock.server.settings import Settings
+from penstock.server.transports.listener import Listener, open_sockets
+from penstock.server.units import join_address, reachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
+
+    from penstock.server.transports.handshake_acceptor import HandshakeAcceptor
+    from penstock.server.transports.websocket.acceptor import WebSocketAcceptor
+
+
+class Acceptors:
+    """What stands before the core, by the settings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: Log,
+        turn: Turn,
+        sessions: Sessions,
+        clients: Clients,
+        greeting: Greeting,
+        sweep_by: Callable[[int], None],
+    ) -> None:
+        """Opens the WebSocket listener's sockets and loads certificates: StartError."""
+        self._settings = settings
+        self._log = log
+        self._greeting = greeting
+        self._parts = (turn, sessions, clients, settings, log, sweep_by)
+        self._listener: Listener | None = None
+        self._handshakes: HandshakeAcceptor | None = None
+        self.websocket: WebSocketAcceptor | None = None
+        self._monitoring: ssl.SSLContext | None = None
+        if needs_reception(settings):
+            self._handshakes = self._new_handshakes()
+        if settings.websocket.port:
+            self.websocket = self._new_websocket()
+
+    def _new_handshakes(self) -> "HandshakeAcceptor":
+        from penstock.server.transports.handshake_acceptor import HandshakeAcceptor
+
+        return HandshakeAcceptor(*self._parts)
+
+    def _new_websocket(self) -> "WebSocketAcceptor":
+        try:
+            from penstock.server.transports.websocket.acceptor import WebSocketAcceptor
+        except ModuleNotFoundError as problem:
+            raise StartError(
+                f"WebSockets need the Python package {problem.name}; "
+                "install it with: pip install 'penstock[server]'"
+            ) from None
+        turn = self._parts[0]
+        acceptor = WebSocketAcceptor(*self._parts)
+        options = self._settings.websocket
+        sockets = open_sockets(options.host, options.port, "websocket.port")
+        self._greeting.websocket_port = sockets[0].getsockname()[1]
+        self._greeting.refresh(self._settings)
+        self._listener = Listener(sockets, acceptor.receive, turn, self._log)
+        return acceptor
+
+    # -- life
+
+    def take(self, connected: socket.socket, host: str, port: int) -> bool:
+        """A socket of the clients' listener: whether it was taken; if not, nothing stands between
+        it and the core.
+        """
+        if self._handshakes is None:
+            return False
+        self._handshakes.receive(connected, host, port)
+        return True
+
+    def open(self, loop: "asyncio.AbstractEventLoop") -> None:
+        """Begin to accept on the listeners of their own."""
+        if self._listener is None:
+            return
+        self._listener.open(loop)
+        options = self._settings.websocket
+        self._log.info(f"Listening for websocket clients on {self._url(options.host)}")
+        if options.tls is None:
+            self._log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+
+    def close_listener(self) -> None:
+        """Take nobody new."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def close(self) -> None:
+        """Give up those who are on their way."""
+        self.close_listener()
+        for part in (self._handshakes, self.websocket):
+            if part is not None:
+                part.close()
+
+    def announce_tls(self) -> None:
+        """Lines about what clients have to do, or may."""
+        if self._settings.proxy_protocol:
+            self._log.info("PROXY protocol enabled for client connections")
+        if self._settings.tls is not None:
+            need = "available" if self._settings.allow_non_tls else "required"
+            self._log.info(f"TLS {need} for client connections")
+
+    def urls(self) -> list[str]:
+        """Where WebSockets are taken, as a client on this machine reaches it."""
+        if self.websocket is None:
+            return []
+        return [self._url(reachable(self._settings.websocket.host))]
+
+    def _url(self, host: str) -> str:
+        scheme = "wss" if self._settings.websocket.tls is not None else "ws"
+        return f"{scheme}://{join_address(host, self._greeting.websocket_port)}"
+
+    # -- reload
+
+    def monitoring_context(self) -> "ssl.SSLContext | None":
+        """What monitoring over HTTPS is served with: the certificates of the clients' listener;
+        None for HTTP.
+        """
+        tls = self._settings.tls
+        if not self._settings.https_port or tls is None:
+            return None
+        from penstock.server.transports.tls import server_context
+
+        self._monitoring = server_context(tls.with_changes(verify=False))
+        return self._monitoring
+
+    def use(self, contexts: "list[ssl.SSLContext | None]") -> None:
+        """The settings have changed: certificates for new handshakes."""
+        clients, websocket = contexts
+        if self._handshakes is not None:
+            self._handshakes.use(clients)
+        elif needs_reception(self._settings):
+            self._handshakes = self._new_handshakes()
+        if self.websocket is not None:
+            self.websocket.use(websocket)
+        tls = self._settings.tls
+        if self._monitoring is not None and tls is not None and tls.cert_file:
+            # its server keeps the context that it was opened with
+            self._monitoring.load_cert_chain(tls.cert_file, tls.key_file)
+
+
+def fresh_contexts(settings: Settings) -> "list[ssl.SSLContext | None]":
+    """Certificates for `use`, read again: their files may have changed behind the same names.
+    StartError when one can't be used.
+    """
+    if settings.tls is None and settings.websocket.tls is None:
+        return [None, None]
+    from penstock.server.transports.tls import server_contexts
+
+    return server_contexts(settings)
+
+
+def needs_reception(settings: Settings) -> bool:
+    """Whether clients' connections have preliminaries."""
+    return settings.tls is not None or settings.proxy_protocol

@@ -1,0 +1,226 @@
+"""Takes accepted sockets to the core: what is encrypted, proxied or a WebSocket passes its
+preliminaries here first, everything else goes straight through.
+
+    accepted --plain-----------------------------------------------> turn.adopt
+        \\--INFO or not--PROXY header--first byte?--TLS handshake--> Transport --> turn.attach
+
+Each socket on its way is a task with time limits. Knows the greeting and the order of things;
+nothing of CONNECT or what comes after it.
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
+from penstock.server.clients.client import Client, where
+from penstock.server.clients.clients import Clients
+from penstock.server.logs.log import Log
+from penstock.server.logs.rate_limited_log import RateLimitedLog
+from penstock.server.settings import Settings
+from penstock.server.settings.tls import Tls
+from penstock.server.transports.handshake import (
+    Arrivals,
+    HandshakeFailed,
+    peek,
+    secure,
+    wait_readable,
+)
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.proxy_protocol import parse_header
+from penstock.server.transports.tls import server_context
+from penstock.server.transports.transport import Transport
+from penstock.server.units import SECOND_NS
+
+PROXY_SECONDS = 5.0
+TLS_RECORD = 0x16  # the first byte of a handshake
+FAILED = "TLS Handshake Failure"
+
+
+class HandshakeAcceptor:
+    """The preliminaries of connections that are not plain."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        sessions: Sessions,
+        clients: Clients,
+        settings: Settings,
+        log: Log,
+        sweep_by: Callable[[int], None],
+    ) -> None:
+        """Loads the certificates: StartError when they can't be used. `sweep_by` is told when a
+        new client has to be looked at.
+        """
+        self._turn = turn
+        self._sessions = sessions
+        self._clients = clients
+        self._settings = settings
+        self._log = log
+        self._sweep_by = sweep_by
+        self._complaints = RateLimitedLog(log, "handshake errors")
+        self._arrivals = Arrivals()
+        self._rate = Rate(0)
+        self._context: ssl.SSLContext | None = None
+        self.use(server_context(settings.tls) if settings.tls is not None else None)
+
+    def use(self, context: ssl.SSLContext | None) -> None:
+        """The certificates for handshakes from now on (after a reload)."""
+        self._context = context
+        tls = self._settings.tls
+        self._rate = Rate(tls.connection_rate_limit if tls is not None else 0)
+
+    def close(self) -> None:
+        """Give up those that are on their way."""
+        self._arrivals.close()
+
+    def receive(self, connected: socket.socket, host: str, port: int) -> None:
+        """A socket of the clients' listener; takes it over."""
+        pipe = Pipe(connected)
+        transport = Transport(self._turn, pipe)
+        self._turn.now_ns = self._turn.clock.now()
+        connection = self._sessions.accept(transport)
+        client = self._clients.register(connection, host, port)
+        self._arrivals.begin(self._arrive(pipe, transport, connection, client), transport)
+        self._turn.hand_back()
+
+    # -- one client's way
+
+    async def _arrive(
+        self, pipe: Pipe, transport: Transport, connection: Connection, client: Client
+    ) -> None:
+        reason = FAILED
+        try:
+            if await self._prepare(pipe, connection, client):
+                self._begin(pipe, transport, connection, client)
+            return
+        except (PipeClosed, ConnectionError) as problem:
+            reason = str(problem)
+        except TimeoutError:
+            self._log.debug(f"{where(connection, client)} - TLS handshake timeout")
+        except HandshakeFailed as problem:
+            tell = self._log.debug if problem.quiet else self._complain
+            tell(f"{where(connection, client)} - TLS handshake error: {problem}")
+        except ValueError as problem:
+            self._complain(f"{where(connection, client)} - PROXY header: {problem}")
+            reason = "Protocol Violation"
+        except OSError as problem:
+            self._log.error(f"{where(connection, client)} - {problem.strerror}")
+            reason = "Read Error"
+        transport.on_close = None
+        self._turn.now_ns = self._turn.clock.now()
+        self._turn.disconnect(connection, reason)
+        self._turn.kick()
+
+    def _complain(self, line: str) -> None:
+        self._complaints.say(self._turn.clock.now(), line)
+
+    async def _prepare(self, pipe: Pipe, connection: Connection, client: Client) -> bool:
+        """Everything up to the first byte of the protocol; False when it was closed on the way."""
+        tls, first = self._settings.tls, False
+        if tls is not None and tls.handshake_first:
+            wait = tls.fallback_ns / SECOND_NS
+            first = not wait or bool(await peek(pipe, 1, wait))
+        if not first:
+            self._say_info(connection, client)
+            if connection.closed:
+                return False
+        connection.set_blocked(True)  # nothing more goes out before the handshake
+        if self._settings.proxy_protocol:
+            await self._read_proxy_header(pipe, client)
+        if tls is not None and self._context is not None:
+            encrypt = first or not self._settings.allow_non_tls
+            if not encrypt:
+                seen = await peek(pipe, 1, tls.timeout_ns / SECOND_NS)
+                encrypt = seen[:1] == bytes([TLS_RECORD])
+            if encrypt and not await self._encrypt(pipe, connection, client, tls, first=first):
+                return False
+        if first:
+            connection.set_blocked(False)
+            self._say_info(connection, client)
+        return not connection.closed
+
+    def _say_info(self, connection: Connection, client: Client) -> None:
+        self._turn.now_ns = self._turn.clock.now()
+        address = not self._settings.proxy_protocol
+        self._clients.say_info(connection, client, address=address)
+        self._turn.kick()
+
+    async def _read_proxy_header(self, pipe: Pipe, client: Client) -> None:
+        data, header = b"", None
+        async with asyncio.timeout(PROXY_SECONDS):
+            while header is None:
+                got = bytes(pipe.receive())
+                if not got:
+                    await wait_readable(pipe)
+                    continue
+                data += got
+                header = parse_header(data)
+        pipe.unread(data[header.length :])
+        if header.host:
+            client.host, client.port = header.host, header.port
+
+    async def _encrypt(
+        self, pipe: Pipe, connection: Connection, client: Client, tls: Tls, *, first: bool
+    ) -> bool:
+        assert self._context is not None
+        if not self._rate.allow():
+            connection.set_blocked(False)
+            text = b"Connection throttling is active. Please try again later."
+            connection.fail(text, "Maximum Connections Exceeded")
+            return False
+        seen = await peek(pipe, 1, tls.timeout_ns / SECOND_NS)
+        if seen[:1] != bytes([TLS_RECORD]):
+            # No TLS will come of it: a client that speaks plainly understands a plain answer.
+            connection.set_blocked(False)
+            connection.fail(b"Secure Connection - TLS Required", FAILED)
+            self._turn.kick()
+            raise HandshakeFailed("what came first is no TLS handshake", quiet=not seen)
+        client.tls = await secure(pipe, self._context, tls, tls.timeout_ns, first=first)
+        self._log.debug(
+            f"{where(connection, client)} - TLS version {client.tls.version}, "
+            f"cipher suite {client.tls.cipher}"
+        )
+        return True
+
+    def _begin(
+        self, pipe: Pipe, transport: Transport, connection: Connection, client: Client
+    ) -> None:
+        transport.on_close = None
+        self._turn.now_ns = self._turn.clock.now()
+        self._clients.arrived(connection, client)
+        self._sweep_by(client.due_ns)
+        if pipe.tls is not None:
+            transport.serve(connection)
+        else:
+            # Nothing stands between it and the core any more.
+            waiting = bytes(pipe.receive()) if pipe.pending else b""
+            connection.transport = None
+            self._turn.attach(connection, pipe.socket.detach())
+            self._turn.take_in(connection, waiting)
+            self._turn.hold(connection, False)
+        self._turn.kick()
+
+
+class Rate:
+    """So many a second and no more."""
+
+    def __init__(self, limit: int) -> None:
+        """0: no limit."""
+        self._limit = limit
+        self._second = 0
+        self._count = 0
+
+    def allow(self, now_ns: int | None = None) -> bool:
+        """Whether one more may come now."""
+        if not self._limit:
+            return True
+        second = (time.monotonic_ns() if now_ns is None else now_ns) // SECOND_NS
+        if second != self._second:
+            self._second, self._count = second, 0
+        self._count += 1
+        return self._count <= self._limit

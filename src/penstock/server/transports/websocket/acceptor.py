@@ -1,0 +1,226 @@
+"""The listener for WebSockets: TLS if there is any, the request, and a connection of the core whose
+bytes travel in frames.
+
+    accepted --[TLS handshake]--request--answer--> client: greeting, FramedTransport --> turn
+                                                   /leafnode: handed to whoever takes leaf nodes
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+
+from penstock.core.broker.event_loop import Turn
+from penstock.core.broker.reactor import Connection
+from penstock.core.broker.session import Sessions
+from penstock.server.clients.client import Cookies
+from penstock.server.clients.clients import Clients
+from penstock.server.logs.log import Log
+from penstock.server.logs.rate_limited_log import RateLimitedLog
+from penstock.server.settings import Settings
+from penstock.server.settings.websocket import Websocket
+from penstock.server.transports.handshake import Arrivals, HandshakeFailed, secure, wait_readable
+from penstock.server.transports.pipe import Pipe, PipeClosed
+from penstock.server.transports.tls import TlsInfo, server_context
+from penstock.server.transports.transport import Transport
+from penstock.server.transports.websocket.frames import Frames
+from penstock.server.transports.websocket.upgrade import (
+    MAX_HEAD_BYTES,
+    Request,
+    Upgrade,
+    UpgradeRefused,
+    agree,
+    answer,
+    parse_request,
+    refuse,
+)
+from penstock.server.units import SECOND_NS
+
+MESSAGE_PAYLOADS = 8  # a message may carry so many times max_payload
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+STRANGER_BYTES = 64 * 1024  # of a message before it is known who sends it
+
+LeafAccepted = Callable[["FramedTransport", str, int, "TlsInfo | None"], None]
+
+
+class FramedTransport(Transport):
+    """The way of a connection over a pipe, in frames."""
+
+    __slots__ = ("_frames", "_leaf", "problem")
+
+    def __init__(self, turn: Turn, pipe: Pipe, frames: Frames, *, leaf: bool = False) -> None:
+        """As a Transport; `frames` are this connection's own. `leaf`: a server is at the other end."""
+        super().__init__(turn, pipe)
+        self._leaf = leaf
+        self._frames = frames
+        self.problem: Callable[[str], object] | None = None  # told what was wrong with the frames
+
+    def _encode(self, data: bytes) -> bytes:
+        return self._frames.frames(data)
+
+    def _received(self, connection: Connection, data: memoryview) -> None:
+        frames = self._frames
+        if not self._leaf:
+            known = connection.ready
+            frames.max_bytes = message_limit(self.turn.max_payload) if known else STRANGER_BYTES
+        elif frames.max_bytes < MESSAGE_BYTES_MAX and getattr(connection.session, "joined", False):
+            frames.max_bytes = MESSAGE_BYTES_MAX  # a server puts all that waits into one message
+        for part in frames.feed(data):
+            self.turn.take_in(connection, part)
+        answers = frames.answers()
+        if answers and not self.pipe.closed and not self.pipe.send(answers):
+            self.turn.hold(connection, True)
+        if frames.ended:
+            if frames.problem and self.problem is not None:
+                self.problem(frames.problem)
+            self._end(frames.ended)
+
+    def close(self) -> None:
+        """The core has closed the connection: say why."""
+        if self.connection is not None and not self.pipe.closed:
+            with contextlib.suppress(PipeClosed):  # there may be nobody to tell
+                self.pipe.send(self._frames.close_frame(self.connection.reason))
+        super().close()
+
+
+def message_limit(max_payload: int) -> int:
+    """Bytes of a message that comes in, from what a payload may have."""
+    return min(max_payload * MESSAGE_PAYLOADS, MESSAGE_BYTES_MAX)
+
+
+class WebSocketAcceptor:
+    """Takes the sockets of the WebSocket listener."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        sessions: Sessions,
+        clients: Clients,
+        settings: Settings,
+        log: Log,
+        sweep_by: Callable[[int], None],
+    ) -> None:
+        """Loads the certificates: StartError when they can't be used."""
+        self._turn = turn
+        self._sessions = sessions
+        self._clients = clients
+        self._settings = settings
+        self._log = log
+        self._sweep_by = sweep_by
+        self._complaints = RateLimitedLog(log, "websocket handshake errors")
+        self._arrivals = Arrivals()
+        tls = settings.websocket.tls
+        self._context = server_context(tls, "websocket.tls") if tls is not None else None
+        # Takes a leaf node's connection: transport, host, port, tls_info; None: there is nobody.
+        self.leaf_accepted: LeafAccepted | None = None
+
+    @property
+    def _options(self) -> Websocket:
+        return self._settings.websocket
+
+    def use(self, context: ssl.SSLContext | None) -> None:
+        """The certificates for handshakes from now on (after a reload)."""
+        self._context = context
+
+    def close(self) -> None:
+        """Give up those that are on their way."""
+        self._arrivals.close()
+
+    def receive(self, connected: socket.socket, host: str, port: int) -> None:
+        """A socket of the listener; takes it over."""
+        self._arrivals.begin(self._arrive(Pipe(connected), host, port), None)
+        self._turn.hand_back()
+
+    async def _arrive(self, pipe: Pipe, host: str, port: int) -> None:
+        taken = False
+        where = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(self._options.handshake_timeout_ns / SECOND_NS):
+                tls_info = await self._encrypt(pipe)
+                upgrade = await self._ask(pipe)
+            self._enter(pipe, upgrade, tls_info, host, port)
+            taken = True
+        except UpgradeRefused as problem:
+            self._complain(f"{where} - websocket handshake error: {problem}")
+            with contextlib.suppress(PipeClosed):  # it may not have waited for the answer
+                pipe.send(refuse(problem.status))
+        except HandshakeFailed as problem:
+            tell = self._log.debug if problem.quiet else self._complain
+            tell(f"{where} - websocket TLS handshake error: {problem}")
+        except (TimeoutError, PipeClosed, OSError) as problem:
+            self._log.debug(f"{where} - websocket handshake: {problem or 'timeout'}")
+        finally:
+            if not taken:
+                pipe.close()
+
+    def _complain(self, line: str) -> None:
+        self._complaints.say(self._turn.clock.now(), line)
+
+    async def _encrypt(self, pipe: Pipe) -> TlsInfo | None:
+        tls = self._options.tls
+        if self._context is None or tls is None:
+            return None
+        return await secure(pipe, self._context, tls, self._options.handshake_timeout_ns)
+
+    async def _ask(self, pipe: Pipe) -> Upgrade:
+        """Read the request and answer it."""
+        request = await _read_request(pipe)
+        upgrade = agree(request, self._options, secure=pipe.tls is not None)
+        if not pipe.send(answer(upgrade, self._options.headers)):
+            raise PipeClosed("it does not take the answer")
+        return upgrade
+
+    def _enter(
+        self, pipe: Pipe, upgrade: Upgrade, tls_info: TlsInfo | None, host: str, port: int
+    ) -> None:
+        frames = Frames(
+            STRANGER_BYTES,
+            compress=upgrade.compress,
+            masked_in=not upgrade.no_masking,
+            browser=upgrade.browser,
+        )
+        transport = FramedTransport(self._turn, pipe, frames, leaf=upgrade.leaf)
+        turn = self._turn
+        turn.now_ns = turn.clock.now()
+        if upgrade.leaf:
+            if self.leaf_accepted is None:
+                self._log.error("Not configured to accept leaf node connections")
+                raise PipeClosed("no leaf nodes here")
+            self.leaf_accepted(transport, host, port, tls_info)
+            return
+        connection = self._sessions.accept(transport)
+        client = self._clients.register(connection, upgrade.client_ip or host, port, websocket=True)
+        client.tls = tls_info
+        client.cookies = self._credentials(upgrade.cookies)
+        transport.problem = lambda text: self._log.debug(f"cid:{connection.id} - {text}")
+        self._clients.say_info(connection, client)
+        self._clients.arrived(connection, client)
+        self._sweep_by(client.due_ns)
+        transport.serve(connection)
+        turn.kick()
+
+    def _credentials(self, cookies: dict[str, str]) -> Cookies | None:
+        options = self._options
+        found = Cookies(
+            jwt=cookies.get(options.jwt_cookie, "") if options.jwt_cookie else "",
+            user=cookies.get(options.user_cookie, "") if options.user_cookie else "",
+            password=cookies.get(options.pass_cookie, "") if options.pass_cookie else "",
+            token=cookies.get(options.token_cookie, "") if options.token_cookie else "",
+        )
+        return found if found != Cookies() else None
+
+
+async def _read_request(pipe: Pipe) -> Request:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if len(data) > MAX_HEAD_BYTES:
+            raise UpgradeRefused(431, "the request is too long")
+        got = bytes(pipe.receive())
+        data += got
+        if not got:
+            await wait_readable(pipe)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    if rest:
+        raise UpgradeRefused(400, "client sent data before handshake is complete")
+    return parse_request(head)

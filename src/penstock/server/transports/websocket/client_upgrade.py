@@ -1,0 +1,79 @@
+"""The calling side of a WebSocket: the request that asks for one, and what its answer agrees to.
+
+Pure: bytes in, bytes out. What other servers are called with is a leaf node's: the path is
+``/leafnode`` behind whatever path the URL has.
+"""
+
+import base64
+import hashlib
+from typing import NamedTuple
+from urllib.parse import SplitResult
+
+from penstock.server.transports.websocket.upgrade import DEFLATE, GUID, NO_CONTEXT
+
+_TAKEOVER = ("server_no_context_takeover", "client_no_context_takeover")
+
+
+class UpgradeFailed(Exception):
+    """The other side does not make a WebSocket of it. The text says why."""
+
+
+class Terms(NamedTuple):
+    """What was agreed: whether messages are compressed, and whether ours are masked."""
+
+    compress: bool
+    masked: bool
+
+
+def ask(url: SplitResult, key: bytes, *, compress: bool, no_masking: bool) -> bytes:
+    """The request; `key` are 16 random bytes."""
+    path = url.path.strip("/")
+    lines = [
+        f"GET /{path + '/' if path else ''}leafnode HTTP/1.1",
+        f"Host: {url.netloc.rpartition('@')[2]}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {base64.b64encode(key).decode()}",
+        "Sec-WebSocket-Version: 13",
+    ]
+    if compress:
+        lines.append(f"Sec-WebSocket-Extensions: {NO_CONTEXT}")
+    if no_masking:
+        lines.append("Nats-No-Masking: true")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Terms:
+    """Read the head of the answer to what was asked with the same arguments; UpgradeFailed."""
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or words[1] != "101":
+        raise UpgradeFailed(f"invalid websocket connection: {lines[0][:80]!r}")
+    headers: dict[str, list[str]] = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers.setdefault(name.strip().lower(), []).append(value.strip(" \t"))
+
+    def first(name: str) -> str:
+        return next(iter(headers.get(name, ())), "")
+
+    encoded = base64.b64encode(key)
+    digest = base64.b64encode(hashlib.sha1(encoded + GUID, usedforsecurity=False).digest()).decode()
+    if (
+        first("upgrade").lower() != "websocket"
+        or first("connection").lower() != "upgrade"
+        or first("sec-websocket-accept") != digest
+    ):
+        raise UpgradeFailed("invalid websocket connection: its answer is for something else")
+    parts = [
+        part.strip(" \t").lower()
+        for value in headers.get("sec-websocket-extensions", ())
+        for extension in value.split(",")
+        for part in extension.split(";")
+    ]
+    offered = DEFLATE in parts
+    if offered and not compress:
+        raise UpgradeFailed("compression negotiation error: it was not asked for")
+    if offered and not all(word in parts for word in _TAKEOVER):
+        raise UpgradeFailed("compression negotiation error")
+    return Terms(offered, not (no_masking and first("nats-no-masking") == "true"))

@@ -1,0 +1,151 @@
+"""Where the streams of a store folder are.
+
+    <store>/jetstream/<account>/streams/<stream>            engine/files draws what is in it
+    <store>/domain_<domain>/jetstream/...                   a second server of that JetStream domain
+
+Knows names and folders, not what is in the files.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.core.base.readonly_disk import OverlayDisk, ReadOnlyDisk
+from penstock.core.log.store_lock import owner_of
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.core.base.disk import Disk
+    from penstock.vault import StreamCipher, Vault
+
+_ESCAPED = re.compile(rb"%([0-9A-F]{2})")
+
+
+class StoreError(PenstockError):
+    """What was asked for can't be done; str() says why."""
+
+
+@dataclass(frozen=True)
+class StreamFolder:
+    """The folder of one stream; `name` is what the folder's name says, which meta.json confirms."""
+
+    domain: str
+    account: str
+    name: str
+    folder: str
+    root: str  # of the store that it is in, with its domain
+    vault: "Vault | None" = field(default=None, repr=False, compare=False)
+
+    def cipher(self, disk: "Disk") -> "StreamCipher | None":
+        """Its data keys; None: it is not encrypted, or there is no key to try. StoreError: the key
+        does not open it.
+        """
+        if self.vault is None:
+            return None
+        from penstock.engine.metadata_files import LockedError, MetadataFiles
+
+        small = MetadataFiles(OverlayDisk(disk), self.folder, self.vault)
+        try:
+            small.unlock("meta.json")
+        except LockedError as error:
+            raise StoreError(f"{self.folder}: {error}") from None
+        return small.cipher
+
+    @property
+    def log_folder(self) -> str:
+        """Its messages."""
+        return f"{self.folder}/log"
+
+    @property
+    def consumers_folder(self) -> str:
+        """Its consumers."""
+        return f"{self.folder}/consumers"
+
+    @property
+    def label(self) -> str:
+        """`account/stream`, with its domain if it has one."""
+        return "/".join(part for part in (self.domain, self.account, self.name) if part)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store folder and the streams in it."""
+
+    path: str
+    roots: list[tuple[str, str]]  # domain, folder
+    streams: list[StreamFolder]
+
+    def owners(self) -> dict[str, int]:
+        """Process ids of running servers (0: unknown) by the folder that each has locked."""
+        found = {root: owner_of(root) for _, root in self.roots}
+        return {root: pid for root, pid in found.items() if pid is not None}
+
+    def chosen(self, wanted: tuple[str, ...]) -> list[StreamFolder]:
+        """The streams of these names: `stream`, `account/stream` or `domain/account/stream`; all
+        when none is named. StoreError: there is none of a name.
+        """
+        if not wanted:
+            return self.streams
+        found = []
+        for name in wanted:
+            matching = [each for each in self.streams if name in _names(each)]
+            if not matching:
+                have = ", ".join(each.label for each in self.streams) or "none"
+                raise StoreError(f"no stream {name} in {self.path}; there are: {have}")
+            found += [each for each in matching if each not in found]
+        return found
+
+    def one(self, wanted: str) -> StreamFolder:
+        """The stream of that name; StoreError when there is none, or more than one."""
+        found = self.chosen((wanted,))
+        if len(found) > 1:
+            several = ", ".join(each.label for each in found)
+            raise StoreError(f"{wanted} is more than one stream: {several}")
+        return found[0]
+
+
+def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
+    """The streams of a store folder; StoreError when it is none. `vault`: the keys of one that is
+    encrypted.
+    """
+    path = path.rstrip("/") or "/"
+    if not disk.is_dir(path):
+        raise StoreError(f"there is no folder {path}")
+    roots = [("", path)] if disk.is_dir(f"{path}/jetstream") else []
+    roots += [
+        (name.removeprefix("domain_"), f"{path}/{name}")
+        for name in disk.list_dir(path)
+        if name.startswith("domain_") and disk.is_dir(f"{path}/{name}/jetstream")
+    ]
+    if not roots:
+        raise StoreError(f"{path} is no store: it has no folder jetstream")
+    streams = []
+    for domain, root in roots:
+        for account in accounts_in(disk, root):
+            inner = f"{root}/jetstream/{account}/streams"
+            for name in disk.list_dir(inner):
+                folder = f"{inner}/{name}"
+                if disk.exists(f"{folder}/meta.inf"):
+                    raise StoreError(f"{path} holds streams of a nats-server")
+                if disk.is_dir(folder):
+                    names = domain, plain_name(account), plain_name(name)
+                    streams.append(StreamFolder(*names, folder, root, vault))
+    return Store(path, roots, streams)
+
+
+def accounts_in(disk: ReadOnlyDisk, root: str) -> list[str]:
+    """The folders of accounts of a store; a file among them is somebody else's."""
+    folder = f"{root}/jetstream"
+    return [name for name in disk.list_dir(folder) if disk.is_dir(f"{folder}/{name}")]
+
+
+def plain_name(name: str) -> str:
+    """The name that a file name stands for (engine/files.file_name); a cut one stays as it is."""
+    data = _ESCAPED.sub(
+        lambda found: bytes([int(found[1], 16)]), name.encode("utf-8", "surrogateescape")
+    )
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _names(place: StreamFolder) -> tuple[str, ...]:
+    return place.name, f"{place.account}/{place.name}", place.label
