@@ -1,5 +1,3 @@
 """The level of the JetStream API that Penstock offers (ADR-44); level 4 is nats-server 2.14."""
 
-from typing import Final
-
-API_LEVEL: Final = 4
+API_LEVEL = 4
