@@ -18,44 +18,45 @@ HEAD = f"""# JetStream API
 
 Generated from the dispatch table (`penstock.engine.dispatch.CALLS`) by `tools/gen_api_docs.py`.
 
-Requests are messages to `{API_PREFIX}.<call>` with a reply subject; the answer is one JSON object,
-whose `type` is `{TYPE_PREFIX}<response>`. A call that fails carries `error`
-with `code`, `err_code` and `description` (see [errors](errors.md)). Any other subject under
-`{API_PREFIX}.` gets no answer.
+A client sends a request to `{API_PREFIX}.<call>` with a reply subject. The answer is one JSON object,
+whose `type` is `{TYPE_PREFIX}<response>`. The answer of a failed call has `error`
+with `code`, `err_code` and `description` (see [errors](errors.md)). A request to any other subject
+under `{API_PREFIX}.` gets no answer.
 
 | call | request | response | body |
 |---|---|---|---|
 """
 
 AFTER = f"""
-`{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` (pull) goes straight to the consumer;
-`{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the messages themselves when the stream
-has `allow_direct`: one, a batch (`batch`, `max_bytes`), or the last of each of up to 1024 subjects
-(`multi_last`, `up_to_seq`, `up_to_time`), ended by a status `204 EOB`; what is wrong is a status,
-too. Both give "no responders" when nobody serves them. A batch also ends, with
-`Nats-Num-Pending` as it is, when its messages with their headers fill half of `max_pending`.
+A pull request to `{API_PREFIX}.CONSUMER.MSG.NEXT.<stream>.<consumer>` goes straight to the consumer.
+If the stream has `allow_direct`, `{API_PREFIX}.DIRECT.GET.<stream>[.<subject>]` answers with the
+messages themselves: one, a batch (`batch`, `max_bytes`), or the last of each of up to 1024 subjects
+(`multi_last`, `up_to_seq`, `up_to_time`), and then a status `204 EOB`. An error is a status, too.
+Both give "no responders" if nobody serves them. A batch also ends, with its current
+`Nats-Num-Pending`, when its messages with their headers fill half of `max_pending`.
 
-A read shows what was accepted at the moment it came, and is answered when all that it shows is as
-durable as the stream promises: a crash does not take back what somebody has read.
+A read shows what the stream had accepted when the request came. It is answered when everything
+that it shows is as durable as the stream promises, so a crash does not remove what a client has read.
 
-Every call but the reads of messages is told as `$JS.EVENT.ADVISORY.API` to those who subscribe.
-There is no request queue that could overflow, and a full disk refuses publishes instead of ending
-JetStream, so `API.LIMIT_REACHED` and `SERVER.OUT_OF_STORAGE` are never sent.
+The server publishes `$JS.EVENT.ADVISORY.API` about every call except reads of messages, if somebody
+subscribes. It never sends `API.LIMIT_REACHED`, because there is no request queue that could
+overflow.
 
-## What to know
+## Notes
 """
 
 NOTES = """
-What is accepted is carried out, but for `placement`, which has no effect on a single server.
+The server carries out everything that it accepts, except `placement`, which has no effect on a
+single server.
 
-With `compression: s2` the segment files that are full are compressed, those from before the
-option too; what is compressed when the option is taken away stays so until it is rewritten.
+With `compression: s2` the server compresses full segment files, also those from before the
+option was set. If the option is removed, a compressed file stays compressed until it is rewritten.
 
-`num_replicas` above 1 is refused (10074). Ephemeral consumers are removed when they have been
-unused for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file
-streams survive a restart, ephemeral ones too, unless they have `mem_storage`. An ack that asked for
-an answer is as durable as the stream when the answer comes; of other acks the last 100 ms may be
-forgotten by a server that is killed.
+`num_replicas` above 1 is refused (10074). The server removes an ephemeral consumer that is unused
+for `inactive_threshold` (a pull consumer, a tenth of a second longer). Consumers of file
+streams survive a restart, ephemeral ones too, unless they have `mem_storage`. When a confirmed ack
+is answered, it is as durable as the stream. A killed server may forget other acks of the last
+100 ms.
 """
 
 

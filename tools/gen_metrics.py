@@ -1,4 +1,4 @@
-"""Makes docs/reference/metrics.md, the list of metrics that the server has.
+"""Makes docs/reference/metrics.md, the list of the server's metrics.
 
 Run without arguments to write it; with --check to exit 1 when it is not current.
 """
@@ -12,15 +12,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/metrics.md"
 HEAD = f"""# Metrics
 
-What `/metrics` of the monitoring port (`http_port`) tells Prometheus; made by `tools/gen_metrics.py`.
-How to use it: [watch a server](../howto/watch-a-server.md).
+`/metrics` of the monitoring port (`http_port`) serves these metrics for Prometheus. This page is
+made by `tools/gen_metrics.py`; [watch a server](../howto/watch-a-server.md) shows how to use them.
 
-Numbers are read when they are asked for. Counters begin at 0 with the server. Series of streams and
-consumers are bounded: the first {STREAMS} streams and {CONSUMERS} consumers by account and name have some,
-fewer with the arguments `streams` and `consumers` (`/metrics?streams=100&consumers=0`);
-`penstock_jetstream_streams_hidden` and `penstock_jetstream_consumers_hidden` say how many have none.
+The server reads the numbers at each request. Counters begin at 0 when the server starts. The
+series of streams and consumers are limited to the first {STREAMS} streams and {CONSUMERS} consumers
+by account and name. The arguments `streams` and `consumers` lower the limits
+(`/metrics?streams=100&consumers=0`); `penstock_jetstream_streams_hidden` and
+`penstock_jetstream_consumers_hidden` count those without series.
 
-| metric | type | labels | what it says |
+| metric | type | labels | meaning |
 |---|---|---|---|
 """
 

@@ -79,11 +79,11 @@ class Body(enum.Enum):
 
     JSON = "read as JSON; empty is the zero request"
     REQUIRED = "read as JSON; empty or `{}` is refused (10003)"
-    OPTIONAL = "read as JSON when it starts with `{` or `[`, else passed over"
+    OPTIONAL = "read as JSON if it starts with `{` or `[`, otherwise ignored"
     EMPTY = "must be empty or `{}` (10038)"
-    IGNORED = "passed over"
-    LENIENT = "read as JSON, unknown fields are passed over; empty is the zero request"
-    WHOLE = "read as JSON, unknown fields are passed over"
+    IGNORED = "ignored"
+    LENIENT = "read as JSON, unknown fields are ignored; empty is the zero request"
+    WHOLE = "read as JSON, unknown fields are ignored"
 
 
 @dataclass(frozen=True)
