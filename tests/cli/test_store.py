@@ -91,7 +91,7 @@ def test_a_damaged_store_is_told_and_repaired(run: Run, tmp_path: Path) -> None:
     hurt = tree(tmp_path)
     status, out, _ = run("repair", tmp_path, "--dry-run")
     assert status == 0
-    assert "would be put right" in out
+    assert "would be corrected" in out
     assert tree(tmp_path) == hurt
     status, out, _ = run("repair", tmp_path, "--json")
     (stream,) = json.loads(out)["streams"]
@@ -212,7 +212,7 @@ def test_names_are_shown_and_not_obeyed(run: Run, tmp_path: Path) -> None:
     assert "\x1b" not in err
     status, _, err = run("backup", tmp_path, tmp_path / "b")
     assert status == 2
-    assert "moved away" in err
+    assert "move it out of the store" in err
     os.rmdir(bytes(tmp_path) + b"/jetstream/$G/streams/\xfe")
     status, out, _ = run("backup", tmp_path, tmp_path / "b")
     assert status == 0

@@ -44,7 +44,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 SHARES = {"ONE": 0.6, "TWO": 0.3, "LATEST": 0.05, "QUEUE": 0.05}
 SIZE = 100
 ERRORS = re.compile(
-    rb"lost|corrupt|damaged|checksum|left aside|bad record|\[WRN\]|\[ERR\]",
+    rb"lost|corrupt|damaged|checksum|stays offline|bad record|\[WRN\]|\[ERR\]",
     re.IGNORECASE,
 )
 

@@ -178,7 +178,10 @@ def test_a_damaged_stream_is_told_and_costs_nobody_else(
             else:
                 path.write_bytes(data[: rng.randrange(len(data) // 2)])
         copy.start()
-        assert log_says(copy, "streams/BIG is left aside"), (SEED, copy.log_path.read_text())
+        assert log_says(copy, "streams/BIG, the stream stays offline"), (
+            SEED,
+            copy.log_path.read_text(),
+        )
         wire = Wire(copy.port)
         assert wire.ok("STREAM.NAMES")["streams"] == ["BIG", "OTHER"]
         answer = wire.api("STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["BIG"]})

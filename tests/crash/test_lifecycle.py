@@ -175,6 +175,6 @@ def test_what_was_created_is_there_and_what_was_deleted_is_gone() -> None:
             settle(wire, {name: known for book in books for name, known in book.items()})
             wire.close()
         log = server.log_path.read_text()
-    assert "left aside" not in log, log
+    assert "stays offline" not in log, log
     assert "Internal error" not in log, log
     assert calls > 10 * ROUNDS, "too few calls to say anything"

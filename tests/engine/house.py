@@ -61,7 +61,7 @@ class House:
             " lost: ",
             "they were cut and are kept",
             " are damaged",
-            "agenda is passed over",
+            "ignored the unreadable file",
             "not a journal of acks",
         )
         return [line for line in self.reports if not any(words in line for words in usual)]

@@ -100,7 +100,7 @@ def test_the_wrong_key_opens_nothing_and_touches_nothing(
     house.vault = vault(*keys)
     house = house.crash()
     (report,) = house.reports
-    assert "left aside" in report
+    assert "stays offline" in report
     assert "encrypted" in report
     assert not any(key in report for key in ("right", *filter(None, keys)))
     code, why = house.error("STREAM.INFO.S")

@@ -349,12 +349,12 @@ def test_a_stream_that_could_not_be_opened_is_opened_again() -> None:
     case.disk.faults = faults
     house.pass_time(20 * SECOND, SECOND // 4)
     assert _offline(house) == 10194
-    assert len([line for line in house.reports if "left aside" in line]) == 1
+    assert len([line for line in house.reports if "stays offline" in line]) == 1
     case.disk.heal()
     house.pass_time(70 * SECOND, SECOND // 4)
     case.check(house)
     assert case.publish(house, "S", 3) == []
-    assert any(line.startswith("stream S is open again, after ") for line in house.reports)
+    assert any(line.startswith("stream S is online again after ") for line in house.reports)
     case.check(house.restart())
 
 

@@ -129,7 +129,7 @@ def test_states_that_can_not_be_written_are_told_once_and_written_later() -> Non
     disk.broken = True
     house.pass_time(2 * SECOND)
     assert len(house.reports) == 1
-    assert "consumer states of stream S can't be written" in house.reports[0]
+    assert "stream S cannot write the states of its consumers" in house.reports[0]
     disk.broken = False
     house.pass_time(SECOND)
     house = house.crash()

@@ -188,7 +188,7 @@ def test_who_waits_for_a_stream_that_fails_goes_on(house: House) -> None:
     assert b"503" in answers[0]
     assert answers[1]["error"]["err_code"] == 10194  # it is offline
     assert answers[2]["stream"] == "BIG"
-    assert any("left aside" in line for line in house.reports)
+    assert any("stays offline" in line for line in house.reports)
 
 
 def test_a_fault_of_ours_costs_one_stream(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

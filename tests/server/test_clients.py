@@ -345,7 +345,7 @@ def test_refused_clients_are_logged_ten_times_a_second_at_most():
     assert world.text.getvalue().count("authentication error - Token") == 10
     world.after(1)
     world.say(world.join(), 'CONNECT {"auth_token":"wrong"}\n')
-    assert "authentication errors: 15 more were not logged" in world.text.getvalue()
+    assert "authentication errors: 15 more lines were not logged" in world.text.getvalue()
     assert world.text.getvalue().count("authentication error - Token") == 11
 
 

@@ -169,21 +169,21 @@ def test_keys_set_settings(text, expected):
         ('max_payload: "1mb"', ["max_payload: expected a whole number"]),
         ("max_payload: 0", ["max_payload: 0 is not between"]),
         ("max_payload: 2MB, max_pending: 1MB", ["can't be larger than max_pending"]),
-        ("server_name: 'a b'", ["no spaces"]),
+        ("server_name: 'a b'", ["contain spaces"]),
         ("jetstream: nope", ["expected a map, true, false, enabled or disabled"]),
         ('jetstream { max_mem: "1x" }', ["must end in K, M, G, T"]),
         ("jetstream { limits { max_ack_pending: x } }", ["expected a whole number"]),
         ("jetstream { limits { batch: 5 } }", ["expected a map"]),
         ("jetstream { limits { nonsense: 5 } }", ['unknown field "nonsense"']),
         ("jetstream { limits { max_request_batch: -2 } }", ["-2 is not a limit"]),
-        ("jetstream { domain: a.b }", ["a domain is not empty"]),
+        ("jetstream { domain: a.b }", ["a domain must not be empty"]),
         ("lame_duck_duration: 1s", ["at least 30 seconds"]),
         ("lame_duck_grace_period: 3m", ["shorter than lame_duck_duration"]),
         ("authorization: 1", ["expected a map"]),
         ("authorization { user: a, token: b }", ["exclude each other"]),
         ("authorization { user: a, users: [{user: c}] }", ["exclude each other"]),
         ("authorization { pass: a }", ["a password needs a user"]),
-        ("authorization { users: [{user: a}, {user: a}] }", ['user "a" is there twice']),
+        ("authorization { users: [{user: a}, {user: a}] }", ['user "a" is defined twice']),
         ("authorization { users: [{pass: a}] }", ["a user needs a name"]),
         ("authorization { users: [a] }", ["expected a user as a map"]),
         ("authorization { users: {} }", ["expected an array of users"]),
@@ -218,7 +218,7 @@ def test_keys_set_settings(text, expected):
         ("tls { cert_file: x }", ["t.conf:1:7: cert_file needs a key_file"]),
         (
             "gateway { port: 1 }\nmqtt {}",
-            ["t.conf:1:1: gateway: gateways", "t.conf:2:1: mqtt: MQTT"],
+            ["t.conf:1:1: gateway: the server does not support gateways", "t.conf:2:1: mqtt: the server does not support MQTT"],
         ),
         ("port: x\nhttp: y:z\nfoo: 1", ["t.conf:1:1", "t.conf:2:1", "t.conf:3:1"]),
     ],
@@ -244,8 +244,8 @@ def test_bounds_of_queues_that_are_not_there_are_taken_with_a_warning():
     settings, warnings = read_config(text, "t.conf", environ={})
     assert settings.jetstream
     assert warnings == [
-        "t.conf:1:13: max_buffered_size bounds a queue that this server does not have",
-        "t.conf:1:37: max_buffered_msgs bounds a queue that this server does not have",
+        "t.conf:1:13: max_buffered_size has no effect: the server has no such queue",
+        "t.conf:1:37: max_buffered_msgs has no effect: the server has no such queue",
     ]
 
 

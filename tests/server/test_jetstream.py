@@ -75,7 +75,7 @@ def test_the_store_of_a_nats_server_is_left_alone(tmp_path):
     server = start(tmp_path)
     assert server.end() == 1
     (line,) = server.text.splitlines()
-    assert "holds streams of a nats-server" in line
+    assert "contains streams of a nats-server" in line
 
 
 @pytest.mark.parametrize("where", ["/proc/no/such", "/dev/null/x", "file"])

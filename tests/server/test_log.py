@@ -190,7 +190,7 @@ def test_a_syslog_that_cant_be_reached_stops_the_start(address):
 
 
 def test_a_file_that_cant_be_opened_stops_the_start(tmp_path):
-    with pytest.raises(StartError, match=r"can't open log file .*choose another with -l"):
+    with pytest.raises(StartError, match=r"can't open log file .*choose another file with -l"):
         Log(str(tmp_path / "no" / "log"))
 
 

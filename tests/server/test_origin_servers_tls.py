@@ -71,4 +71,4 @@ def test_a_remote_without_tls_is_not_talked_to_plainly(tmp_path: Path) -> None:
             jetstream {{ store_dir: "{tmp_path}/here"
               remotes {{ hub {{ url: "tls://localhost:{hub.ports["port"]}" }} }} }}"""
         with configured("penstock", config) as here:
-            here.wait_for("it has no TLS")
+            here.wait_for("the server does not support TLS")

@@ -17,7 +17,7 @@ def test_what_is_too_much_is_counted_and_told_later():
     complaints.say(3 * SECOND_NS, "last")
     lines = [line.partition("[ERR] ")[2] for line in stream.getvalue().splitlines()]
     assert lines[LINES_MAX:] == [
-        f"violations: {1000 - LINES_MAX} more were not logged",
+        f"violations: {1000 - LINES_MAX} more lines were not logged",
         "next",
         "last",
     ]

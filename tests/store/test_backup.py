@@ -314,7 +314,7 @@ def test_a_manifest_leads_nowhere_outside(tmp_path: Path) -> None:
     for wrong in ("jetstream/../streams/x", "jetstream/a/streams/../../x", "/etc/x/streams/y"):
         made.streams[0].folder = wrong
         folder.write(made)
-        with pytest.raises(BadManifestError, match="names that no store has"):
+        with pytest.raises(BadManifestError, match="has invalid names"):
             folder.read(made.id)
 
 
@@ -348,7 +348,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "letter").write_text("mine")
     with pytest.raises(StoreError, match="not empty"):
         save(tmp_path / "a", tmp_path / "full")
-    with pytest.raises(StoreError, match="no folder of backups"):
+    with pytest.raises(StoreError, match="not a backup folder"):
         BackupFolder(Disk(), str(tmp_path / "a")).open()
 
 

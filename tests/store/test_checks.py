@@ -93,7 +93,7 @@ def test_one_flipped_bit_is_told_with_its_place_and_message(tmp_path: Path) -> N
     assert problem.file == str(path)
     assert problem.offset <= 100 < problem.offset + problem.length
     assert problem.count == 1
-    assert "put right" in problem.repair
+    assert "checksum repair" in problem.repair
     assert (report.state, report.lost, report.messages) == ("damaged", 1, 179)
     (found,) = damages(disk, place)
     assert (found.file, found.offset, len(found.data)) == (
@@ -175,7 +175,7 @@ def test_the_copy_of_a_stream_folder(tmp_path: Path) -> None:
     [problem] = copy.problems
     assert problem.file == str(copied / "meta.json")
     assert problem.reason == "it is of stream ORDERS, and its place is ORDERS"
-    assert "moved out of the store" in problem.repair
+    assert "move it out of the store" in problem.repair
 
 
 def test_index_files_that_are_missing_damaged_or_of_another_segment(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.core.base.disk import Disk, PyDisk
 from penstock.core.log.log import Log
 from penstock.store.checks import look
-from penstock.store.mending import mend_states
+from penstock.store.consumer_checks import repaired_states
 from penstock.store.repair import repair
 
 from .stores import Failing, flip, make_stream, messages_of, place_of, segments_of, tree
@@ -112,7 +112,7 @@ def test_states_are_mended_only_from_one_bit(tmp_path: Path, seed: int) -> None:
     bit = pick.randrange(len(data) * 8)
     hurt = bytearray(data)
     hurt[bit >> 3] ^= 1 << (bit & 7)
-    assert mend_states(bytes(hurt)) == data
+    assert repaired_states(bytes(hurt)) == data
     other = (bit + pick.randrange(8, 200)) % (len(data) * 8)
     hurt[other >> 3] ^= 1 << (other & 7)
-    assert mend_states(bytes(hurt)) in (None, data)
+    assert repaired_states(bytes(hurt)) in (None, data)

@@ -173,7 +173,7 @@ def _sequences(problem: Problem) -> str:
 def _say_used(report: StoreReport) -> None:
     if report.used_by is not None:
         who = f"pid {report.used_by}" if report.used_by else "another process"
-        print(f"a server ({who}) has this store; what is shown was so at one moment")
+        print(f"a server ({who}) uses this store; the report shows the store at one moment")
 
 
 def _say_sum(report: StoreReport) -> None:
@@ -192,7 +192,7 @@ def _say_sum(report: StoreReport) -> None:
     if lost:
         parts.append(f"{plural(lost, 'message')} lost")
     if worn:
-        parts.append(f"{plural(worn, 'file')} worn, which a repair makes again")
+        parts.append(f"{plural(worn, 'file')} worn, which a repair restores")
     if checked and report.seconds:
         speed = size(int(checked / report.seconds))
         parts.append(f"{size(checked)} read in {report.seconds:.2f} s, {speed}/s")

@@ -275,5 +275,5 @@ def verify_backup(session: Session, target: str) -> int:
     )
     print(f"{plural(len(result.backups), 'backup')}; {what}{speed}")
     if result.unreferenced:
-        print(f"{plural(result.unreferenced, 'file')} that no backup needs; prune removes them")
+        print(f"{plural(result.unreferenced, 'file')} that no backup uses; prune removes them")
     return status

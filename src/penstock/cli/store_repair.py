@@ -78,9 +78,9 @@ def _tell(report: RepairReport, dry_run: bool) -> None:
         would = "would be " if dry_run else ""
         facts = [f"{plural(len(report.changes), 'file')} {would}changed"]
         if report.mended:
-            facts.append(f"{plural(report.mended, 'flipped bit')} {would}put right")
+            facts.append(f"{plural(report.mended, 'flipped bit')} {would}corrected")
         if before > 0:
-            facts.append(f"{plural(before, 'message')} {would}brought back")
+            facts.append(f"{plural(before, 'message')} {would}recovered")
         print(f"{style(state.ljust(15), state)}  {name}  {', '.join(facts)}")
     folder = report.before.folder
     for change in report.changes:

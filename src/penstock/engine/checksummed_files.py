@@ -129,7 +129,7 @@ def read(
             try:
                 _restore(disk, path, (first, second), bad, whole, report)
             except OSError as error:
-                report(f"{path} or its copy is damaged, and can't be made again: {error}")
+                report(f"cannot restore {path} or its copy, one of them is damaged: {error}")
                 if later is not None:
                     later(path, lambda: restore(disk, path, decode, report))
             return value
@@ -149,8 +149,8 @@ def restore(
     with contextlib.suppress(BadFileError):
         read(disk, path, decode, lambda _: None, lambda *one: failed.append(one))
     if failed:
-        raise OSError(errno.EIO, "a file can't be made again", path)
-    report(f"{path} and its copy are as they should be")
+        raise OSError(errno.EIO, "cannot restore the file or its copy", path)
+    report(f"restored {path} and its copy")
 
 
 def _read(disk: FileStore, path: str) -> bytes | None:
@@ -194,9 +194,11 @@ def _restore(
             while disk.exists(f"{path}.bad-{number}"):
                 number += 1
             disk.write_file_atomic(f"{path}.bad-{number}", data)
-            told = f"{at} was damaged: made again, the old one is {path}.bad-{number}"
+            told = (
+                f"{at} was damaged and is restored; the damaged file is kept as {path}.bad-{number}"
+            )
         elif data is None and at == path:
-            told = f"{at} was gone: made again from its copy"
+            told = f"{at} was missing and is restored from its copy"
         disk.write_file_atomic(at, whole)
         if told:
             report(told)

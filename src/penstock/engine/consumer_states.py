@@ -414,12 +414,12 @@ def _unpack(data: bytes, tell: Callable[[str], None]) -> _File:
         wrong = int.from_bytes(data[: len(_MAGIC)], "big") ^ int.from_bytes(_MAGIC, "big")
         if wrong.bit_count() != 1 or check != crc32c_of(body):
             raise ValueError("not a file of consumer states")
-        tell("one flipped bit was put right")
+        tell("checksum repair corrected one flipped bit")
     if check != crc32c_of(body):
         bit = flipped_bit_of(body, check)
         if bit < 0:
             raise ValueError("checksum does not match")
-        tell("one flipped bit was put right")
+        tell("checksum repair corrected one flipped bit")
         body = _flipped(body, bit) if bit < 8 * len(body) else body
     try:
         found: _File = msgspec.msgpack.decode(body, type=_File)

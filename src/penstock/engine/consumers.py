@@ -153,7 +153,7 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
     starts = {(meta.name, meta.created): meta.start_seq for meta in known}
     problems = files.states.load(starts)
     for problem in problems:
-        account.report(f"consumer states: {problem}")
+        account.report(f"stream {stream.config.name}: saved consumer states: {problem}")
     if stream.journal is not None:
         states = files.states
         stream.journal.begin(
@@ -167,7 +167,9 @@ def recover(account: JetStreamAccount, stream: StreamEntry) -> None:
     beyond = False
     for meta in metas:
         if isinstance(meta, BadConsumer):
-            account.report(f"consumer file is left aside: {meta.why}")
+            account.report(
+                f"stream {stream.config.name}: cannot open a consumer, it stays offline: {meta.why}"
+            )
             stream.offline[meta.name or meta.why] = meta.why
             continue
         found = files.states.found.pop((meta.name, meta.created), None)
@@ -244,7 +246,9 @@ def _restore(
         entry.core.restore(state)
     except ValueError as error:
         where = f"{stream.config.name} > {entry.name}"
-        account.report(f"state of consumer {where} is damaged, it starts anew: {error}")
+        account.report(
+            f"the saved state of consumer {where} is damaged; the consumer starts from the beginning: {error}"
+        )
         return
     if stream.files is not None and stream.journal is not None:
         stream.files.states.put(entry.name, entry.created_ns, state)
@@ -295,8 +299,8 @@ def not_confirmed(account: JetStreamAccount, stream: StreamEntry, error: OSError
         return
     known, stream.files.states.error = stream.files.states.error, error
     if known is None:
-        what = f"consumer states of stream {stream.config.name}"
-        account.report(f"{what} can't be written: {error}")
+        name = stream.config.name
+        account.report(f"stream {name} cannot write the states of its consumers: {error}")
 
 
 def first_sequence(stream: StreamEntry, config: ConsumerConfig) -> int:
@@ -491,5 +495,5 @@ def _go_unused(
     try:
         delete(account, stream, entry)
     except ApiError as error:
-        account.report(f"consumer {entry.name} is gone, its files not: {error}")
+        account.report(f"cannot remove the files of deleted consumer {entry.name}: {error}")
     return 0

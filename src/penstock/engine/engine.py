@@ -314,10 +314,12 @@ class Engine:
                 if now_ns >= stream.rules_at_ns:
                     try:
                         stream.rules_at_ns = stream.rules.tick(now_ns) or NEVER_NS
-                        stream.reported_failures.discard("rules")
+                        stream.reported_failures.discard("a timed task of its rules")
                     except OSError as error:
                         stream.rules_at_ns = now_ns + RETRY_INTERVAL_NS
-                        disk_recovery.report_once(account, stream, "rules", error)
+                        disk_recovery.report_once(
+                            account, stream, "a timed task of its rules", error
+                        )
                 next_ns = min(next_ns, stream.rules_at_ns)
         return max(next_ns, now_ns + RULES_STEP_NS)
 
@@ -351,7 +353,7 @@ def _maintain(account: JetStreamAccount) -> bool:
                     stream.reported_failures.discard("compaction")
                     return True
                 if _decrypted(stream):
-                    account.report(f"stream {stream.config.name} is not encrypted any more")
+                    account.report(f"stream {stream.config.name} is no longer encrypted")
             except OSError as error:
                 disk_recovery.report_once(account, stream, "compaction", error)
     return False
@@ -381,15 +383,15 @@ def _expire(account: JetStreamAccount, now_ns: int) -> None:
             stream.upstreams_at_ns = NEVER_NS
             try:
                 due_ns = stream.upstreams.tick(now_ns) or NEVER_NS
-                stream.reported_failures.discard("sources")
+                stream.reported_failures.discard("reading its sources")
             except OSError as error:
                 due_ns = now_ns + RETRY_INTERVAL_NS
-                disk_recovery.report_once(account, stream, "sources", error)
+                disk_recovery.report_once(account, stream, "reading its sources", error)
             stream.upstreams_at_ns = min(due_ns, stream.upstreams_at_ns)
         if now_ns >= stream.expire_at_ns:
             try:
                 stream.expire_at_ns = stream.core.expire()
-                stream.reported_failures.discard("expiry")
+                stream.reported_failures.discard("removing expired messages")
             except OSError as error:
                 stream.expire_at_ns = now_ns + RETRY_INTERVAL_NS
-                disk_recovery.report_once(account, stream, "expiry", error)
+                disk_recovery.report_once(account, stream, "removing expired messages", error)

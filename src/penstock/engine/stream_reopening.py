@@ -44,7 +44,7 @@ def _try(
         if entry is not None:
             _serve(account, entry)
             seconds = (now_ns - retry.since_ns) / SECOND
-            account.report(f"stream {name} is open again, after {seconds:.1f} s")
+            account.report(f"stream {name} is online again after {seconds:.1f} s")
 
 
 def _step(

@@ -75,7 +75,7 @@ def clear_leftovers(account: JetStreamAccount) -> None:
     """
     for name, files in list(account.leftovers.items()):
         if not account.files.discard(files, account.ids.next()):
-            raise OSError(errno.EIO, "what a refused create left can't be removed", files.folder)
+            raise OSError(errno.EIO, "cannot remove the files of the refused stream", files.folder)
         del account.leftovers[name]
 
 
@@ -190,8 +190,9 @@ def found(account: JetStreamAccount) -> Iterator[tuple[StreamFiles, StreamFile]]
         try:
             meta = files.read(account.report)
             if meta is None and not files.has_log():
-                what = "it is what a create that was cut short left behind; its name is free"
-                account.report(f"stream folder {folder} is passed over: {what}")
+                account.report(
+                    f"ignored stream folder {folder}: an interrupted create left it; its name is free"
+                )
                 continue
             if meta is None:
                 raise BadFileError("it holds messages but no meta.json; they stay as they are")
@@ -265,7 +266,7 @@ def put_offline(
     """A stream on the disk can't be opened: the operator is told, and so is who asks for it. `name`
     is "" when it is not known. When it was for the disk it is tried again (engine/stream_reopening).
     """
-    account.report(f"stream folder {files.folder} is left aside: {why}")
+    account.report(f"cannot open stream folder {files.folder}, the stream stays offline: {why}")
     if name and name not in account.streams:
         retry = ReopenRetry(account.now_ns) if isinstance(why, OSError) else None
         account.offline[name] = OfflineStream(str(why), files, retry)
@@ -292,7 +293,7 @@ def report_lost(account: JetStreamAccount, entry: StreamEntry) -> None:
             f"messages {first} to {first + count - 1} are" if count != 1 else f"message {first} is"
         )
         if count == 0:
-            what = f"what was between message {first - 1} and {first} is"
+            what = f"a record between messages {first - 1} and {first} is"
         account.report(f"stream {entry.config.name}: {what} lost: {why}")
     entry.lost_reported = len(lost)
 
@@ -321,7 +322,7 @@ def close(account: JetStreamAccount) -> None:
         try:
             entry.core.log.close()
         except OSError as error:
-            account.report(f"stream {entry.config.name} could not be closed: {error}")
+            account.report(f"cannot close stream {entry.config.name}: {error}")
             continue
         if entry.upstreams is not None:
             entry.upstreams.closed()

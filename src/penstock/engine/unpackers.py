@@ -174,7 +174,7 @@ class TarUnpacker:
         staging.settle(first, last)
         if "errors.txt" in self._small:
             errors = bytes(self._small["errors.txt"][:_ERRORS_MAX_BYTES])
-            staging.warn(f"the backup names errors: {errors!r}")
+            staging.warn(f"the backup was made with errors: {errors!r}")
         for name in sorted(self._consumers):
             self._consumer(name, self._consumers[name])
             yield

@@ -229,7 +229,7 @@ class Server:
         limit, enough = raise_open_files(wanted)
         if not enough:
             self.log.warn(
-                f"Only {limit} files may be open, so few clients can come; "
+                f"The process may open only {limit} files, which limits the number of clients; "
                 "raise the limit (ulimit -n)"
             )
 

@@ -81,7 +81,7 @@ def lock_store(folder: str, domain: str, warn: Callable[[str], object]) -> "Stor
     except StoreInUseError as problem:
         if not domain or problem.domain in ("", domain):
             raise
-        warn(f"{problem}; this one keeps its streams in {inner}")
+        warn(f"{problem}; this server stores its streams in {inner}")
         return StoreLock(inner, domain)
 
 
@@ -98,7 +98,7 @@ class StoreLock:
             make_private(folder)
             self._lock = FolderLock(folder, domain)
         except FolderInUse as other:
-            in_use = StoreInUseError(f"{other}; stop it or choose another with -sd")
+            in_use = StoreInUseError(f"{other}; stop it or choose another folder with -sd")
             in_use.domain = other.domain
             raise in_use from None
         except (FileExistsError, NotADirectoryError):
@@ -126,8 +126,8 @@ def _refuse_foreign(folder: str) -> None:
             for stream in os.listdir(streams):
                 if os.path.exists(os.path.join(streams, stream, "meta.inf")):
                     raise StartError(
-                        f"store folder {folder} holds streams of a nats-server, which this server "
-                        "can't read; choose another with -sd"
+                        f"store folder {folder} contains streams of a nats-server, which this server "
+                        "cannot read; choose another folder with -sd"
                     )
     except OSError:
         return  # nothing there, or nothing that can be listed: making the folder will tell

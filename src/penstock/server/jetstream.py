@@ -205,7 +205,7 @@ class JetStream:
         try:
             self._refresh(account)
         except (OSError, StartError) as problem:
-            self._log.error(f"JetStream of account {account.name} is not changed: {problem}")
+            self._log.error(f"Cannot change JetStream of account {account.name}: {problem}")
 
     def _removed(self, account: ServerAccount) -> None:
         if account.name in self._engine.accounts:

@@ -101,13 +101,13 @@ class _Flag(FastDataclass):
 
 def _text(value: str) -> str:
     if not value:
-        raise ValueError("it may not be empty")
+        raise ValueError("the value is empty")
     return value
 
 
 def _name(value: str) -> str:
     if not value or any(c.isspace() for c in value):
-        raise ValueError("a server name is not empty and has no spaces")
+        raise ValueError("a server name must not be empty or contain spaces")
     return value
 
 

@@ -178,7 +178,7 @@ class _Session(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(str(error) if error is not None else "the connection was closed")
+        self._end(str(error) if error is not None else "the server closed the connection")
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -186,7 +186,7 @@ class _Session(asyncio.Protocol):
         except wire.WireError as error:
             read = error.events
             self._remote.received(lambda: self._do(read))
-            self._end(f"it broke the protocol: {error}")
+            self._end(f"the server violated the protocol: {error}")
             return
         self._remote.received(lambda: self._do(events))
 
@@ -209,7 +209,7 @@ class _Session(asyncio.Protocol):
         info = json.loads(await self._info)
         wanted = info.get("tls_required")
         if asked and not (wanted or info.get("tls_available")):
-            raise ConnectionError("it has no TLS")
+            raise ConnectionError("the server does not support TLS")
         if not secured and (asked or wanted):
             assert self._transport is not None
             host = urlsplit(self._url).hostname
@@ -217,7 +217,7 @@ class _Session(asyncio.Protocol):
                 self._transport, self, self.context(), server_hostname=host
             )
             if encrypted is None:
-                raise ConnectionError("closed during the TLS handshake")
+                raise ConnectionError("the server closed the connection during the TLS handshake")
             self._transport = encrypted
         hello = {
             "verbose": False,
@@ -252,7 +252,7 @@ class _Session(asyncio.Protocol):
             await asyncio.sleep(PING_S)
             self._pings_out += 1
             if self._pings_out > PINGS_OUT:
-                self._end("no answer to PING")
+                self._end("the server did not answer PING")
                 return
             self.write(b"PING\r\n")
 
@@ -305,7 +305,7 @@ class _Session(asyncio.Protocol):
     def _complaint(self, text: str) -> None:
         """-ERR: most of them end the connection, and the other side closes it."""
         if not text.lower().startswith(("permissions violation", "invalid")):
-            self._end(f"it says: {text}")
+            self._end(f"the server reports: {text}")
 
     def _end(self, reason: str) -> None:
         problem = ConnectionError(reason)

@@ -186,4 +186,4 @@ class _JetStream:
             server.jetstream.declare(server.settings.declared)
         except StartError as problem:
             for line in str(problem).split("\n"):
-                server.log.error(f"Not as declared: {line}")
+                server.log.error(f"Cannot apply the declaration: {line}")

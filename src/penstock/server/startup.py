@@ -56,12 +56,12 @@ def settings_of(options: Options) -> tuple[Settings, list[str]]:
         first = settings.declared[0]
         raise StartError(f"{first.place}: {first.shown} needs JetStream: jetstream {{}}, or -js")
     if settings.https_port and settings.http_port:
-        raise OptionError("monitoring is served over HTTP or HTTPS, not both: -m or -ms")
+        raise OptionError("monitoring uses either HTTP or HTTPS: give -m or -ms")
     if settings.https_port and settings.tls is None:
         raise OptionError("https_port needs TLS: a tls map with cert_file and key_file, or --tls")
     if settings.http_port > 0 and settings.http_port == settings.port:
         raise OptionError(
-            f"clients and monitoring can't share port {settings.port}; choose another with -p or -m"
+            f"clients and monitoring cannot share port {settings.port}; choose another with -p or -m"
         )
     return settings, warnings
 

@@ -127,7 +127,7 @@ def _stream(copy: _Copy, place: StreamFolder, live: bool) -> BackedUpStream | No
     """None: it was deleted meanwhile."""
     # a manifest could not say it; engine/files makes no such name
     if not place.folder.removeprefix(place.root).isascii():
-        raise StoreError(f"{place.folder} is no folder of a stream; it has to be moved away")
+        raise StoreError(f"{place.folder} is not the folder of a stream; move it out of the store")
     for left in reversed(range(TRIES)):
         try:
             then = copy.disk.facts(place.folder)

@@ -40,7 +40,7 @@ Progress = Callable[[int], object]
 AnyDisk = ReadOnlyDisk | OverlayDisk
 LOOKS = 3  # at what seems wrong while a server writes
 
-REBUILT = "made again from the records, by the next start too"
+REBUILT = "rebuilt from the records; the next start does the same"
 
 
 def look_at(
@@ -181,19 +181,19 @@ def _look_at_meta(files: StreamFiles, report: StreamReport) -> StreamFile | None
         reason = str(error).removeprefix(f"{path}: ")
         repair = "none; dump reads the messages, restore of a backup brings it back"
         if isinstance(error, MisplacedError):
-            repair = "none; the folder has to get its old name again, or be moved out of the store"
+            repair = "none; rename the folder back, or move it out of the store"
         report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
         report.state = UNREADABLE
         return None
     tell_mended(said, report)
     if meta is None:
         if files.has_log():
-            reason = "there are messages but no configuration"
+            reason = "the stream has messages but no configuration"
             repair = "none; dump reads the messages, restore of a backup brings it back"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
             report.state = UNREADABLE
         else:
-            reason = "what a create that was cut short left behind"
+            reason = "an interrupted create left this folder"
             repair = "none needed; the name is free"
             report.add(Problem(kind=NOTE, file=path, reason=reason, repair=repair))
     return meta
@@ -256,8 +256,8 @@ def _look_at_log(
                     kind=NOTE,
                     file=f"{folder}/{name}",
                     length=disk.facts(f"{folder}/{name}")[1],
-                    reason="an end that an earlier start has cut off and kept",
-                    repair="none needed; it may be removed when nobody wants to look at it",
+                    reason="a torn end that an earlier start cut off and kept",
+                    repair="none needed; you may remove the file",
                 )
             )
 
@@ -296,8 +296,8 @@ def _look_at_segment(
                 kind=WORN,
                 file=segment.path,
                 length=32,
-                reason="the segment's head is damaged; what it said is known all the same",
-                repair="written again",
+                reason="the head of the segment is damaged; its content is known from other records",
+                repair="rewritten",
             )
         )
     for offset, end, parts, mendable in segment.faults:
@@ -306,14 +306,20 @@ def _look_at_segment(
             file=segment.path,
             offset=offset,
             length=end - offset,
-            reason="damaged bytes that cost no message",
-            repair="one flipped bit: put right" if mendable else "none; they stay where they are",
+            reason="damaged bytes; no message is lost",
+            repair="checksum repair of one flipped bit"
+            if mendable
+            else "none; the bytes stay in the file",
         )
         found = [part for part in parts if part[1]]
         for first, count, reason in found:
-            repair = "one flipped bit: put right" if mendable else "none; the bytes stay (dump)"
+            repair = (
+                "checksum repair of one flipped bit"
+                if mendable
+                else "none; the bytes stay in the file (dump)"
+            )
             if segment.headless:
-                repair = "none: without its head no record of the segment can be believed"
+                repair = "none; no record of the segment can be verified without its head"
             report.add(
                 replace(
                     where, kind=LOST, first_seq=first, count=count, reason=reason, repair=repair
@@ -324,7 +330,7 @@ def _look_at_segment(
     if whole and segment.packed:
         reason = bad_table(disk.read_file(segment.path))
         if reason:
-            repair = "written anew from what is read: one flipped bit is put right"
+            repair = "rewritten, with checksum repair of one flipped bit"
             report.add(Problem(kind=WORN, file=segment.path, reason=reason, repair=repair))
 
 
@@ -350,7 +356,7 @@ def _look_at_rest(reader: LogReader, report: StreamReport) -> None:
                     first_seq=low,
                     count=high - low,
                     reason=reason,
-                    repair="none; a backup may have them",
+                    repair="none; a backup may contain them",
                 )
             )
 
@@ -367,7 +373,7 @@ def _without(low: int, high: int, told: list[tuple[int, int]]) -> list[tuple[int
 
 
 def cut_of(reader: LogReader) -> tuple[str, int] | None:
-    """(segment, offset) of an unfinished end that a start would cut off; None: there is none."""
+    """(segment, offset) of a torn end that a start would cut off, or None."""
     for path, data in reader.overlay.changes().items():
         if ".torn-" in path and data is not None and reader.segments:
             last = reader.segments[-1]
@@ -379,7 +385,7 @@ def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
     if report.cut is None:
         return
     path, offset = report.cut
-    reason = "an unfinished end; a server is writing here" if live else "an unfinished end"
+    reason = "a torn end; a server is writing to this segment" if live else "a torn end"
     report.add(
         Problem(
             kind=NOTE,
@@ -387,7 +393,7 @@ def _look_at_end(reader: LogReader, report: StreamReport, live: bool) -> None:
             offset=offset,
             length=reader.segments[-1].stored - offset,
             reason=reason,
-            repair="cut off and kept beside the segment, by the next start too",
+            repair="cut off and kept beside the segment; the next start does the same",
         )
     )
 
@@ -400,7 +406,11 @@ def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, who
             continue  # has none that is believed, so that each start tells of the damage
         if path in quick.overlay.forgotten:
             there = disk.exists(path)
-            reason = "the index file does not hold" if there else "the index file is missing"
+            reason = (
+                "the index file does not match the segment"
+                if there
+                else "the index file is missing"
+            )
         elif whole and quick.live_sum(segment.first) != reader.live_sum(segment.first):
             reason = "the index file contradicts the records"
         elif whole and disk.exists(path) and bad_entries(disk.read_file(path)):
@@ -413,8 +423,8 @@ def _look_at_indexes(disk: AnyDisk, reader: LogReader, report: StreamReport, who
 def _leftovers(disk: ReadOnlyDisk, root: str, report: StoreReport) -> None:
     for account in accounts_in(disk, root):
         for kind, reason in (
-            ("deleted", "a stream whose deletion was cut short"),
-            ("restoring", "a restore that was cut short"),
+            ("deleted", "an interrupted deletion of a stream"),
+            ("restoring", "an interrupted restore"),
         ):
             inner = f"{root}/jetstream/{account}/{kind}"
             for name in disk.list_dir(inner):

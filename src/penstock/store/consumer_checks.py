@@ -1,13 +1,19 @@
-"""Looking at the consumers of a stream: configurations, saved states, and whether they can be true.
+"""Checks the consumers of a stream: their configurations and saved states.
 
-A state that says more than its stream has, or an ack floor above what was delivered, was not
-written so. What is damaged is told; the states that can be read are those a start would go on with.
+A state is wrong when it names sequences that the stream does not have, or when its ack floor is
+above the last delivered sequence. The checks use the states that a start would use, and report
+damaged files. `repaired_states` is the checksum repair of a states file.
 """
 
+from penstock.core.base.buffer import crc32c_of
 from penstock.core.consumer.snapshot import SPENT, unpack
+from penstock.core.log.checksum_repair import flipped_bit_of
 from penstock.engine.consumer_states import SavedState
 from penstock.engine.files import BadConsumer, ConsumerFile, StreamFiles
 from penstock.store.reports import LOST, WORN, ConsumerReport, Problem, StreamReport
+
+_MAGIC = b"PSSTATE2"
+_HEAD_BYTES = 12
 
 
 def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
@@ -17,7 +23,7 @@ def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
     for meta in files.consumers(said.append):
         if isinstance(meta, BadConsumer):
             path, _, reason = meta.why.partition(": ")
-            repair = "none; the consumer has to be made again, or comes with a backup"
+            repair = "none; create the consumer again, or restore a backup"
             report.add(Problem(kind=LOST, file=path, reason=reason, repair=repair))
         else:
             metas.append(meta)
@@ -25,7 +31,9 @@ def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
     starts = {(meta.name, meta.created): meta.start_seq for meta in metas}
     for text in files.states.load(starts):
         path, _, reason = text.partition(": ")
-        repair = "put right if one bit is flipped; else the next start goes on with the others"
+        repair = (
+            "checksum repair if one bit is flipped; otherwise the next start uses the other files"
+        )
         report.add(Problem(kind=WORN, file=path, reason=reason, repair=repair))
     for meta in metas:
         found = files.states.found.get((meta.name, meta.created))
@@ -33,14 +41,14 @@ def look_at_consumers(files: StreamFiles, report: StreamReport) -> None:
 
 
 def tell_mended(said: list[str], report: StreamReport) -> None:
-    """What was damaged in configuration files, and is known all the same: from their copies, or
-    because one flipped bit was all.
+    """Report configuration files that are damaged or missing, and whose content is known from their
+    copy or by checksum repair.
     """
     for text in said:
         path, _, reason = text.partition(" was ")
-        what = reason.partition(":")[0].strip() or "damaged"
-        reason = f"it was {what}; what it says is known all the same"
-        repair = "made again, by the next start too"
+        what = reason.partition(" and ")[0].strip() or "damaged"
+        reason = f"the file was {what}; its copy has the content"
+        repair = "restored; the next start does the same"
         report.add(Problem(kind=WORN, file=path, reason=reason, repair=repair))
 
 
@@ -75,3 +83,29 @@ def _implausible(told: ConsumerReport, last_seq: int) -> list[str]:
     if told.ack_floor > told.delivered:
         wrong.append(f"ack floor {told.ack_floor} is above the {told.delivered} deliveries")
     return wrong
+
+
+def repaired_states(data: bytes) -> bytes | None:
+    """The bytes of a file of consumer states after checksum repair of one flipped bit; None when the
+    file is sound or has more damage. engine/consumer_states draws the format.
+    """
+    head, body = data[:_HEAD_BYTES], data[_HEAD_BYTES:]
+    if len(head) < _HEAD_BYTES:
+        return None
+    stored = int.from_bytes(head[8:], "little")
+    if crc32c_of(body) == stored:
+        return _MAGIC + data[8:] if _bits(head[:8], _MAGIC) == 1 else None
+    if head[:8] != _MAGIC:
+        return None
+    bit = flipped_bit_of(body, stored)
+    if bit < 0:
+        return None
+    if bit >= 8 * len(body):
+        return _MAGIC + crc32c_of(body).to_bytes(4, "little") + body
+    fixed = bytearray(body)
+    fixed[bit >> 3] ^= 1 << (bit & 7)
+    return head + bytes(fixed)
+
+
+def _bits(one: bytes, other: bytes) -> int:
+    return (int.from_bytes(one, "little") ^ int.from_bytes(other, "little")).bit_count()

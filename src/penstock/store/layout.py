@@ -100,7 +100,7 @@ class Store:
         found = self.chosen((wanted,))
         if len(found) > 1:
             several = ", ".join(each.label for each in found)
-            raise StoreError(f"{wanted} is more than one stream: {several}")
+            raise StoreError(f"{wanted} names more than one stream: {several}")
         return found[0]
 
 
@@ -110,7 +110,7 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
     """
     path = path.rstrip("/") or "/"
     if not disk.is_dir(path):
-        raise StoreError(f"there is no folder {path}")
+        raise StoreError(f"folder {path} does not exist")
     roots = [("", path)] if disk.is_dir(f"{path}/jetstream") else []
     roots += [
         (name.removeprefix("domain_"), f"{path}/{name}")
@@ -118,7 +118,7 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
         if name.startswith("domain_") and disk.is_dir(f"{path}/{name}/jetstream")
     ]
     if not roots:
-        raise StoreError(f"{path} is no store: it has no folder jetstream")
+        raise StoreError(f"{path} is not a store: it has no folder jetstream")
     streams = []
     for domain, root in roots:
         for account in accounts_in(disk, root):
@@ -126,7 +126,7 @@ def find(disk: ReadOnlyDisk, path: str, vault: "Vault | None" = None) -> Store:
             for name in disk.list_dir(inner):
                 folder = f"{inner}/{name}"
                 if disk.exists(f"{folder}/meta.inf"):
-                    raise StoreError(f"{path} holds streams of a nats-server")
+                    raise StoreError(f"{path} contains streams of a nats-server")
                 if disk.is_dir(folder):
                     names = domain, plain_name(account), plain_name(name)
                     streams.append(StreamFolder(*names, folder, root, vault))

@@ -99,7 +99,7 @@ class BackupFolder:
         """StoreError when it is no backup folder."""
         mark = f"{self.path}/{MARK}"
         if not self._disk.exists(mark):
-            raise StoreError(f"{self.path} is no folder of backups")
+            raise StoreError(f"{self.path} is not a backup folder")
         said = self._disk.read_file(mark)
         if said != _SAID:
             raise StoreError(
@@ -112,7 +112,7 @@ class BackupFolder:
             return self.open()
         present = [name for name in self._disk.list_dir(self.path) if not name.startswith(MARK)]
         if present and present != ["lock"]:
-            raise StoreError(f"{self.path} is not empty, and no folder of backups")
+            raise StoreError(f"{self.path} is not empty and not a backup folder")
         for name in ("objects", "backups"):
             self._disk.make_dir(f"{self.path}/{name}")
         self._disk.write_file_atomic(f"{self.path}/{MARK}", _SAID)
@@ -243,4 +243,4 @@ def _check(path: str, stream: BackedUpStream) -> None:
     for file in stream.files:
         good = good and bool(_HASH.fullmatch(file.sha256)) and file.role in _ROLES
     if not good or any(part in ("", ".", "..") or "\0" in part for part in names):
-        raise BadManifestError(f"{path}: stream {stream.label} has names that no store has")
+        raise BadManifestError(f"{path}: stream {stream.label} has invalid names")

@@ -27,9 +27,9 @@ from penstock.core.log.segment_reader import (
 from penstock.engine.checksummed_files import mended
 from penstock.engine.files import BadFileError, StreamFiles
 from penstock.store.checks import look, look_held
+from penstock.store.consumer_checks import repaired_states
 from penstock.store.file_checks import bad_table
 from penstock.store.layout import StreamFolder
-from penstock.store.mending import mend_states
 from penstock.store.reports import LOST, WORN, StreamReport
 
 
@@ -137,14 +137,16 @@ class Plan:
                 continue
             data = self.disk.read_file(path)
             sources = path.endswith("/sources.json")
-            fixed = mended(data) if sources else mend_states(data)
+            fixed = mended(data) if sources else repaired_states(data)
             if fixed is not None:
                 self._overlay.write_file_atomic(path, fixed)
-                self._why[path] = "one flipped bit put right"
+                self._why[path] = "one flipped bit corrected"
                 self.mended += 1
             elif sources:
                 self._overlay.unlink(path)
-                self._why[path] = "damaged; positions are read from the newest messages"
+                self._why[path] = (
+                    "damaged; the next start reads the positions from the newest messages"
+                )
 
     def _mend_segments(self) -> None:
         if not self.disk.exists(self.place.log_folder):
@@ -175,8 +177,8 @@ class Plan:
             written = pack_segment(bytes(data)) if source.packed else bytes(data)
             self._overlay.write_file_atomic(segment.path, written)
             plural = "s" if bits > 1 else ""
-            right = f"{bits} flipped bit{plural} put right"
-            self._why[segment.path] = right if bits else "its table made again"
+            right = f"{bits} flipped bit{plural} corrected"
+            self._why[segment.path] = right if bits else "its table rebuilt"
             self.mended += bits
 
     def _doubt(self, path: str) -> None:
@@ -186,7 +188,7 @@ class Plan:
             self._overlay.write_file_atomic(
                 path, doubted(data[:INDEX_HEAD_BYTES]) + data[INDEX_HEAD_BYTES:]
             )
-            self._why[path] = "marked, so that each start tells what is lost"
+            self._why[path] = "marked, so that each start reports the lost messages"
 
     def _drop_indexes(self) -> None:
         # a start believes an index file that holds by itself: those that don't match go before
@@ -234,16 +236,16 @@ def _wanting(report: StreamReport) -> bool:
 
 def _why(path: str, what: str) -> str:
     if path.endswith(".idx"):
-        return "index made again from the records"
+        return "index file rebuilt from the records"
     if path.endswith((".json", ".json.copy")):
-        return "made again from its copy, or from what one flipped bit has left"
+        return "restored from its copy, or by checksum repair of one flipped bit"
     if ".bad-" in path:
-        return "what was damaged, kept"
+        return "the damaged file, kept"
     if ".torn-" in path:
-        return "the unfinished end, kept"
+        return "the torn end, kept"
     if what == "made":
-        return "begun, as a start of an encrypted stream does"
-    return "the unfinished end cut off"
+        return "created, as at the start of an encrypted stream"
+    return "the torn end cut off"
 
 
 def _keep(target: Disk, data: bytes, path: str, top: str) -> None:

@@ -180,7 +180,9 @@ def _waiting(entry: BackedUpStream, store: str) -> str:
 def _check_free(disk: Disk, entry: BackedUpStream, store: str) -> None:
     folder = f"{_root(entry, store)}/{entry.folder}"
     if disk.list_dir(folder):
-        raise StoreError(f"there is a stream {entry.label} in {store} already; it is not touched")
+        raise StoreError(
+            f"stream {entry.label} already exists in {store}; the restore does not change it"
+        )
 
 
 def _bring(

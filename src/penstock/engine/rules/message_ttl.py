@@ -133,7 +133,9 @@ class MessageTtl(Rule):
                 prune(self._agenda, log)
             self._saved.save_if_worth()
         except OSError as error:
-            self._report(f"stream {self._entry.config.name}: messages did not end: {error}")
+            self._report(
+                f"stream {self._entry.config.name} cannot remove expired messages and retries: {error}"
+            )
             return now_ns + RETRY_NS
         return due_ns
 

@@ -35,7 +35,7 @@ class SavedDeadlines:
             assert self._small is not None
             upto, note = self.agenda.load(self._small.read_file(self._path))
         except (OSError, ValueError) as error:
-            self._report(f"{self._path} is passed over: {error}")
+            self._report(f"ignored the unreadable file {self._path}: {error}")
             return
         if upto > self._core.log.last_seq:  # of another log: nothing in it counts
             self.agenda = DeadlineHeap()
@@ -65,4 +65,4 @@ class SavedDeadlines:
             try:
                 self.save()
             except OSError as error:
-                self._report(f"{self._path} could not be written: {error}")
+                self._report(f"cannot write {self._path}: {error}")

@@ -171,7 +171,9 @@ class Schedules(Rule):
             self._saved.save_if_worth()
         except OSError as error:
             name = self._entry.config.name
-            self._account.report(f"stream {name}: schedules were not kept: {error}")
+            self._account.report(
+                f"stream {name} cannot publish scheduled messages and retries: {error}"
+            )
             return now_ns + RETRY_NS
         due_ns = agenda.next_ns()
         if due_ns and len(overdue) < PER_TICK:

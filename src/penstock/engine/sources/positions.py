@@ -86,7 +86,7 @@ class Positions:
             try:
                 self._write(self._file())
             except OSError as error:
-                report_to.append(f"positions of sources are not written yet: {error}")
+                report_to.append(f"cannot write the positions of the sources yet: {error}")
 
     def of(self, name: str) -> Position:
         """Where a source stands; from then on `follow` what lands."""

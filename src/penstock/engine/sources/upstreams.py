@@ -76,7 +76,9 @@ class Upstreams:
                 due.append(self._positions.tick(now_ns))
             except OSError as error:
                 name = self._entry.config.name
-                self._account.report(f"stream {name}: positions of sources not saved: {error}")
+                self._account.report(
+                    f"stream {name} cannot save the positions of its sources: {error}"
+                )
         return min((due_ns for due_ns in due if due_ns), default=0)
 
     def infos(self, now_ns: int) -> list[StreamSourceInfo]:

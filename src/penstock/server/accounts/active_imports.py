@@ -169,7 +169,7 @@ class ActiveImports:
                     linked.imports[key] = self._take_in(linked, each, export)
                 except TransformError as problem:
                     self._accounts.report(
-                        f'account {account.name}: import "{each.subject}" is left out: {problem}'
+                        f'Account {account.name} ignores import "{each.subject}": {problem}'
                     )
 
     def _authorized(self, account: "ServerAccount", wanted: Import) -> Export | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     OnError = Callable[[AuthContext, Credentials, Refused], None]
     from penstock.server.auth.operator import OperatorMode
 
-MOVED = Refused("the user is gone, or in another account", b"", "Client Closed")
+MOVED = Refused("the user was removed or moved to another account", b"", "Client Closed")
 
 
 class Authenticator:

@@ -68,7 +68,7 @@ class UrlResolver:
     def _came(self, account: str, done: "Future[str]") -> None:
         problem = done.exception()
         if problem is not None:
-            self._report(f"Account {account} can't be fetched: {problem}")
+            self._report(f"Cannot fetch the JWT of account {account}: {problem}")
         for answer in self._waiting.pop(account, []):
             answer(None if problem is not None else done.result())
 

@@ -90,7 +90,7 @@ class Setup:
         try:
             operator.take(token)
         except JwtError as problem:
-            self.warn(f"An account's JWT was not taken: {problem}")
+            self.warn(f"Rejected an account JWT: {problem}")
 
     def _make_operator(self, settings: Operator) -> OperatorMode:
         resolver = self._resolver(settings)
@@ -116,7 +116,7 @@ class Setup:
             found = FolderResolver(wanted, self.now_ns)
         except OSError as problem:
             raise StartError(
-                f"can't use the resolver's folder {wanted.directory}: {problem}"
+                f"cannot use the resolver directory {wanted.directory}: {problem}"
             ) from None
         kept = "some" if found.cache else "all"
         self.log.info(f"Managing {kept} jwt in exclusive directory {os.path.abspath(found.folder)}")
@@ -131,7 +131,9 @@ class Setup:
 
     def _system_came(self, record: Record | None) -> None:
         if record is None:
-            self.warn(f"The system account {self.settings.system_account} has no JWT yet")
+            self.warn(
+                f"The resolver has no JWT for system account {self.settings.system_account} yet"
+            )
 
     def _stored(self, resolver: FolderResolver, operator: OperatorMode, account: str) -> None:
         """A JWT was put into the folder: those who are here already learn of it."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOKEN_NAME = "[REDACTED]"
 
 
-PROXY_REQUIRED = Refused("this user has to come through a proxy", reason="Proxy Required")
+PROXY_REQUIRED = Refused("the user must connect through a proxy", reason="Proxy Required")
 
 
 class UsersTable:
@@ -53,25 +53,29 @@ class UsersTable:
             if nkey:
                 user = self.nkeys.get(nkey)
                 if user is None or not allowed(user, context):
-                    return Refused("no such nkey user, or not on this kind of connection")
+                    return Refused("the nkey is unknown or not allowed on this type of connection")
                 if nkey != no_auth and not signed(nkey, asked.sig, context.nonce):
-                    return Refused("signature not verified")
+                    return Refused("the signature is not valid")
                 return come(user)
         if not self.names:
-            return Refused("no credentials of a user")
+            return Refused("CONNECT has no credentials of a user")
         if context.tls_map:
             return self._mapped(asked, context)
         if bare and no_auth in self.names:
             user = self.names[no_auth]
-            return come(user) if allowed(user, context) else Refused("not on this connection")
+            return (
+                come(user)
+                if allowed(user, context)
+                else Refused("the user is not allowed on this listener")
+            )
         if not asked.user:
-            return Refused("no user named")
+            return Refused("CONNECT names no user")
         user = self.names.get(asked.user)
         if user is not None and not allowed(user, context):
-            return Refused("not on this kind of connection")
+            return Refused("the user is not allowed on this type of connection")
         if user is not None and not user.password and user.name != no_auth and maps(settings, user):
             # Such a user is a name in a certificate: no password is not a way to be it.
-            return Refused("this user needs a client certificate")
+            return Refused("the user needs a client certificate")
         return check_password(
             self._passwords,
             context,
@@ -90,7 +94,7 @@ class UsersTable:
             for name, user in self.names.items():
                 if allowed(user, context) and context.same_subject(name):
                     return come(user)
-        return Refused("no user of the names in the certificate")
+        return Refused("no user has a name of the client certificate")
 
 
 def check_single(
@@ -112,9 +116,13 @@ def check_single(
             context,
             settings.password,
             asked.password,
-            lambda: single(settings.user, settings.password) if known else Refused("no such user"),
+            lambda: (
+                single(settings.user, settings.password)
+                if known
+                else Refused("the user is unknown")
+            ),
         )
-    return Refused("no credentials of a user")
+    return Refused("CONNECT has no credentials of a user")
 
 
 def single(name: str, stored: str, way: str = "single") -> Admitted:

@@ -321,14 +321,14 @@ class Clients:
     def _permits(
         self, connection: Connection, admitted: Admitted
     ) -> "ConnectionPermissions | Refused | None":
-        """What the core checks. Subjects of a JWT may be none: a deny that can't be held would be
-        a leave, so that such a user is not let in.
+        """The permissions that the core checks; Refused when a JWT has an invalid subject, because
+        the core could not enforce a deny on such a subject.
         """
         try:
             return permits_of(admitted.permissions)
         except ValueError as problem:
-            self.violated(connection, f"permissions are not sound: {problem}")
-            return Refused("permissions are not sound")
+            self.violated(connection, f"the permissions of the user are not valid: {problem}")
+            return Refused("the permissions of the user are not valid")
 
     def _limit(self, connection: Connection, admitted: Admitted) -> None:
         """The narrower of the server's limits and the user's own."""

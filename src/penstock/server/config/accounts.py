@@ -55,7 +55,7 @@ def system_account(item: Item) -> str:
     """The name of the system account."""
     value = text(item)
     if not value:
-        raise ValueError("the name of an account is not empty")
+        raise ValueError("an account name must not be empty")
     return value
 
 

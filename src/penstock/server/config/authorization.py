@@ -89,11 +89,11 @@ def _callout(reader: Reader, name: str, item: Item) -> None:
     found = AuthCallout()
     reader.section(item.value, _CALLOUT, "authorization.auth_callout.", target=found)
     if not is_public(found.issuer, ACCOUNT):
-        reader.problem(item, f"{name}: issuer has to be a public account nkey")
+        reader.problem(item, f"{name}: issuer must be a public account nkey")
     if not found.auth_users:
-        reader.problem(item, f"{name}: auth_users has to name the callout service's own users")
+        reader.problem(item, f"{name}: auth_users must name the users of the callout service")
     if found.xkey and not is_public(found.xkey, CURVE):
-        reader.problem(item, f"{name}: xkey has to be a public curve key")
+        reader.problem(item, f"{name}: xkey must be a public curve key")
     need(reader, item, "cryptography", name)
     reader.settings.auth_callout = found
 

@@ -20,7 +20,7 @@ DEFAULT_CLUSTER_PORT = 6222
 def _name(item: Item) -> str:
     value = text(item)
     if any(c.isspace() for c in value):
-        raise ValueError("a cluster name has no spaces")
+        raise ValueError("a cluster name must not contain spaces")
     return value
 
 
@@ -58,7 +58,10 @@ def cluster(reader: Reader, name: str, item: Item) -> None:
     others = routes_elsewhere(settings, settings.cluster_routes)
     if others:
         raise ValueError(refusal(others))
-    reader.warn(item, f"{name}: routes are not served; this server runs alone under that name")
+    reader.warn(
+        item,
+        f"{name}: the server does not support routes and runs as a single server under this name",
+    )
 
 
 def _port(reader: Reader, name: str, item: Item) -> None:
@@ -68,14 +71,14 @@ def _port(reader: Reader, name: str, item: Item) -> None:
 def gateway(reader: Reader, name: str, item: Item) -> None:
     """The map ``gateway``: never served."""
     raise ValueError(
-        "gateways are not served: this is a server of its own; "
+        "the server does not support gateways; "
         "connect it to a cluster as a leaf node (leafnodes.remotes)"
     )
 
 
 def mqtt(reader: Reader, name: str, item: Item) -> None:
     """The map ``mqtt``: never served."""
-    raise ValueError("MQTT is not served; leave it out")
+    raise ValueError("the server does not support MQTT; remove it")
 
 
 _CLUSTER: dict[str, Key] = {

@@ -113,7 +113,7 @@ def _remotes(reader: Reader, name: str, item: Item) -> None:
         if remote.credentials and remote.nkey:
             reader.problem(entry, "a remote can't have both credentials and an nkey")
         if any(_same(remote, other) for other in remotes):
-            reader.problem(entry, "the same remote is there twice")
+            reader.problem(entry, "the same remote is defined twice")
         remotes.append(remote)
     reader.target.remotes = remotes
 

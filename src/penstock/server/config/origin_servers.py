@@ -18,7 +18,10 @@ def remotes(reader: Reader, name: str, item: Item) -> None:
     reader.settings.remotes = []
     for key, entry in item.value.items():
         if not re.fullmatch(r"[^\s.*>]+", key):
-            reader.problem(entry, f'"{key}" is no name for a remote: no space, ".", "*" or ">"')
+            reader.problem(
+                entry,
+                f'"{key}" is not a valid name of a remote: it must not contain a space, ".", "*" or ">"',
+            )
         elif not isinstance(entry.value, dict):
             reader.problem(entry, f"expected a map {{url: nats://host}}, got {kind(entry)}")
         else:

@@ -56,12 +56,10 @@ def read_tls(reader: Reader, item: Item, *, clients: bool = True) -> Tls:
     if len(found.curve_preferences) > 1:
         reader.warn(
             named["curve_preferences"],
-            "only a single curve can be demanded; with several, all that OpenSSL knows are allowed",
+            "the server can require only one curve; with several, it allows every curve of OpenSSL",
         )
     if len(reader.problems) == before and found.insecure and clients:
-        reader.warn(
-            named["insecure"], "insecure means nothing for those who connect to this server"
-        )
+        reader.warn(named["insecure"], "insecure has no effect on a listener")
     return found
 
 

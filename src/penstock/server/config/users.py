@@ -25,7 +25,7 @@ def read_users(reader: Reader, item: Item) -> list[User]:
         reader.section(entry.value, _KEYS, "user.", target=user)
         _check(reader, entry, user)
         if any((user.name, user.nkey) == (other.name, other.nkey) for other in users):
-            reader.problem(entry, f'user "{user.name or user.nkey}" is there twice')
+            reader.problem(entry, f'user "{user.name or user.nkey}" is defined twice')
         users.append(user)
     return users
 

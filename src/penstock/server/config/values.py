@@ -35,7 +35,7 @@ def server_name(item: Item) -> str:
     """A name without spaces."""
     value = text(item)
     if not value or any(c.isspace() for c in value):
-        raise ValueError("a server name is not empty and has no spaces")
+        raise ValueError("a server name must not be empty or contain spaces")
     return value
 
 
@@ -43,7 +43,7 @@ def domain(item: Item) -> str:
     """A JetStream domain."""
     value = text(item)
     if not re.fullmatch(r"[^\s.*>]+", value):
-        raise ValueError('a domain is not empty and has no space, ".", "*" or ">"')
+        raise ValueError('a domain must not be empty or contain a space, ".", "*" or ">"')
     return value
 
 
@@ -176,4 +176,4 @@ def section(table: "Mapping[str, Key]", where: str) -> Key:
 def no_queue(reader: Reader, name: str, item: Item) -> None:
     """Bounds of a queue that this server does not have: taken, since nothing can exceed them."""
     limit_size(item)
-    reader.warn(item, f"{name} bounds a queue that this server does not have")
+    reader.warn(item, f"{name} has no effect: the server has no such queue")

@@ -59,10 +59,10 @@ def _headers(item: Item) -> dict[str, str]:
     found = {}
     for key, value in item.value.items():
         if key.lower() in _OURS or key.lower().startswith("sec-websocket-"):
-            raise ValueError(f'header "{key}" is the server\'s own')
+            raise ValueError(f'the server sets header "{key}" itself')
         shown = text(value)
         if any(ord(char) < 32 or char == ":" for char in key) or "\r" in shown or "\n" in shown:
-            raise ValueError(f'"{key}" is no header')
+            raise ValueError(f'"{key}" is not a valid header name')
         found[key] = shown
     return found
 

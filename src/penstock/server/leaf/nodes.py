@@ -334,7 +334,7 @@ class LeafNodes(Events):
         account = self._accounts.get(outcome.account)
         if account is None or account.expired:
             missing = quoted(outcome.account)
-            self.log.error(f"{node.shown} - account {missing} of a leafnode is not there")
+            self.log.error(f"{node.shown} - the leafnode asks for unknown account {missing}")
             self._fail(connection, b"Authorization Violation", "Missing Account")
             return
         node.admitted, node.user = outcome, outcome.name

@@ -202,7 +202,7 @@ class Caller:
                 while not info.endswith(b"\n"):
                     seen = await peek(pipe, 1, seconds)
                     if not seen:
-                        raise TimeoutError("no INFO in time")
+                        raise TimeoutError("the server sent no INFO in time")
                     info += bytes(pipe.receive())
             context = client_context(self.remote.tls, "leafnodes.remotes.tls")
             await shake_hands(pipe, context, tls.timeout_ns, server_side=False, hostname=host)

@@ -64,7 +64,7 @@ async def _upgrade(pipe: Pipe, url: str, remote: LeafRemote) -> Frames:
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) > MAX_HEAD_BYTES:
-            raise UpgradeFailed("the answer is too long")
+            raise UpgradeFailed("the response of the server is too long")
         got = bytes(pipe.receive())
         data += got
         if not got:

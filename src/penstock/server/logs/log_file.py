@@ -34,7 +34,7 @@ class LogFile:
             return fd, os.fstat(fd).st_size
         except OSError as problem:
             raise StartError(
-                f"can't open log file {self.path}: {problem.strerror}; choose another with -l"
+                f"can't open log file {self.path}: {problem.strerror}; choose another file with -l"
             ) from None
 
     def reopen(self) -> None:

@@ -27,7 +27,7 @@ class RateLimitedLog:
         if second != self._second:
             if self._count > LINES_MAX:
                 more = self._count - LINES_MAX
-                self._log.write(self._level, f"{self._kind}: {more} more were not logged")
+                self._log.write(self._level, f"{self._kind}: {more} more lines were not logged")
             self._second, self._count = second, 0
         self._count += 1
         if self._count <= LINES_MAX:

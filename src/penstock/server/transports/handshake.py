@@ -83,7 +83,9 @@ async def shake_hands(
             while not pipe.shake():
                 await wait_readable(pipe)
     except PipeClosed:
-        raise HandshakeFailed("closed during the handshake", quiet=True) from None
+        raise HandshakeFailed(
+            "the client closed the connection during the handshake", quiet=True
+        ) from None
     except ssl.SSLError as problem:
         raise HandshakeFailed(ssl_reason(problem)) from None
 
@@ -99,7 +101,7 @@ async def secure(
     assert pipe.tls is not None
     tls_info = tls_info_of(pipe.tls, first=first)
     if not is_pinned(tls_info, tls.pinned_certs):
-        raise HandshakeFailed("the certificate is not among those that are pinned")
+        raise HandshakeFailed("the certificate is not in pinned_certs")
     return tls_info
 
 

@@ -179,7 +179,7 @@ class HandshakeAcceptor:
             connection.set_blocked(False)
             connection.fail(b"Secure Connection - TLS Required", FAILED)
             self._turn.kick()
-            raise HandshakeFailed("what came first is no TLS handshake", quiet=not seen)
+            raise HandshakeFailed("the first bytes are not a TLS handshake", quiet=not seen)
         client.tls = await secure(pipe, self._context, tls, tls.timeout_ns, first=first)
         self._log.debug(
             f"{where(connection, client)} - TLS version {client.tls.version}, "

@@ -168,7 +168,7 @@ class Listener:
         spinning; without a loop, until there is one.
         """
         hint = "; raise the limit of open files" if problem.errno in _NO_ROOM else ""
-        self._log.error(f"Can't accept a connection: {os.strerror(problem.errno or 0)}{hint}")
+        self._log.error(f"Cannot accept a connection: {os.strerror(problem.errno or 0)}{hint}")
         self._turn.ignore(listening.fileno())
         if self._loop is not None:
             self._loop.call_later(NO_ROOM_PAUSE_SECONDS, self._resume, listening)

@@ -50,13 +50,13 @@ def _version_1(data: bytes) -> Header | None:
     end = data.find(b"\r\n", 0, V1_MAX_BYTES)
     if end < 0:
         if len(data) >= V1_MAX_BYTES:
-            raise ValueError("its line is too long")
+            raise ValueError("the line is too long")
         return None
     words = data[len(V1_PREFIX) : end].decode("latin-1").split()
     if words and words[0] == "UNKNOWN":
         return Header(end + 2, "", 0)
     if len(words) != 5 or words[0] not in ("TCP4", "TCP6"):
-        raise ValueError("it is not PROXY TCP4|TCP6 source destination port port")
+        raise ValueError("the line is not PROXY TCP4|TCP6 source destination port port")
     source, destination = words[1:3]
     for address in (source, destination):
         ipaddress.ip_address(address)
@@ -64,13 +64,13 @@ def _version_1(data: bytes) -> Header | None:
             raise ValueError(f"{words[0]} with the address {address}")
     for port in words[3:]:
         if not (port.isdecimal() and int(port) <= 65535):
-            raise ValueError(f"{port} is no port")
+            raise ValueError(f"{port} is not a port")
     return Header(end + 2, _plain(source), int(words[3]))
 
 
 def _version_2(data: bytes) -> Header | None:
     if not data.startswith(V2_SIGNATURE[: len(data)]):
-        raise ValueError("its signature is broken")
+        raise ValueError("the signature is not valid")
     if len(data) < V2_HEAD_BYTES:
         return None
     version, command = data[12] >> 4, data[12] & 15
@@ -78,16 +78,16 @@ def _version_2(data: bytes) -> Header | None:
     size = int.from_bytes(data[14:16], "big")
     length = V2_HEAD_BYTES + size
     if version != 2:
-        raise ValueError(f"it has version {version}")
+        raise ValueError(f"version {version} is not supported")
     if command not in (_LOCAL, _PROXY):
-        raise ValueError(f"it has the unknown command {command}")
+        raise ValueError(f"command {command} is unknown")
     if command == _PROXY and protocol != _STREAM:
-        raise ValueError("only streams can be proxied")
+        raise ValueError("only stream connections are supported")
     if command == _PROXY and family not in (_UNSPECIFIED, _IPV4, _IPV6):
-        raise ValueError(f"it has the unknown address family {family}")
+        raise ValueError(f"address family {family} is unknown")
     proxied = command == _PROXY and family != _UNSPECIFIED
     if proxied and size < 2 * _ADDRESS_BYTES[family] + 4:
-        raise ValueError("its addresses are too short")
+        raise ValueError("the addresses are too short")
     if len(data) < length:
         return None
     if not proxied:

@@ -164,7 +164,7 @@ def _limit(context: ssl.SSLContext, tls: Tls, where: str) -> None:
 def _load(context: ssl.SSLContext, pair: Pair, where: str) -> None:
     def no_password() -> str:
         raise StartError(
-            f"{where}: key_file {pair.key_file} is encrypted; this server can't ask for its password"
+            f"{where}: key_file {pair.key_file} is encrypted; the server cannot ask for its password"
         )
 
     try:

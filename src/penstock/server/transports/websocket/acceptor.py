@@ -168,7 +168,7 @@ class WebSocketAcceptor:
         request = await _read_request(pipe)
         upgrade = agree(request, self._options, secure=pipe.tls is not None)
         if not pipe.send(answer(upgrade, self._options.headers)):
-            raise PipeClosed("it does not take the answer")
+            raise PipeClosed("the client does not read the response")
         return upgrade
 
     def _enter(
@@ -186,7 +186,7 @@ class WebSocketAcceptor:
         if upgrade.leaf:
             if self.leaf_accepted is None:
                 self._log.error("Not configured to accept leaf node connections")
-                raise PipeClosed("no leaf nodes here")
+                raise PipeClosed("the server has no leaf nodes")
             self.leaf_accepted(transport, host, port, tls_info)
             return
         connection = self._sessions.accept(transport)

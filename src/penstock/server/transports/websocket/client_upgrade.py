@@ -64,7 +64,7 @@ def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Term
         or first("connection").lower() != "upgrade"
         or first("sec-websocket-accept") != digest
     ):
-        raise UpgradeFailed("invalid websocket connection: its answer is for something else")
+        raise UpgradeFailed("invalid websocket connection: the response does not match the request")
     parts = [
         part.strip(" \t").lower()
         for value in headers.get("sec-websocket-extensions", ())
@@ -73,7 +73,7 @@ def agreed(head: bytes, key: bytes, *, compress: bool, no_masking: bool) -> Term
     ]
     offered = DEFLATE in parts
     if offered and not compress:
-        raise UpgradeFailed("compression negotiation error: it was not asked for")
+        raise UpgradeFailed("compression negotiation error: the client did not request compression")
     if offered and not all(word in parts for word in _TAKEOVER):
         raise UpgradeFailed("compression negotiation error")
     return Terms(offered, not (no_masking and first("nats-no-masking") == "true"))

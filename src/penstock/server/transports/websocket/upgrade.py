@@ -74,7 +74,7 @@ def parse_request(head: bytes) -> Request:
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1]:
-        raise UpgradeRefused(400, "it is no HTTP request")
+        raise UpgradeRefused(400, "not an HTTP request")
     headers: Headers = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
